@@ -33,6 +33,14 @@ def test_a_mutants_old_text_is_found_exactly_once(mutant):
     assert all((ROOT / "tests" / f"{name}.py").exists() for name in mutant.tests)
 
 
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
+def test_every_mutant_of_python_compiles(mutant):
+    """Else each test would fail, and catch nothing."""
+    if mutant.file.endswith(".py"):
+        text = (ROOT / mutant.file).read_text(encoding="utf-8")
+        compile(text.replace(mutant.old, mutant.new), mutant.file, "exec")
+
+
 def test_every_mutant_is_another():
     names = [mutant.what for mutant in MUTANTS]
     assert sorted(names) == sorted(set(names))

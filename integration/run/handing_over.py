@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import threading
@@ -45,6 +46,15 @@ class Client(threading.Thread):
 
     def tokens(self):
         return {token for _, token in list(self.answers)}
+
+
+QUIET_START_S = 0.03
+"""What `time_start` returns on a quiet machine."""
+
+
+def slowness(starts):
+    """Return how many times slower than a quiet machine this one was, at least 1."""
+    return max(1.0, statistics.median(starts) / QUIET_START_S)
 
 
 def time_start():

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from handing_over import slowness, time_start
 from processes import is_alive
 from run_support import boot_ms, wait_for
 
@@ -20,19 +21,22 @@ pytestmark = pytest.mark.waits
 
 ENDS_WITHIN_S = 0.2
 TRIES = 5
-"""A busy machine may be late now and then."""
 ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT]
 
 
-def assert_ends_at_once(start, number):
-    """Send a signal to each process that is started. More than half must end fast enough."""
-    took = []
-    for _ in range(TRIES):
-        waiting = start()
+def assert_ends_at_once(waiting, number):
+    """Send a signal to each process. More than half must end fast enough.
+
+    Other tests make the machine slower, so each try also measures how long a bare Python takes to
+    start. `figures.py` has the fixed limit, for a quiet machine.
+    """
+    took, starts = [], []
+    for run in waiting:
         at = time.monotonic()
-        assert waiting.ends(number) == -number
+        assert run.ends(number) == -number
         took.append(time.monotonic() - at)
-    assert statistics.median(took) < ENDS_WITHIN_S, took
+        starts.append(time_start())
+    assert statistics.median(took) < ENDS_WITHIN_S * slowness(starts), (took, starts)
 
 
 @pytest.mark.parametrize("number", ENDING)
@@ -40,26 +44,20 @@ def test_signal_while_waiting_ends_run_at_once(runs, beats, number):
     """Consul's lock did not hear SIGTERM while it waited (#4439)."""
     runs("--", *beats.command())
     beats.wait()
-
-    def start():
-        waiting = runs("--handover-wait", "20", "--", *beats.command())
-        waiting.wait_log("waits for role")
-        return waiting
-
-    assert_ends_at_once(start, number)
+    waiting = [runs("--handover-wait", "20", "--", *beats.command()) for _ in range(TRIES)]
+    for run in waiting:
+        run.wait_log("waits for role")
+    assert_ends_at_once(waiting, number)
     assert len({beat.pid for beat in beats.all()}) == 1
 
 
 def test_sigterm_while_etcd_is_away_ends_run_at_once(runs, beats, wire_to, etcd_node):
     wire = wire_to(etcd_node)
     wire.cut()
-
-    def start():
-        waiting = runs("--", *beats.command(), endpoint=wire.endpoint)
-        waiting.wait_log("waits to join group")
-        return waiting
-
-    assert_ends_at_once(start, signal.SIGTERM)
+    waiting = [runs("--", *beats.command(), endpoint=wire.endpoint) for _ in range(TRIES)]
+    for run in waiting:
+        run.wait_log("waits to join group")
+    assert_ends_at_once(waiting, signal.SIGTERM)
 
 
 def test_sigterm_while_etcd_has_gone_silent_ends_run_at_once(runs, beats, wire_to, etcd_node):
@@ -67,15 +65,11 @@ def test_sigterm_while_etcd_has_gone_silent_ends_run_at_once(runs, beats, wire_t
     runs("--", *beats.command())
     beats.wait()
     wire = wire_to(etcd_node)
-
-    def start():
-        wire.heal()
-        waiting = runs("--", *beats.command(), endpoint=wire.endpoint)
-        waiting.wait_log("waits for role")
-        wire.silence()
-        return waiting
-
-    assert_ends_at_once(start, signal.SIGTERM)
+    waiting = [runs("--", *beats.command(), endpoint=wire.endpoint) for _ in range(TRIES)]
+    for run in waiting:
+        run.wait_log("waits for role")
+    wire.silence()
+    assert_ends_at_once(waiting, signal.SIGTERM)
 
 
 def test_etcd_away_at_the_start_is_waited_for(runs, beats, wire_to, etcd_node):

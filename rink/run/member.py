@@ -26,7 +26,7 @@ NEVER_GROWS_S = 365 * 86_400.0
 """Standbys wait for the only rank. As soon as the holder leaves or its lease ends, the standby that
 has waited longest gets it."""
 
-QUICK_LEAVE_S = 0.15
+QUICK_LEAVE_S = 0.1
 """Time to leave the group after a signal while no command runs. After it, the lease has to end."""
 
 MAX_JOIN_PAUSE_S = 30.0

@@ -224,7 +224,7 @@ RUN = [
     python(
         "a command that is started again has the same token",
         "supervisor",
-        "        self._token = role.token\n",
+        "                self._token = role.token\n",
         "",
         SIGNALS,
     ),

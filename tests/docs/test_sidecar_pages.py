@@ -6,6 +6,11 @@ The pages on Kubernetes have their test in tests/deploy.
 import pytest
 from docs_support import ROOT, blocks
 
+from rink.sidecar.membership import Membership
+from rink.sidecar.public import Metrics
+from rink.sidecar.service import Service
+from rink.sidecar.turns import Turns
+
 EXAMPLES = ROOT / "examples" / "sidecar"
 MAX_WORDS = 400
 
@@ -29,3 +34,12 @@ def test_sidecar_page_shows_its_example(page, language, example):
 def test_how_to_page_is_short(page):
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert len(text.split()) <= MAX_WORDS
+
+
+def test_reference_names_each_metric_of_the_sidecar():
+    service = Service(Turns(1, None))
+    metrics = Metrics(service, Membership(service, lambda: None, 0.0)).collect()
+    names = {sample.name for metric in metrics for sample in metric.samples}
+    described = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert len(names) == 11
+    assert {name for name in names if f"`{name}`" not in described} == set()
