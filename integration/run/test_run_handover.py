@@ -14,7 +14,7 @@ from network import Network, refusal
 
 pytestmark = pytest.mark.waits
 
-HANDOVERS = 20
+HANDOVERS = 10
 GAP_S = 0.3
 """The program ends at once at SIGTERM, so its own stop adds nothing."""
 
@@ -36,4 +36,4 @@ def test_http_server_is_handed_over_within_300_ms(runs, wire_to, etcd_node):
     limit = GAP_S * slowness(starts)
     median, longest = statistics.median(seen.gaps), max(seen.gaps)
     print(f"limit {limit:.3f} s; gaps: median {median:.3f} s, max {longest:.3f} s")
-    assert sorted(seen.gaps)[-2] < limit  # one of 20 may be the machine's
+    assert sorted(seen.gaps)[-2] < limit  # one of 10 may be the machine's

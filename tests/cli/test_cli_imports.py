@@ -32,6 +32,7 @@ IMPORTED_BY = {
     ("drain", "--api", "127.0.0.1:1"): {"rink.cli.draining"},
     ("held", "a", "--files", "/nowhere"): {
         "rink.cli.holding",
+        "rink.mounts",
         "rink.sidecar",
         "rink.sidecar.clock",
         "rink.sidecar.files",
