@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-
-import attrs
+from typing import NamedTuple
 
 MEMORY = frozenset({"tmpfs", "ramfs"})
 """File systems that a reboot empties."""
@@ -13,9 +12,8 @@ MEMORY = frozenset({"tmpfs", "ramfs"})
 MOUNTS = Path("/proc/self/mountinfo")
 
 
-@attrs.frozen
-class Mount:
-    """Hold one mount.
+class Mount(NamedTuple):
+    """Hold one mount. `rink held` has no time to import attrs.
 
     Attributes:
         root: the folder of the file system that is mounted.
