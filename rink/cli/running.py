@@ -164,6 +164,7 @@ def run(
         session = session_at(target, ttl)
         beside = None if public is None else _prober(public, session.margin)
     except RinkError as error:
+        lines.flush()
         raise WrongRun(str(error)) from error
     outcome = supervise(settings, session, beside)
     lines.flush()

@@ -10,13 +10,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
+import select
+import time
 from logging.handlers import QueueHandler, QueueListener
 
 MAX_LINES = 1_000
 """Lines that wait for a reader. Later lines are lost."""
 
-LAST_LINES_S = 0.1
-"""Time for the last lines at the end of the process."""
+LOOK_INTERVAL_S = 0.1
+LAST_LINES_S = 2.0
+"""Time for the last lines at the end of the process, while somebody reads them."""
 
 
 class LogThread(QueueHandler):
@@ -33,7 +36,17 @@ class LogThread(QueueHandler):
             self._lines.put_nowait(record)
 
     def flush(self) -> None:
-        """Wait a moment until all lines are written."""
-        lines = self._lines
+        """Wait until all lines are written, but no longer than a moment for a reader."""
+        lines, end = self._lines, time.monotonic() + LAST_LINES_S
         with lines.all_tasks_done:
-            lines.all_tasks_done.wait_for(lambda: not lines.unfinished_tasks, LAST_LINES_S)
+            while lines.unfinished_tasks and time.monotonic() < end:
+                lines.all_tasks_done.wait(LOOK_INTERVAL_S)
+                if not _can_write():
+                    return
+
+
+def _can_write() -> bool:
+    """Return whether stderr takes a line now. A busy machine is late, and yet it does."""
+    poll = select.poll()
+    poll.register(2, select.POLLOUT)
+    return any(events & select.POLLOUT for _, events in poll.poll(0))
