@@ -90,7 +90,7 @@ def _measure(arena: Arena, folder: Path) -> list[Figure]:
 def _line(arena: Arena, streams: int) -> list[str]:
     return [
         sys.executable, "-m", "rink.cli", "sidecar", "--group", "g", "--prefix", arena.prefix(),
-        "--endpoints", arena.etcd.endpoint, "--listen", "127.0.0.1:0", "--public", "",
+        "--endpoints", arena.etcd.endpoint, "--listen", "127.0.0.1:0", "--public", "127.0.0.1:0",
         "--rebalance-delay", "0", "--max-streams", str(streams), "--handover-wait", "0",
     ]  # fmt: skip
 

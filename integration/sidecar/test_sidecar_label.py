@@ -13,7 +13,7 @@ import pytest
 from pod_labels import LABEL, OPTIONS, SCRIPT, Kube, LabelledSidecar, in_pod
 from sidecar_support import DEADLINE_S, wait_for
 
-from rink.sidecar.pod_labeller import RELEASE_WAIT_S
+from rink.sidecar.pod_label import RELEASE_WAIT_S
 
 pytestmark = [pytest.mark.waits, pytest.mark.timeout(180)]
 

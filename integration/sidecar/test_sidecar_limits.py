@@ -8,6 +8,7 @@ import re
 import socket
 import statistics
 import time
+from email.utils import parsedate_to_datetime
 
 import pytest
 from sidecar_support import Sidecar, wait_for
@@ -390,3 +391,15 @@ def test_burst_of_streams_up_to_their_limit_is_served(tmp_path):
 
 def test_page_is_not_there_by_default(public):
     assert ask(public, head(public, "GET /", "Connection: close\r\n"))[0] == 404
+
+
+def test_date_of_an_answer_is_right(sidecar):
+    def sent_at():
+        with connect(sidecar.api) as connection:
+            connection.sendall(head(sidecar.api, "GET /v1/status", "Connection: close\r\n", ""))
+            date = re.search(rb"\r\ndate: (.*)\r\n", read_all(connection))[1].decode()
+        return parsedate_to_datetime(date).timestamp()
+
+    first = sent_at()
+    assert abs(time.time() - first) < SLACK_S
+    wait_for(lambda: sent_at() > first, "the date stands still")

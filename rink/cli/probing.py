@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from functools import partial
 
 import attrs
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from rink.run.supervisor import Beside, CommandSupervisor
 from rink.sidecar.listeners import Address, listen, serve
+from rink.sidecar.metrics import exposition_of
 from rink.sidecar.public import LoopLag, application
 
 log = logging.getLogger("rink.run")
@@ -52,11 +52,10 @@ def prober(address: str, margin: float) -> Beside:
 
     async def beside(supervisor: CommandSupervisor) -> None:
         lag = LoopLag()
-        registry = CollectorRegistry()
-        registry.register(RunMetrics(supervisor))
+        metrics = exposition_of(RunMetrics(supervisor))
         port = listener.getsockname()[1]
         log.info("probes and metrics are at http://%s", attrs.evolve(probes, port=port))
-        app = application(supervisor.why_not_ready, partial(lag.why_late, margin), registry)
+        app = application(supervisor.why_not_ready, partial(lag.why_late, margin), metrics)
         await asyncio.gather(lag.run(), serve(app, listener, asyncio.Event()))
 
     return beside

@@ -162,7 +162,7 @@ def sidecar(
     try:
         from rink import aio
         from rink.sidecar.listeners import Address
-        from rink.sidecar.pod_labeller import RELEASE_WAIT_S
+        from rink.sidecar.pod_label import RELEASE_WAIT_S
         from rink.sidecar.program import Program, Settings, exits_at_once
     except ModuleNotFoundError as error:
         text = f"the sidecar needs {error.name}: {install_command('sidecar')}"

@@ -7,14 +7,16 @@ import enum
 import json
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rink import aio, inside
 from rink.core.backoff import backoff
 from rink.errors import ClosedError, RinkError, RoleLost
 from rink.sidecar.clock import in_ms
-from rink.sidecar.pod_labeller import PodLabeller
 from rink.sidecar.service import LEAVES, Service
+
+if TYPE_CHECKING:
+    from rink.sidecar.pod_labeller import PodLabeller
 
 log = logging.getLogger("rink.sidecar")
 

@@ -30,6 +30,8 @@ HELD = "held"
 TIMEOUT_MS = 2_000
 UNSURE_MS = 2 * TIMEOUT_MS
 """How long a request without an answer may still take effect: its way, and the server's limit."""
+RELEASE_WAIT_S = 2.0
+"""Seconds that a release waits at most for its label, from the last change of the wanted labels."""
 LONGEST_PAUSE_S = 60.0
 EARLY_MS = 2_000
 """How long before the end of a turn its label goes, if the end is not moved on."""

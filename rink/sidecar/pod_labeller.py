@@ -17,13 +17,20 @@ from typing import Protocol
 from rink.sidecar.clock import now_ms
 from rink.sidecar.effects import Effect
 from rink.sidecar.pod_api import PodApiError
-from rink.sidecar.pod_label import NONE, PREFIX, GiveUp, LabelPlan, Roles, Send, wanted_labels
+from rink.sidecar.pod_label import (
+    NONE,
+    PREFIX,
+    RELEASE_WAIT_S,
+    GiveUp,
+    LabelPlan,
+    Roles,
+    Send,
+    wanted_labels,
+)
 from rink.sidecar.turns import Turns
 
 log = logging.getLogger("rink.sidecar")
 
-RELEASE_WAIT_S = 2.0
-"""Seconds that a release waits at most for its label, from the last change of the wanted labels."""
 REPORT_INTERVAL_S = 60.0
 """Seconds between two lines that say why labels could not be changed."""
 

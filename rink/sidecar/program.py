@@ -1,4 +1,8 @@
-"""Run one sidecar from its start to its end."""
+"""Run one sidecar from its start to its end.
+
+What an option needs is imported where the option is used: it runs in every pod, and each module
+costs memory there.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,9 @@ import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
-from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
 from rink import aio
@@ -27,12 +31,12 @@ from rink.sidecar.effects import Effect, Granted, Over, Renewed
 from rink.sidecar.files import Files
 from rink.sidecar.listeners import MAX_CALLERS, Address, listen, serve
 from rink.sidecar.membership import Membership
-from rink.sidecar.page import Page
-from rink.sidecar.pod_api import Pod, PodApi
 from rink.sidecar.pod_label import check_label_name
-from rink.sidecar.pod_labeller import PodLabeller
 from rink.sidecar.service import Service
 from rink.sidecar.turns import Turns
+
+if TYPE_CHECKING:
+    from rink.sidecar.pod_labeller import PodLabeller
 
 log = logging.getLogger("rink.sidecar")
 
@@ -176,6 +180,9 @@ class Program:
         labelled = frozenset(self.settings.label_pod)
         if not labelled:
             return None
+        from rink.sidecar.pod_api import Pod, PodApi
+        from rink.sidecar.pod_labeller import PodLabeller
+
         pod = Pod.of(os.environ)
         return PodLabeller(turns, labelled, PodApi(pod, labelled), who=pod.name)
 
@@ -202,16 +209,20 @@ class Program:
         return Access(app, self._bearer, needs_host)
 
     def _public(self, lag: public.LoopLag) -> ASGIApp:
-        registry = CollectorRegistry()
-        registry.register(public.Metrics(self.service, self.membership))
+        from rink.sidecar.metrics import Metrics, exposition_of
+
         not_ready = partial(public.why_not_ready, self.service, self.membership)
-        group = self.settings.page
+        page = None
+        if self.settings.page:
+            from rink.sidecar.page import Page
+
+            page = Page(self.service, self.membership, self.settings.page).answer
         return public.application(
             not_ready,
             partial(lag.why_late, self.session.margin),
-            registry,
+            exposition_of(Metrics(self.service, self.membership)),
             partial(not_ready, joined=True),
-            Page(self.service, self.membership, group).answer if group else None,
+            page,
         )
 
     def _write_files(self, effect: Effect) -> None:

@@ -1,4 +1,4 @@
-"""Answer probes and show metrics, without any name of a role.
+"""Answer probes, and show metrics, without any name of a role.
 
 Only the page of `--page` has such names.
 """
@@ -6,19 +6,14 @@ Only the page of `--page` has such names.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from rink import inside
 from rink.sidecar.membership import Membership, State
 from rink.sidecar.service import Service
 
@@ -78,7 +73,7 @@ def why_not_ready(service: Service, membership: Membership, joined: bool = False
 def application(
     ready: Reason,
     healthy: Reason,
-    registry: CollectorRegistry,
+    metrics: Call,
     joined: Reason | None = None,
     page: Call | None = None,
 ) -> Starlette:
@@ -87,7 +82,7 @@ def application(
     Args:
         ready: returns why the pod is not ready.
         healthy: returns why the process should be started anew.
-        registry: of the metrics.
+        metrics: returns the metrics.
         joined: returns why the pod is not ready if it must have joined for that. If it is None,
             `ready` takes its place.
         page: returns the page for people, at `/`. If it is None, there is no page.
@@ -103,9 +98,6 @@ def application(
         why_not = joined if joined and "joined" in request.query_params else ready
         return _answer(why_not())
 
-    async def metrics(_: Request) -> Response:
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-
     calls = {"/startz": startz, "/healthz": healthz, "/readyz": readyz, "/metrics": metrics}
     if page is not None:
         calls["/"] = page
@@ -116,36 +108,3 @@ def application(
 
 def _answer(why_not: str) -> Response:
     return PlainTextResponse(f"{why_not or 'ok'}\n", 503 if why_not else 200)
-
-
-class Metrics(Collector):
-    """Show a sidecar to Prometheus."""
-
-    def __init__(self, service: Service, membership: Membership) -> None:
-        self._service = service
-        self._membership = membership
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield what is so now."""
-        service, rink = self._service, self._membership.rink
-        turns = list(service.turns.turns())
-        draining = sum(1 for turn in turns if turn.lost_at_ms is not None)
-        remaining_s = (self._membership.session()[1] - service.clock()) / 1000 if rink else 0.0
-        rank = rink.rank if rink else None
-        version = rink.version if rink else None
-        gauges: tuple[tuple[str, str, float], ...] = (
-            ("joined", "1 while the member is in the group.", float(rink is not None)),
-            ("ranked", "1 while the member has a rank.", float(rank is not None)),
-            ("rank", "The member's rank, -1 without one.", -1 if rank is None else rank),
-            ("members", "Live members of the group.", inside.member_count_of(rink) if rink else 0),
-            ("version", "Number of the newest version.", version.number if version else 0),
-            ("roles_held", "Roles that consumers hold.", len(turns) - draining),
-            ("roles_draining", "Roles that consumers are to give up.", draining),
-            ("session_remaining_seconds", "Until the member's deadline.", max(0.0, remaining_s)),
-            ("consumers", "Consumers that hold roles or wait.", len(service.turns.consumers)),
-        )
-        for name, what, value in gauges:
-            yield GaugeMetricFamily(f"rink_sidecar_{name}", what, value)
-        counts = service.counts
-        yield CounterMetricFamily("rink_sidecar_roles_gained", "Grants told.", counts.gained)
-        yield CounterMetricFamily("rink_sidecar_roles_lost", "Losses told.", counts.lost)

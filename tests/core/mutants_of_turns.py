@@ -420,7 +420,7 @@ TURNS = [
         "sidecar/test_program",
     ),
     of(
-        "public",
+        "metrics",
         "every gauge is 0",
         'GaugeMetricFamily(f"rink_sidecar_{name}", what, value)',
         'GaugeMetricFamily(f"rink_sidecar_{name}", what, 0)',

@@ -7,7 +7,7 @@ import pytest
 from docs_support import ROOT, blocks
 
 from rink.sidecar.membership import Membership
-from rink.sidecar.public import Metrics
+from rink.sidecar.metrics import Metrics
 from rink.sidecar.service import Service
 from rink.sidecar.turns import Turns
 

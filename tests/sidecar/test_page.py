@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 
 import httpx
 import pytest
-from prometheus_client import CollectorRegistry
 from sidecar_apart import Clock, StandIn, run
+from starlette.responses import Response
 
 from rink.seen import GroupStatus, MemberStatus
 from rink.sidecar import public
@@ -50,6 +50,10 @@ class Seen(HTMLParser):
             self.text += data
 
 
+async def no_metrics(_):
+    return Response()
+
+
 class Shows:
     """Run a sidecar whose member is a stand-in, and show its page."""
 
@@ -58,7 +62,7 @@ class Shows:
         self.service = Service(Turns(9_000, 30_000), self.clock)
         self.member = StandIn(self.service)
         page = Page(self.service, self.member, "orders").answer if has_page else None
-        app = public.application(lambda: "", lambda: "", CollectorRegistry(), page=page)
+        app = public.application(lambda: "", lambda: "", no_metrics, page=page)
         transport = httpx.ASGITransport(app)
         self.client = httpx.AsyncClient(transport=transport, base_url="http://10.0.0.7:8182")
 

@@ -11,8 +11,8 @@ from sidecar_apart import StandIn
 from rink.sidecar.consumers import Consumer
 from rink.sidecar.membership import Membership
 from rink.sidecar.pod_api import PodApiError
-from rink.sidecar.pod_label import NONE, UNSURE_MS
-from rink.sidecar.pod_labeller import RELEASE_WAIT_S, REPORT_INTERVAL_S, PodLabeller
+from rink.sidecar.pod_label import NONE, RELEASE_WAIT_S, UNSURE_MS
+from rink.sidecar.pod_labeller import REPORT_INTERVAL_S, PodLabeller
 from rink.sidecar.service import Service
 from rink.sidecar.turns import Turns
 

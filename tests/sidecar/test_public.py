@@ -4,13 +4,13 @@ import contextlib
 from types import SimpleNamespace
 
 import httpx
-from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from sidecar_apart import StandIn, run
 
 from rink.sidecar import public
 from rink.sidecar.consumers import Consumer
 from rink.sidecar.membership import State
+from rink.sidecar.metrics import Metrics, exposition_of
 from rink.sidecar.service import Service
 from rink.sidecar.turns import Turns
 
@@ -23,12 +23,10 @@ class Probed:
         self.member = StandIn(self.service)
         self.member.state, self.member.has_consumers = State.ABSENT, False
         self.unhealthy = ""
-        registry = CollectorRegistry()
-        registry.register(public.Metrics(self.service, self.member))
         app = public.application(
             lambda: public.why_not_ready(self.service, self.member),
             lambda: self.unhealthy,
-            registry,
+            exposition_of(Metrics(self.service, self.member)),
             lambda: public.why_not_ready(self.service, self.member, joined=True),
         )
         self._client = httpx.AsyncClient(

@@ -1,0 +1,61 @@
+"""Show a sidecar to Prometheus, without any name of a role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+
+from rink import inside
+from rink.sidecar.membership import Membership
+from rink.sidecar.public import Call
+from rink.sidecar.service import Service
+
+
+def exposition_of(collector: Collector) -> Call:
+    """Return a call that shows what a collector yields."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+
+    async def metrics(_: Request) -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    return metrics
+
+
+class Metrics(Collector):
+    """Show a sidecar to Prometheus."""
+
+    def __init__(self, service: Service, membership: Membership) -> None:
+        self._service = service
+        self._membership = membership
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what is so now."""
+        service, rink = self._service, self._membership.rink
+        turns = list(service.turns.turns())
+        draining = sum(1 for turn in turns if turn.lost_at_ms is not None)
+        remaining_s = (self._membership.session()[1] - service.clock()) / 1000 if rink else 0.0
+        rank = rink.rank if rink else None
+        version = rink.version if rink else None
+        gauges: tuple[tuple[str, str, float], ...] = (
+            ("joined", "1 while the member is in the group.", float(rink is not None)),
+            ("ranked", "1 while the member has a rank.", float(rank is not None)),
+            ("rank", "The member's rank, -1 without one.", -1 if rank is None else rank),
+            ("members", "Live members of the group.", inside.member_count_of(rink) if rink else 0),
+            ("version", "Number of the newest version.", version.number if version else 0),
+            ("roles_held", "Roles that consumers hold.", len(turns) - draining),
+            ("roles_draining", "Roles that consumers are to give up.", draining),
+            ("session_remaining_seconds", "Until the member's deadline.", max(0.0, remaining_s)),
+            ("consumers", "Consumers that hold roles or wait.", len(service.turns.consumers)),
+        )
+        for name, what, value in gauges:
+            yield GaugeMetricFamily(f"rink_sidecar_{name}", what, value)
+        counts = service.counts
+        yield CounterMetricFamily("rink_sidecar_roles_gained", "Grants told.", counts.gained)
+        yield CounterMetricFamily("rink_sidecar_roles_lost", "Losses told.", counts.lost)
