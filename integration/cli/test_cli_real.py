@@ -68,12 +68,12 @@ def test_status_sees_members_without_being_one(command, member):
     with member("a", labels={"az": "eu"}) as a, member("b"):
         assert a.wait_settled(DEADLINE_S)
         wait_for(lambda: len(a.version.ranks) == 2 and a.wait_settled(DEADLINE_S))
-        before = a.status().revision
+        before = a.version
         result = command("status", "orders", "--json")
         assert (result.returncode, result.stderr) == (0, "")
         look = json.loads(result.stdout)
         status = a.status()
-        assert (status.revision, len(status.members)) == (before, 2)
+        assert (a.version, len(status.members)) == (before, 2)
         assert (look["coordinator"], look["settled"], look["in_the_way"]) == ("a", True, [])
         assert look["ranks"] == list(status.ranks) == ["a", "b"]
         assert look["members"][0]["labels"] == {"az": "eu"}

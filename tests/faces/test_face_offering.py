@@ -39,7 +39,7 @@ def test_leave_now_ends_the_wait_of_a_leave(world, apart):
     role.release()
     leaving.result(LONG_S)
     again.result(LONG_S)
-    assert b.size == 1
+    until(b, lambda: b.size == 1)
 
 
 def test_leave_now_does_not_wait_at_all(world):
