@@ -217,31 +217,31 @@ def stop(pid: int) -> None:
 
 @row("`rink run` killed by SIGKILL")
 def run_killed(etcd: EtcdNode, tries: int) -> Figure:
-    """Only the guard is left."""
+    """Leave only the guard: it kills at the end that it was told."""
     return before_the_end(etcd, tries, lambda _, run: run.send(signal.SIGKILL))
 
 
 @row("`rink run` stopped")
 def run_stopped(etcd: EtcdNode, tries: int) -> Figure:
-    """The guard hears of no end any more."""
+    """Stop `rink run`: the guard hears of no end any more."""
     return before_the_end(etcd, tries, lambda _, run: stop(run.pid))
 
 
 @row("etcd silent (consul#9788: 90 s late)")
 def etcd_silent(etcd: EtcdNode, tries: int) -> Figure:
-    """No keepalive is answered."""
+    """Cut off the answers of etcd, keepalives among them."""
     return before_the_end(etcd, tries, lambda made, _: made.wire.silence())
 
 
 @row("the guard killed")
 def guard_killed(etcd: EtcdNode, tries: int) -> Figure:
-    """`rink run` kills what is left."""
+    """Kill the guard: `rink run` kills what is left."""
     return before_the_end(etcd, tries, lambda _, run: os.kill(run.guard, signal.SIGKILL))
 
 
 @row("the guard stopped, and etcd silent")
 def guard_stopped(etcd: EtcdNode, tries: int) -> Figure:
-    """`rink run` kills beside the guard."""
+    """Stop the guard: `rink run` kills beside it."""
 
     def strike(made: Scene, run: Running) -> None:
         stop(run.guard)
@@ -252,7 +252,7 @@ def guard_stopped(etcd: EtcdNode, tries: int) -> Figure:
 
 @row("the guard stopped, and etcd silent, with a TTL of 12 s")
 def guard_stopped_long(etcd: EtcdNode, tries: int) -> Figure:
-    """`rink run` looks once a second, and in time."""
+    """Stop the guard beside a long TTL: `rink run` looks in time."""
 
     def once() -> tuple[int, int]:
         with scene(etcd) as made:

@@ -399,9 +399,8 @@ class CommandGuard:
             signal.signal(number, signal.SIG_IGN)
         if not self._start():
             return
-        signal.signal(
-            signal.SIGALRM, self._end_write
-        )  # after the fork: the command has it as before
+        # After the fork: the command has this signal's handler as before.
+        signal.signal(signal.SIGALRM, self._end_write)
         poll = select.poll()
         for fd in (self._in, self._timer.fd, wake):
             poll.register(fd, select.POLLIN)

@@ -43,7 +43,6 @@ class RunMember:
     Args:
         settings: the options.
         session: the session to join the group with.
-
     """
 
     def __init__(self, settings: RunSettings, session: aio.Session) -> None:

@@ -133,13 +133,8 @@ class CommandSupervisor:
             return await self._end(self._outcome or ExitStatus(FAILED))
         finally:
             file.clear()
-            await self._show_no_more()
-
-    async def _show_no_more(self) -> None:
-        """End the probes, which removes a unix socket."""
-        if self._shown is not None:
-            self._shown.cancel()
-            await asyncio.wait({self._shown})
+            if self._shown is not None:
+                self._shown.cancel()
 
     # ── the state ────────────────────────────────────────────────────────────────────────────
 

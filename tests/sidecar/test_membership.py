@@ -270,13 +270,14 @@ async def test_etcd_that_is_away_at_the_start_is_tried_again():
 
 
 @run
-async def test_consumer_that_goes_while_etcd_is_away_ends_the_tries():
+async def test_consumer_that_goes_while_etcd_is_away_ends_the_tries_and_the_trouble():
     async with World(join_timeout=0.05) as world:
         world.etcd.cut()
         consumer = world.consumer("a")
         await until(lambda: world.membership.trouble)
         world.service.release_all(consumer, "it has ended")
         await until(lambda: world.state is State.ABSENT)
+        assert world.membership.trouble == ""
 
 
 def lease_of(rink):
@@ -367,14 +368,3 @@ async def test_members_are_shown_without_going_through_waits(monkeypatch):
         fields = views.member_fields(world.membership)
         assert [member["name"] for member in fields["members"]] == [world.membership.rink.name]
         assert fields["group"] == "g"
-
-
-@run
-async def test_trouble_is_over_once_nobody_wants_to_join():
-    async with World(join_timeout=0.05) as world:
-        world.etcd.cut()
-        consumer = world.consumer("a")
-        await until(lambda: world.membership.trouble)
-        world.service.release_all(consumer, "it has ended")
-        await until(lambda: world.state is State.ABSENT)
-        assert world.membership.trouble == ""

@@ -68,6 +68,16 @@ def test_consumer_that_comes_back_keeps_its_place(story, comes_back):
     assert story.turns.before(later, "b") == "one"
 
 
+def forgotten_after_ms(story, consumer, roles):
+    """Grant a dead consumer its roles, and return when it is forgotten."""
+    died_at = story.now
+    while not consumer.is_forgotten:
+        story.sleep(HOLD_MS - 1_000)
+        if roles and roles[0] in story.turns.wanted:
+            story.grant(roles.pop(0))
+    return story.now - died_at
+
+
 @pytest.mark.parametrize("how", [{"stream": False}, {"stream": True}])
 def test_grants_keep_no_dead_consumer_alive(story, how):
     roles = [f"r{number}" for number in range(20)]
@@ -75,12 +85,7 @@ def test_grants_keep_no_dead_consumer_alive(story, how):
     story.grant("a")
     if not how["stream"]:
         story.turns.end_call(consumer, story.now)
-    died_at = story.now
-    while not consumer.is_forgotten:
-        story.sleep(HOLD_MS - 1_000)
-        if roles and roles[0] in story.turns.wanted:
-            story.grant(roles.pop(0))
-    assert story.now - died_at <= 15_000 + 2 * HOLD_MS
+    assert forgotten_after_ms(story, consumer, roles) <= 15_000 + 2 * HOLD_MS
     assert len(roles) >= 17
 
 
@@ -89,12 +94,7 @@ def test_grants_keep_no_dead_poller_without_alive(story):
     consumer = story.consumer("a", *roles, stream=False)
     story.grant("a")
     story.turns.end_call(consumer, story.now)
-    died_at = story.now
-    while not consumer.is_forgotten:
-        story.sleep(HOLD_MS - 1_000)
-        if roles and roles[0] in story.turns.wanted:
-            story.grant(roles.pop(0))
-    assert story.now - died_at <= 3 * HOLD_MS
+    assert forgotten_after_ms(story, consumer, roles) <= 3 * HOLD_MS
 
 
 def test_first_turn_of_a_poller_gives_no_time_without_a_renewal(story):
