@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -35,22 +36,22 @@ class Language:
     file: str
 
     def command(self, folder):
-        """Return the command that runs it, or skip the test where its tool is missing."""
+        """Build it in a folder if need be, and return the command that runs it."""
         file = str(EXAMPLES / self.name / self.file)
-        tool = shutil.which(self.tool)
-        if tool is None:
-            pytest.skip(f"{self.tool} is not installed")
         if self.name == "go":
             built = str(folder / "hold")
-            subprocess.run([tool, "build", "-o", built, file], check=True, timeout=200)
+            subprocess.run([self.tool, "build", "-o", built, file], check=True, timeout=200)
             return [built]
         if self.name == "java":
-            compiler = shutil.which("javac")
-            if compiler is None:
-                pytest.skip("javac is not installed, only a Java runtime")
-            subprocess.run([compiler, "-d", str(folder), file], check=True, timeout=200)
-            return [tool, "-cp", str(folder), "Hold"]
-        return [tool, file]
+            subprocess.run(["javac", "-d", str(folder), file], check=True, timeout=200)
+            return [self.tool, "-cp", str(folder), "Hold"]
+        return [self.tool, file]
+
+    @property
+    def missing(self):
+        """Return the tools that it needs and that are not installed."""
+        tools = [self.tool, "javac"] if self.name == "java" else [self.tool]
+        return [tool for tool in tools if shutil.which(tool) is None]
 
 
 LANGUAGES = [
@@ -64,18 +65,19 @@ LANGUAGES = [
 
 
 class Clients:
-    """Running programs, which write into one file: it has their lines in the order of writing."""
+    """Running programs of one role, which write into one file, in the order of writing."""
 
-    def __init__(self, folder, command):
-        self._file = folder / "written"
+    def __init__(self, file, command, role=ROLE):
+        self._file = file
         self._command = command
+        self._role = role
         self._running = []
 
     def start(self, sidecar, around=()):
         """Start a program that calls a sidecar."""
         with self._file.open("ab") as written:
             env = {**os.environ, **PROXIES, "RINK_API": sidecar.api}
-            line = [*around, *self._command, ROLE]
+            line = [*around, *self._command, self._role]
             self._running.append(subprocess.Popen(line, stdout=written, env=env))
         return self._running[-1]
 
@@ -83,7 +85,7 @@ class Clients:
         """Return the token of each line so far."""
         read = self._file.read_text(encoding="utf-8") if self._file.exists() else ""
         roles = [line.split() for line in read.split("\n")[:-1]]  # the last may be half written
-        assert {role for role, _ in roles} <= {ROLE}
+        assert {role for role, _ in roles} <= {self._role}
         return [int(token) for _, token in roles]
 
     def next_token(self, above=0, lines=3):
@@ -107,12 +109,38 @@ class Clients:
             process.wait()
 
 
+@pytest.fixture(scope="module")
+def command_of(tmp_path_factory):
+    """Returns the command of a language, which is built once."""
+
+    @functools.cache
+    def command_of(language):
+        return language.command(tmp_path_factory.mktemp(language.name))
+
+    return command_of
+
+
 @pytest.fixture(params=LANGUAGES, ids=lambda language: language.name)
-def clients(request, tmp_path):
+def clients(request, tmp_path, command_of):
     """Starts programs in one language; all have ended at the end."""
-    made = Clients(tmp_path, request.param.command(tmp_path))
+    if request.param.missing:
+        pytest.skip(f"not installed: {request.param.missing}")
+    made = Clients(tmp_path / "written", command_of(request.param))
     yield made
     made.close()
+
+
+@pytest.fixture
+def each(tmp_path, command_of):
+    """Starts programs in each language that is here, with a role for each; all end at the end."""
+    made = {
+        language.name: Clients(tmp_path / language.name, command_of(language), language.name)
+        for language in LANGUAGES
+        if not language.missing
+    }
+    yield made
+    for clients in made.values():
+        clients.close()
 
 
 def test_client_works_through_kill_restart_and_drain(clients, sidecar):
@@ -155,34 +183,39 @@ def test_client_works_through_kill_restart_and_drain(clients, sidecar):
 SHIFTED = ("unshare", "--time", "--boottime", "100000", "--fork", "--kill-child")
 
 
-def test_client_with_another_clock_stops_by_what_was_left(clients, sidecar):
-    """Its clock is a day ahead of the sidecar's, which is then killed."""
+def test_clients_with_another_clock_stop_by_what_was_left(each, sidecar):
+    """Their clock is a day ahead of the sidecar's, which is then killed."""
     can_shift = shutil.which("unshare") and subprocess.run([*SHIFTED, "true"], check=False)
     if not can_shift or can_shift.returncode:
         pytest.skip("needs `unshare --time`, and root, to shift a clock")
     alone = sidecar("alone")
-    program = clients.start(alone, SHIFTED)
-    clients.next_token()
+    programs = {name: clients.start(alone, SHIFTED) for name, clients in each.items()}
+    for clients in each.values():
+        clients.next_token()
     alone.kill()
     time.sleep(LONGEST_HOLD_S + SLACK_S)  # nothing is to happen after this, so it cannot be awaited
-    before = len(clients.tokens())
+    before = {name: len(clients.tokens()) for name, clients in each.items()}
     time.sleep(SLACK_S)
-    assert len(clients.tokens()) == before
-    assert program.poll() is None
+    assert {name: len(clients.tokens()) for name, clients in each.items()} == before
+    assert [name for name, program in programs.items() if program.poll() is not None] == []
 
 
-def test_client_holds_its_role_again_after_an_outage_of_etcd(clients, tmp_path, prefix):
+def test_clients_hold_their_roles_again_after_an_outage_of_etcd(each, tmp_path, prefix):
     """The member's session ends, and so do all turns. A client that answers waits for its role."""
     with local_etcd() as node:
         sidecar = Sidecar(tmp_path, "only", node.endpoint, prefix).start()
         try:
-            clients.start(sidecar)
-            token = clients.next_token()
+            for clients in each.values():
+                clients.start(sidecar)
+            tokens = {name: clients.next_token() for name, clients in each.items()}
             node.freeze()
-            wait_for(lambda: "its end has passed" in sidecar.said(), sidecar.said)
-            written = len(clients.tokens())
+            told = 'is told: "its end has passed"'
+            wait_for(lambda: sidecar.said().count(told) == len(each), sidecar.said)
+            written = {name: len(clients.tokens()) for name, clients in each.items()}
             node.thaw()
-            assert clients.next_token(above=token) > token
+            for name, clients in each.items():
+                assert clients.next_token(above=tokens[name]) > tokens[name]
         finally:
             sidecar.kill()
-    assert set(clients.tokens()[:written]) == {token}
+    for name, clients in each.items():
+        assert set(clients.tokens()[: written[name]]) == {tokens[name]}
