@@ -11,11 +11,15 @@ import subprocess
 import sys
 import time
 
+from rink.testing.servers_ports import free_ports
+
 RINK = [sys.executable, "-m", "rink.cli"]
 DEADLINE_S = 45.0
 """How long anything may take on a very busy machine."""
 FAST = ("--ttl", "9", "--hold", "3", "--rebalance-delay", "0.5", "--handover-wait", "0")
 """Settings with which a test is fast, and a client that renews once a second is never late."""
+LONG_HOLD = (*FAST, "--ttl", "30", "--hold", "10")
+"""Settings for a turn that must go on while the test looks at it, on a machine that may stall."""
 
 
 def wait_for(condition, why="it did not happen"):
@@ -36,12 +40,13 @@ class Sidecar:
         etcd_url: the etcd to join.
         prefix: of the keys in etcd.
         options: further options of the command, such as FAST.
-        listen: the address of the API; port 0 is any free one, and kept from then on.
+        listen: the address of the API. Port 0 is any free one, for a sidecar that is started once.
+            Without an address, it is a port of loopback that is free at each start.
     """
 
-    def __init__(self, folder, name, etcd_url, prefix, options=FAST, listen="127.0.0.1:0"):
+    def __init__(self, folder, name, etcd_url, prefix, options=FAST, listen=None):
         self.name = name
-        self.api = listen
+        self.api = listen or f"127.0.0.1:{free_ports(1)[0]}"
         self.log = folder / f"{name}.log"
         self._line = [*RINK, "sidecar", "--group", "orders", "--public", "", "--prefix", prefix]
         self._line += options

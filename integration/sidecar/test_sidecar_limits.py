@@ -22,6 +22,10 @@ SLACK_S = 10.0
 """How late a machine with other work may be."""
 MANY = 700
 """More connections than a listener has."""
+PROBE_S = 0.05
+"""What a probe takes at most on a quiet machine."""
+TRIES = 5
+"""A sidecar that is slow misses a time each time, and a machine with other work now and then."""
 
 pytestmark = [pytest.mark.waits, pytest.mark.timeout(180)]
 
@@ -73,20 +77,20 @@ def ask(address, *parts):
         return int(answer.split(" ", 2)[1]) if answer else None, answer
 
 
-def closed_after(connection, part=b"", every=0.3):
-    """Send a part again and again, and return after how many seconds the connection is closed."""
+def is_closed(connection, part=b"", every=0.3):
+    """Send a part again and again, and return whether the connection is closed in time."""
     began = time.monotonic()
     connection.settimeout(every)
     while time.monotonic() - began < TIMEOUT_S + SLACK_S:
         try:
             if not connection.recv(65_536):
-                return time.monotonic() - began
+                return True
         except TimeoutError:
             with contextlib.suppress(OSError):
                 connection.sendall(part)
         except ConnectionResetError:
-            return time.monotonic() - began
-    return None
+            return True
+    return False
 
 
 # ── heads and bodies ─────────────────────────────────────────────────────────────────────────
@@ -103,20 +107,20 @@ def test_head_above_16_kib_is_refused(sidecar, is_split):
 
 @pytest.mark.parametrize("part", [b"", b"X"])
 def test_head_that_is_not_complete_in_time_is_closed(sidecar, public, part):
+    began = time.monotonic()
     with connect(sidecar.api) as one, connect(public) as other:
         for connection in (one, other):
             connection.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
-        seconds = closed_after(one, part)
-        assert seconds is not None
-        assert seconds > TIMEOUT_S - 1
-        assert closed_after(other, part) is not None
+        assert is_closed(one, part)
+        assert time.monotonic() - began > TIMEOUT_S - 1
+        assert is_closed(other, part)
 
 
 def test_body_that_nobody_reads_keeps_no_connection(public):
     with connect(public) as connection:
         connection.sendall(head(public, "GET /startz", "Content-Length: 100000\r\n"))
         assert b"200 OK" in connection.recv(4096)
-        assert closed_after(connection, b"x") is not None
+        assert is_closed(connection, b"x")
 
 
 def test_answers_that_nobody_reads_keep_no_connection(public):
@@ -153,7 +157,7 @@ def test_body_that_comes_too_slowly_is_refused(sidecar):
         connection.sendall(head(sidecar.api, more="Content-Length: 1000\r\n"))
         answer = connection.recv(4096)
         assert b" 408 " in answer.partition(b"\r\n")[0]
-        assert closed_after(connection, b"x") is not None
+        assert is_closed(connection, b"x")
 
 
 def test_chunked_body_is_read(sidecar):
@@ -273,7 +277,7 @@ def test_streams_and_roles_above_their_limits_are_refused(sidecar):
 
 def test_stream_that_nobody_reads_is_closed(sidecar):
     """The state of 1,000 roles is more than its connection takes."""
-    is_closed = 'consumer "deaf": its stream could not be written to, and was closed'
+    is_given_up = 'consumer "deaf": its stream could not be written to, and was closed'
     roles = [f"{'x' * 40}-{number}" for number in range(1_000)]
     body = json.dumps({"roles": roles, "consumer": "deaf"}).encode()
     more = f"Accept: text/event-stream\r\nContent-Length: {len(body)}\r\n"
@@ -284,9 +288,9 @@ def test_stream_that_nobody_reads_is_closed(sidecar):
         deaf.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1024)  # of the other side's buffer
         host, _, port = sidecar.api.rpartition(":")
         deaf.connect((host, int(port)))
-        deaf.sendall(head(sidecar.api, more=more) + body)
         began = time.monotonic()
-        wait_for(lambda: is_closed in sidecar.said(), sidecar.said)
+        deaf.sendall(head(sidecar.api, more=more) + body)
+        wait_for(lambda: is_given_up in sidecar.said(), sidecar.said)
         assert TIMEOUT_S - 1 < time.monotonic() - began < TIMEOUT_S + SLACK_S
         consumers = sidecar.call("GET", "/v1/status")[1]["consumers"]
         assert [one["waiting"] for one in consumers] == [["read"]], "only the deaf one is gone"
@@ -316,14 +320,16 @@ def test_probes_answer_while_the_api_has_all_streams_and_holds(public, tmp_path)
             stack.enter_context(connect(full.api)).sendall(hold)
         count = MAX_STREAMS + MAX_CALLS
         wait_for(lambda: len(full.call("GET", "/v1/status")[1]["consumers"]) == count)
-        idle, busy = [], []
-        for _ in range(100):
-            assert full.call("POST", "/v1/hold", {"roles": ["one more"]})[0] == 429
-            idle.append(probe(public))
-            busy.append(probe(probes))
+        p95 = []
+        while not p95 or p95[-1][1] >= PROBE_S + p95[-1][0]:
+            assert len(p95) < TRIES, p95
+            idle, busy = [], []
+            for _ in range(100):
+                assert full.call("POST", "/v1/hold", {"roles": ["one more"]})[0] == 429
+                idle.append(probe(public))
+                busy.append(probe(probes))
+            p95.append([sorted(taken)[94] for taken in (idle, busy)])
         assert len(full.call("GET", "/v1/status")[1]["consumers"]) == count
-    p95 = [sorted(taken)[94] for taken in (idle, busy)]
-    assert p95[1] < 0.05 + p95[0], p95
 
 
 def test_probes_answer_while_their_own_listener_is_full(public):
@@ -332,13 +338,15 @@ def test_probes_answer_while_their_own_listener_is_full(public):
 
 def fill(address, public, count):
     """Keep many connections open, and look how long probes take."""
-    with contextlib.ExitStack() as stack:
-        for _ in range(count):
-            with contextlib.suppress(ConnectionError):
-                connection = stack.enter_context(connect(address))
-                connection.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
-        taken = [probe(public) for _ in range(21)]
-        assert statistics.median(taken) < 0.05, taken
+    medians = []
+    while not medians or medians[-1] >= PROBE_S:
+        assert len(medians) < TRIES, medians
+        with contextlib.ExitStack() as stack:
+            for _ in range(count):
+                with contextlib.suppress(ConnectionError):
+                    connection = stack.enter_context(connect(address))
+                    connection.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+            medians.append(statistics.median(probe(public) for _ in range(21)))
 
 
 def probe(public):
