@@ -22,10 +22,12 @@ DEFAULT_SIGNALS = ["env", "--default-signal"]
 children would inherit that."""
 BEATING = [sys.executable, "-I", "-S", str(Path(__file__).parent / "beating.py")]
 LONG_S = 30.0
-UNREAD_S = 2.0
+UNREAD_S = 10.0
 """How long a thread may take to read what a process that has ended wrote before."""
 TTL = 3
 """Seconds: the deadline is at most 2.5 s ahead, and SIGKILL comes 0.5 s before."""
+MAX_LEAD_MS = 2_500
+"""How far ahead an end is told at most."""
 
 
 def boot_ms():
@@ -77,6 +79,26 @@ class Beats:
     def command(self, *words):
         """Return the command that beats."""
         return [*BEATING, str(self.path), *words]
+
+    def wait_over(self, pids=None):
+        """Wait until processes are dead; return when one of them was last seen alive.
+
+        All that have beaten are meant if none are named. The time of a look is read before it. So a
+        test that stands still meanwhile takes no process to be alive any longer.
+        """
+        pids = {beat.pid for beat in self.all()} if pids is None else pids
+        alive_at = 0
+
+        def are_over():
+            nonlocal alive_at
+            at = boot_ms()
+            if any(map(is_alive, pids)):
+                alive_at = at
+                return False
+            return True
+
+        wait_for(are_over)
+        return alive_at
 
     def assert_over_before(self, until):
         """Every process that has beaten is dead, and no beat came at or after a time."""

@@ -61,8 +61,8 @@ def test_five_hosts_at_once_run_a_slot_once(runs, tmp_path):
 
 
 def test_slot_is_this_minute_if_none_is_given(runs):
-    run = runs("--once-per", "--", "true")
     before = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime())
+    run = runs("--once-per", "--", "true")
     assert run.ends() == 0
     after = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime())
     (slot,) = re.findall(r"slot '([^']*)' of .* is started", run.log)
@@ -70,10 +70,10 @@ def test_slot_is_this_minute_if_none_is_given(runs):
 
 
 def test_waiting_host_does_not_wait_for_the_end_of_the_job(runs, beats):
-    first = runs("--once-per", "s", "--", *beats.command())
-    second = runs("--once-per", "s", "--", *beats.command())
+    both = [runs("--ttl", "20", "--once-per", "s", "--", *beats.command()) for _ in range(2)]
     beats.wait()
-    run, other = (first, second) if "is started" in first.log else (second, first)
+    run = wait_for(lambda: next((one for one in both if "is started" in one.log), None))
+    (other,) = (one for one in both if one is not run)
     assert other.ends() == 0
     assert "is not run: it was started by" in other.log
     assert run.process.poll() is None

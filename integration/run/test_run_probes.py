@@ -34,7 +34,8 @@ class Probes:
 @pytest.fixture
 def probed(runs, beats):
     def probed(*line, **more):
-        run = runs("--public", "127.0.0.1:0", *line, "--", *beats.command("asks"), **more)
+        options = ["--ttl", "20", "--public", "127.0.0.1:0", *line]
+        run = runs(*options, "--", *beats.command("asks"), **more)
         return run, Probes(run)
 
     return probed

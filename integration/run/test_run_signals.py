@@ -42,7 +42,7 @@ def assert_ends_at_once(waiting, number):
 @pytest.mark.parametrize("number", ENDING)
 def test_signal_while_waiting_ends_run_at_once(runs, beats, number):
     """Consul's lock did not hear SIGTERM while it waited (#4439)."""
-    runs("--", *beats.command())
+    runs("--ttl", "20", "--", *beats.command())
     beats.wait()
     waiting = [runs("--handover-wait", "20", "--", *beats.command()) for _ in range(TRIES)]
     for run in waiting:
@@ -82,7 +82,7 @@ def test_etcd_away_at_the_start_is_waited_for(runs, beats, wire_to, etcd_node):
 
 
 def test_other_signals_are_passed_on_at_once(runs, beats):
-    run = runs("--", *beats.command("asks"))
+    run = runs("--ttl", "20", "--", *beats.command("asks"))
     beats.wait()
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH):
         run.send(number)
@@ -93,7 +93,7 @@ def test_other_signals_are_passed_on_at_once(runs, beats):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_reaches_the_command_when_its_role_is_lost(runs, beats, number):
     """Nobody takes over, so the wait lasts until the second signal ends it."""
-    run = runs("--handover-wait", "30", "--", *beats.command("asks"))
+    run = runs("--ttl", "20", "--handover-wait", "30", "--", *beats.command("asks"))
     beats.wait()
     run.send(number)
     run.wait_log(f"{number.name}: leaving; waits up to 30 s for a successor")
@@ -137,11 +137,12 @@ def test_timeout_sends_two_signals_and_the_command_ends_in_order(runs):
 
 
 def test_grace_is_over_kills(runs, beats):
-    run = runs("--grace", "0.5", "--", *beats.command("deaf"))
+    run = runs("--ttl", "20", "--grace", "2", "--", *beats.command("deaf"))
     beats.wait()
     at = boot_ms()
     assert run.ends(signal.SIGTERM) == -signal.SIGKILL
-    assert beats.all()[-1].at - at > 400
+    assert boot_ms() - at >= 2000
+    assert beats.all()[-1].at - at > 400  # it beats as often as the machine lets it
 
 
 @pytest.mark.parametrize(
@@ -192,17 +193,17 @@ def test_code_of_the_command_stands_if_a_signal_comes_in_the_leave(
 def test_name_that_is_taken_is_named(runs, beats):
     runs("--name", "a", "--", *beats.command())
     beats.wait()
-    waiting = runs("--name", "a", "--wait", "2", "--", *beats.command())
+    waiting = runs("--name", "a", "--wait", "5", "--", *beats.command())
     assert waiting.ends() == 75
-    assert re.search(r"--wait 2: the record members/a \(.*\) has the name 'a'", waiting.log)
+    assert re.search(r"--wait 5: the record members/a \(.*\) has the name 'a'", waiting.log)
 
 
 def test_role_not_got_within_wait_exits_75(runs, beats):
     first = runs("--name", "first", "--", *beats.command())
     beats.wait()
-    waiting = runs("--wait", "1", "--", *beats.command())
+    waiting = runs("--wait", "5", "--", *beats.command())
     assert waiting.ends() == 75
-    assert "was not got within --wait 1" in waiting.log
+    assert "was not got within --wait 5" in waiting.log
     assert "member 'first' owns it until it leaves" in waiting.log
     assert first.process.poll() is None
 
@@ -244,12 +245,11 @@ def test_process_1_reaps_orphans_and_hears_sigterm(runs, beats):
     beats.wait("orphan")
     beats.wait("child")
     (inner,) = _children(run.pid)
+    before = _children(inner)
     # A process of `docker exec` whose parent ends becomes a child of process 1.
     enter = ["nsenter", f"--target={inner}", "--pid", "--mount"]
     subprocess.run([*enter, "sh", "-c", "sleep 0.1 & exit 0"], check=True)
-    time.sleep(0.5)
-    states = [_state(pid) for pid in _children(inner)]
-    assert "Z" not in states
+    wait_for(lambda: _children(inner) == before)
     os.kill(inner, signal.SIGTERM)
     beats.wait("SIGTERM")
     assert run.ends() == 0
@@ -272,10 +272,3 @@ def _children(pid):
         return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
     except (FileNotFoundError, ProcessLookupError):
         return []
-
-
-def _state(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return "gone"

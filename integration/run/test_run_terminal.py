@@ -74,12 +74,10 @@ def _parent(pid):
 def test_role_is_lost_while_stopped_in_words(shell, line, beats):
     shell.type(line("deaf"))
     beat = beats.wait()
-    until = beat.until
     shell.type(CTRL_Z)
     shell.wait("Unless it goes on, role 'r' of group 'g' is lost")
-    wait_for(lambda: not is_alive(beat.pid))
-    until = max(beat.until for beat in beats.all())
-    assert boot_ms() < until
+    alive_at = beats.wait_over()
+    assert alive_at < max(beat.until for beat in beats.all())
     shell.wait("it is killed")
     shell.type("fg\n")  # it waits for the role again, and gets it
     new = beats.wait(token_above=beat.token)
@@ -92,9 +90,9 @@ def test_command_in_the_background_leaves_the_terminal_alone(shell, line, beats)
     shell.type(line().replace("\n", " &\n"))
     beat = beats.wait()
     assert shell.foreground() == shell.pid
-    at = boot_ms()
     shell.type("fg\n")
-    beats.wait(after=at)
+    wait_for(lambda: shell.foreground() != shell.pid)  # before, Ctrl-C would go to the shell
+    beats.wait(after=boot_ms())
     # `fg` continues nothing that runs. So Ctrl-C goes to `rink run`, which leaves.
     shell.type(CTRL_C)
     wait_for(lambda: not is_alive(beat.pid))
@@ -127,9 +125,9 @@ def test_ctrl_z_without_a_shell_has_the_command_go_on(etcd_url, prefix, beats, l
         words = shlex.split(line(ttl=20))
         os.execvp("env", [*DEFAULT_SIGNALS, *words])
     try:
-        beat = beats.wait()
+        beat, shown = beats.wait(), bytearray()
         os.write(fd, CTRL_Z.encode())
-        wait_for(lambda: b"the command is stopped" in os.read(fd, 4096))
+        wait_for(lambda: shown.extend(os.read(fd, 4096)) or b"the command is stopped" in shown)
         at = boot_ms()
         beats.wait(after=at + 300)
         os.kill(pid, signal.SIGTERM)
