@@ -25,7 +25,8 @@ SHOP = """
     import os, time
     from rink.streams import App, Record
 
-    app = App("shop", redis=os.environ["SHOP_REDIS"], ttl=3, session={"prefix": os.environ["PREFIX"]})
+    session = {"prefix": os.environ["PREFIX"]}
+    app = App("shop", redis=os.environ["SHOP_REDIS"], ttl=10, session=session)
 
     class Order(Record):
         order_id: int

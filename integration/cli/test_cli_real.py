@@ -88,7 +88,13 @@ def test_a_member_that_does_not_let_go_is_seen_to_be_in_the_way(command, member)
         held = [a.await_role(f"job-{number}") for number in range(16)]
         with member("b"):
             wait_for(lambda: a.status().draining)
-            look = json.loads(command("status", "orders", "--json").stdout)
+
+            def look_at_draining():
+                """Return the look once the record of `a` is written, too."""
+                look = json.loads(command("status", "orders", "--json").stdout)
+                return look if look["members"][0]["draining"] else None
+
+            look = wait_for(look_at_draining)
             lost = sorted(role.name for role in held if role.lost.is_set())
             assert look["settled"] is False
             assert look["members"][0]["draining"] == lost != []
@@ -298,6 +304,10 @@ def test_dev_keeps_its_data_where_it_is_told(tmp_path):
 
 
 def test_owner_of_a_role_follows_its_hand_over(command, member, etcd_url, prefix):
+    def drained_by_a():
+        look = json.loads(command("status", "orders", "--json").stdout)
+        return look["members"][0]["draining"]
+
     with member("a") as a:
         with a.await_role("leader", timeout=DEADLINE_S):
             held = command("owner", "orders", "leader", "--json")
@@ -306,6 +316,7 @@ def test_owner_of_a_role_follows_its_hand_over(command, member, etcd_url, prefix
         held = [a.await_role(f"job-{number}") for number in range(16)]
         with member("b"):
             lost = wait_for(lambda: a.status().draining)[0]
+            wait_for(lambda: lost in drained_by_a())  # its record is written, too
             asked = command("owner", "orders", lost, "--json")
             (role,) = json.loads(asked.stdout)["roles"]
             assert (asked.returncode, role["owner"], role["holder"]) == (3, "b", "a")
@@ -355,9 +366,9 @@ def test_forget_is_refused_until_the_last_member_has_left(command, member):
 def test_wait_answers_by_its_exit_status(command, member):
     with member("a"):
         assert command("wait", "orders", "--settled", "--members", "1").returncode == 0
-        late = command("wait", "orders", "--members", "2", "--timeout", "2.5")
+        late = command("wait", "orders", "--members", "2", "--timeout", "5")
         assert (late.returncode, late.stdout) == (3, "")
-        assert late.stderr.endswith("rink: still missing after 2.5 s: it has 1 member, not 2\n")
+        assert late.stderr.endswith("rink: still missing after 5 s: it has 1 member, not 2\n")
     silent = command("wait", "orders", "--settled", "--timeout", "9", "--endpoints", "127.0.0.1:1")
     assert silent.returncode == 1
     assert silent.stderr.startswith("rink: no etcd listens at http://127.0.0.1:1")

@@ -34,7 +34,7 @@ import json, subprocess, sys, rink
 endpoints, settings = json.loads(sys.argv[1])
 options = [f"--{name}={value}" for name, value in {"endpoints": endpoints, **settings}.items()]
 with rink.Session(endpoints, ttl=5, **settings) as s, rink.Rink(s, "polls", name="one") as r:
-    r.wait_ranked(20)
+    assert r.wait_settled(20)
     for command in (["status", "polls"], ["owner", "polls", "bank-1"], ["history", "polls"]):
         subprocess.run([sys.executable, "-m", "rink.cli", *command, *options], check=True)
 """
