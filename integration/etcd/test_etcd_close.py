@@ -48,7 +48,7 @@ def test_no_call_is_left_for_the_garbage_collector_of_an_exiting_process(
     begin(client, prefix.encode())
     client.close()
     assert len(calls) == 2
-    assert [call() for call in calls] == [None, None]
+    eventually(lambda: not any(call() for call in calls))  # the collector is off, so none is left
 
 
 def test_no_call_that_broke_is_left_for_the_garbage_collector(node, clients, prefix, calls):

