@@ -60,6 +60,7 @@ class Group:
         shift: int = 0,
         roles: list[str] | None = None,
         writes: bool = True,
+        ttl: int | None = None,
         **settings: Any,
     ) -> Member:
         """Start a member; it is called `name#n` in the history, since names may come again.
@@ -71,6 +72,7 @@ class Group:
             shift: by how many seconds its wall clock is wrong.
             roles: what it follows; all of the group where None.
             writes: whether it writes to the resource when it has gained a role.
+            ttl: of its session; that of the group where None.
             settings: of the member.
         """
         member = (by or self._members).start(
@@ -80,7 +82,7 @@ class Group:
             endpoints=self._endpoints,
             prefix=self.prefix,
             roles=self.roles if roles is None else roles,
-            session={"ttl": self.ttl},
+            session={"ttl": ttl or self.ttl},
             member={**QUICK, **settings},
             ledger=self.ledger.path if writes else None,
             arm=arm,

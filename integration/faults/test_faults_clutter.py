@@ -30,7 +30,8 @@ pytest_plugins = ["faults_members_fixtures"]
 
 ROLES = [f"role-{number}" for number in range(12)]
 NEW = [f"new-{number}" for number in range(12)]
-TTL_S = 3
+TTL_S = 10
+"""No member dies here. Many groups run at once, so a short lease could end meanwhile."""
 GHOST_TTL_S = 2
 HUGE = b"x" * 1_000_000
 NOT_JSON = b"\xff{ not JSON"

@@ -26,6 +26,8 @@ THOUSAND = [f"role-{number}" for number in range(1000)]
 STUCK = THOUSAND[::100]
 FREE = [role for role in THOUSAND if role not in STUCK]
 GRACE_S = 1.0
+BUSY_S = 3.5
+"""What a busy machine may add. A lease would end after 5 s."""
 
 
 def begin_to_hand_over(group, stuck, **settings):
@@ -82,7 +84,8 @@ def _they_wait_for_the_giver(group, giver, heir):
     assert giver.ask("status")["draining"] == sorted(STUCK)
     released_at = SYSTEM.now()
     giver.ask("release", True)
-    assert group.wait_for_holders(heir) - released_at < 2.0  # milliseconds on a quiet machine
+    # Milliseconds on a quiet machine. A lease would end after 5 s.
+    assert group.wait_for_holders(heir) - released_at < 4.0
     giver.wait("left the group")
 
 
@@ -97,13 +100,14 @@ def test_with_a_grace_they_move_after_it_and_the_token_is_the_guard(group_of, re
         group.history.add(Event("let go", giver.who, at, role, tokens[role]))
     held_at = group.wait_for_holders(heir)
     assert held_at - min(let_go_at) > GRACE_S / 2  # it began a moment before
-    assert held_at - max(let_go_at) < GRACE_S + 2.0
+    assert held_at - max(let_go_at) < GRACE_S + BUSY_S
     until(lambda: heir.ask("count")["held"] == len(THOUSAND))
     assert giver.ask("write")["accepted"] == []
     judgement = group.history.judge()
     assert judgement.problems == []
     assert judgement.refused == len(STUCK)
-    record(Row.of("the same with a grace of 1 s", SERVERS, judgement, since, bound=GRACE_S + 2.0))
+    bound = GRACE_S + BUSY_S
+    record(Row.of("the same with a grace of 1 s", SERVERS, judgement, since, bound=bound))
 
 
 # ── 65,536 at once ───────────────────────────────────────────────────────────────────────────
