@@ -26,7 +26,7 @@ def shell(etcd_url):
 
 @pytest.fixture
 def line(prefix, beats):
-    def line(*words, ttl=3):
+    def line(*words, ttl=20):
         options = ["--group", "g", "--role", "r", "--prefix", prefix, "--ttl", str(ttl)]
         return shlex.join([*RINK, "run", *options, "--", *beats.command(*words)]) + "\n"
 
@@ -34,7 +34,7 @@ def line(prefix, beats):
 
 
 def test_ctrl_z_stops_both_and_fg_continues(shell, line, beats):
-    shell.type(line(ttl=20))
+    shell.type(line())
     beat = beats.wait()
     assert shell.foreground() == beat.pid
     shell.type(CTRL_Z)
@@ -72,7 +72,7 @@ def _parent(pid):
 
 
 def test_role_is_lost_while_stopped_in_words(shell, line, beats):
-    shell.type(line("deaf"))
+    shell.type(line("deaf", ttl=3))
     beat = beats.wait()
     shell.type(CTRL_Z)
     shell.wait("Unless it goes on, role 'r' of group 'g' is lost")
@@ -122,7 +122,7 @@ def test_ctrl_z_without_a_shell_has_the_command_go_on(etcd_url, prefix, beats, l
     if pid == 0:
         os.environ.update(PYTHONPATH=str(ROOT), RINK_ETCD=etcd_url)
         os.chdir(ROOT)
-        words = shlex.split(line(ttl=20))
+        words = shlex.split(line())
         os.execvp("env", [*DEFAULT_SIGNALS, *words])
     try:
         beat, shown = beats.wait(), bytearray()
