@@ -185,9 +185,9 @@ class Tracker(Generic[R]):
         with self._lock:
             if self._closed:
                 return  # close() has let go of it
-            self._untold[role, True] = None
-            self.held[role.name] = role
+            self.held[role.name] = role  # before it is told: who is told may look at once
             self._wanted.pop(role.name, None)
+            self._untold[role, True] = None
         if self._closed:
             role.release()
             return

@@ -301,13 +301,13 @@ class Engine:
             self._fail(error)
         finally:
             self._follower.close()
-            self._mailbox.close()
             self.left.set()
             self.journal.flush()
             self._end_join()
             self._last_waits.end()
             self.callbacks.close()
             self.stepped.tell()
+            self._mailbox.close()  # last: virtual time waits for whoever reads a mailbox
 
     def _rest(self, seconds: float) -> None:
         """Rest between turns while very many roles drain.

@@ -71,6 +71,20 @@ def test_wait_ends_with_the_lease_if_that_comes_first(time, leaver):
     assert wait.signal.is_set()
 
 
+def test_engine_that_ends_is_busy_until_its_last_act(time, leaver, monkeypatch):
+    """Else virtual time is settled while its waits have not ended."""
+    engine, seen = leaver._opened, []
+    close = engine.callbacks.close
+
+    def noting():
+        seen.append(engine._mailbox in time.clock.mailboxes)
+        close()
+
+    monkeypatch.setattr(engine.callbacks, "close", noting)
+    leave(time, leaver)
+    assert seen == [True]
+
+
 def test_wait_ends_in_time_though_etcd_is_away(time, leaver):
     held = leaver.await_role(owned_by(0, 1)[0], 9.0)
     wait = wait_for(time, leaver, owned_by(1, 1)[0])

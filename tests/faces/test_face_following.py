@@ -1,5 +1,6 @@
 """What follows roles for the user: RoleSet, on_role and the callbacks. One suite for both faces."""
 
+import collections
 import logging
 import queue
 import threading
@@ -68,7 +69,29 @@ def test_a_role_set_that_nobody_iterates_keeps_no_more_than_one_change_of_a_role
             b.leave()
             until(a, lambda: len(roles.held) == 2)
         untold = raw(roles)._tracker._untold
+        until(a, lambda: len(untold) == 2)
         assert [(role.name, gained) for role, gained in untold] == [(stays, True), (goes, True)]
+
+
+def test_role_set_holds_a_role_before_it_tells_of_it(world):
+    """Code that iterates looks at `held` as soon as it is told."""
+    a, goes, seen = world.join("a"), owned_by(1, 2), []
+
+    class Noted(collections.OrderedDict):
+        def __setitem__(self, told, value):
+            role, is_gained = told
+            seen.append((is_gained, role.name in tracker.held))
+            super().__setitem__(told, value)
+
+    with a.roles([goes]) as roles:
+        tracker = raw(roles)._tracker
+        until(a, lambda: tracker._untold)
+        tracker._untold = Noted()
+        b = world.join("b")
+        b.await_role(goes, LONG_S).release()
+        b.leave()
+        until(a, lambda: len(seen) == 2)
+        assert seen == [(False, False), (True, True)]
 
 
 def test_a_role_set_may_be_iterated_late_and_tells_of_nothing_that_is_over(world, apart):
@@ -200,19 +223,17 @@ def test_on_role_may_be_used_after_the_join(world):
 
 
 def test_on_role_runs_again_after_an_error_with_a_pause(world, caplog):
-    a = world.make("a")
-    times = queue.SimpleQueue()
+    a, at = world.make("a"), []
 
     def work(role):
-        times.put(engine_of(a).clock.now())
-        if times.qsize() < 3:
+        at.append(engine_of(a).clock.now())
+        if len(at) < 3:
             raise ValueError("at first it fails")
         role.lost.wait(LONG_S)
 
     assert a.on_role("x")(work) is work
     a.join()
-    until(a, lambda: times.qsize() == 3)
-    at = [times.get() for _ in range(3)]
+    until(a, lambda: len(at) == 3)
     assert at[2] - at[1] > 0.02
     assert at[2] - at[0] < 10.0
     a.leave()
