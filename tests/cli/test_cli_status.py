@@ -103,7 +103,7 @@ def test_a_member_and_the_command_see_the_same(rink_etcd):
     """What a member's status says of the group is what the command shows of its keys."""
     settings = {"scheme": ["balanced:8", "jump"], "initial_delay": 0.0, "rebalance_delay": 0.0}
     with (
-        rink.Session(rink_etcd.client(), ttl=5) as session,
+        rink.Session(rink_etcd.client(), ttl=60) as session,
         rink.Rink(session, "orders", name="a", labels={"az": "eu"}, **settings) as a,
         rink.Rink(session, "orders", name="b", **settings),
     ):

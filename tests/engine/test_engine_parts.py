@@ -306,9 +306,11 @@ def test_every_waiter_wakes_and_every_callback_is_called_once_whoever_is_first()
 def test_calls_are_made_and_threads_are_used_again(calls):
     done = queue.SimpleQueue()
     for index in range(50):
-        calls.submit(lambda index=index: done.put((index, threading.current_thread().name)))
-        done.get(timeout=LONG_S)
-    assert calls._threads <= 3
+        calls.submit(lambda index=index: done.put(index))
+        assert done.get(timeout=LONG_S) == index
+        while not calls._idle:  # else the next call comes before its thread has nothing to do
+            assert calls._threads == 1
+    assert calls._threads == 1
 
 
 def test_no_more_calls_than_a_bound_are_under_way_and_the_rest_wait(calls):
@@ -396,21 +398,19 @@ def test_a_call_that_raises_is_logged_and_the_next_is_made(calls):
 
 
 def test_nothing_is_called_after_the_close_and_the_threads_end(calls):
-    goes_on, began, never = threading.Event(), threading.Event(), threading.Event()
-    names = set()
+    goes_on, began, never = threading.Event(), queue.SimpleQueue(), threading.Event()
 
     def hang():
-        names.add(threading.current_thread())
-        began.set()
+        began.put(threading.current_thread())
         goes_on.wait(LONG_S)
 
     calls.submit(hang)
-    assert began.wait(LONG_S)
-    calls.submit(lambda: names.add(threading.current_thread()))
+    calls.submit(lambda: began.put(threading.current_thread()))
+    threads = [began.get(timeout=LONG_S) for _ in range(2)]
     calls.close()
     calls.submit(never.set)
     goes_on.set()
-    for thread in names:
+    for thread in threads:
         thread.join(LONG_S)
         assert not thread.is_alive()
     assert not never.is_set()

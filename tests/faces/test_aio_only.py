@@ -5,7 +5,7 @@ import contextlib
 import sys
 
 import pytest
-from faces_support import LONG_S, QUICK, owned_by, within
+from faces_support import LONG_S, QUICK, TTL_S, owned_by, within
 
 import rink
 from rink import aio
@@ -17,7 +17,7 @@ from rink.testing.virtual import virtual_time
 
 
 @contextlib.asynccontextmanager
-async def member(cluster, name="a", *, ttl=10, **settings):
+async def member(cluster, name="a", *, ttl=TTL_S, **settings):
     """A ranked member with a session of its own."""
     async with (
         aio.Session(cluster.client(), ttl=ttl) as session,
@@ -271,7 +271,7 @@ async def _lose(role):
 def test_leaving_from_inside_a_roles_own_body_is_bounded():
     async def scenario(cluster):
         async with pair(cluster, leave_timeout=0.3) as (a, _):
-            with within(5.0):
+            with within(10.0):
                 async with a.await_role(owned_by(0, 2), LONG_S) as role:
                     await a.leave()
                 assert role.lost.is_set()
@@ -283,7 +283,7 @@ def test_leaving_from_inside_a_roles_own_body_is_bounded():
 def test_leaving_from_inside_a_role_sets_own_with_is_bounded():
     async def scenario(cluster):
         async with pair(cluster, leave_timeout=0.3) as (a, _):
-            with within(5.0):
+            with within(10.0):
                 async with a.roles([owned_by(0, 2)]) as roles:
                     async for change in roles:
                         assert change.gained
@@ -328,7 +328,7 @@ def test_a_loop_that_is_blocked_for_longer_than_the_ttl_keeps_its_roles():
 
 def test_a_loop_that_was_closed_harms_nobody(caplog):
     with MemoryCluster() as cluster:
-        session = aio.Session(cluster.client(), ttl=5)
+        session = aio.Session(cluster.client(), ttl=TTL_S)
         a = aio.Rink(session, "g", name="a", **QUICK)
 
         async def begin():

@@ -17,11 +17,11 @@ def test_a_child_is_refused_at_once_and_its_parent_is_unharmed():
                 lambda: a.get_role("x"), lambda: a.get_role("other"), lambda: a.await_role("x"),
                 lambda: a.can_take("x"), lambda: a.owner("x"), lambda: a.rank, lambda: a.size,
                 lambda: a.version, lambda: a.is_coordinator, lambda: a.members, a.status,
-                lambda: a.session_remaining, lambda: a.wait_settled(1), lambda: next(versions),
+                lambda: a.session_remaining, lambda: a.wait_settled(40), lambda: next(versions),
                 set_.__enter__, lambda: role.is_held, lambda: role.lost, role.raise_if_lost,
                 role.__enter__, lambda: a._session.is_live,
                 lambda: next(followed), lambda: next(changes), lambda: next(iter(entered)),
-                lambda: entered.held, lost.is_set, lambda: lost.wait(9),
+                lambda: entered.held, lost.is_set, lambda: lost.wait(40),
                 lambda: rink.Rink(a._session, "h").join(),
             ):
                 refused(call)

@@ -8,7 +8,7 @@ import re
 import warnings
 
 import pytest
-from faces_support import LONG_S, QUICK, until
+from faces_support import LONG_S, QUICK, TTL_S, until
 
 import rink
 from rink import aio
@@ -53,7 +53,7 @@ def on_aio(scenario):
 
     async def whole(cluster):
         async with (
-            aio.Session(cluster.client(), ttl=5) as session,
+            aio.Session(cluster.client(), ttl=TTL_S) as session,
             aio.Rink(session, "g", name="a", **QUICK) as r,
         ):
             await scenario(r)

@@ -2,12 +2,23 @@
 
 import contextlib
 import logging
+import re
 import threading
 
 import pytest
 from faces_support import LONG_S, engine_of, owned_by, until
 
 import rink
+
+
+def in_words(text, delay):
+    """Return a text without the seconds that are left of a delay.
+
+    They must be nearly all of it: a busy machine may have taken some.
+    """
+    (seconds,) = re.findall(rf"in about (\d+) s \(rebalance_delay={delay}\)", text)
+    assert delay - LONG_S <= int(seconds) <= delay
+    return text.replace(f"in about {seconds} s", "in about N s")
 
 
 def test_wait_ranked_returns_a_rank_under_which_roles_are_granted(world):
@@ -26,9 +37,9 @@ def test_wait_ranked_that_times_out_says_when_the_group_grows(world):
     member = world.make("b", rebalance_delay=60.0).join()
     with pytest.raises(rink.RoleTimeout) as caught:
         member.wait_ranked(0.01)
-    assert str(caught.value) == (
+    assert in_words(str(caught.value), 60) == (
         "'b' was not ranked in group 'g' within 0.01 s: not ranked yet: the group grows for this "
-        "member in about 60 s (rebalance_delay=60), or at once if another member leaves; sooner if the "
+        "member in about N s (rebalance_delay=60), or at once if another member leaves; sooner if the "
         "group has only just started"
     )
     assert (caught.value.role, caught.value.group, caught.value.member) == ("", "g", "b")
@@ -52,15 +63,17 @@ def test_wait_ranked_that_lasts_logs_once_when_the_group_grows(world, apart, cap
 def test_status_of_a_member_without_a_rank_says_when_the_group_grows(world):
     a = world.join("a")
     member = world.make("b", rebalance_delay=60.0).join()
-    assert "the group grows for this member in about 60 s" in member.status().not_ranked
+    words = in_words(member.status().not_ranked, 60)
+    assert "the group grows for this member in about N s" in words
     assert a.status().not_ranked == ""
 
 
 def test_wait_for_a_role_without_a_rank_says_when_the_group_grows(world):
     world.join("a")
     member = world.make("b", rebalance_delay=30.0).join()
-    with pytest.raises(rink.RoleTimeout, match=r"in about 30 s \(rebalance_delay=30\)"):
+    with pytest.raises(rink.RoleTimeout) as caught:
         member.await_role("leader", 0.01)
+    assert "for this member in about N s" in in_words(str(caught.value), 30)
 
     def wait():
         with contextlib.suppress(rink.ClosedError):
@@ -87,7 +100,7 @@ def test_wait_ranked_ends_when_the_group_is_left(world):
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
-    until(member, lambda: engine_of(member).stepped._callbacks)
+    until(member, lambda: len(engine_of(member).stepped._callbacks) == 2)  # one is until's own
     member.leave()
     waiting.join(LONG_S)
     assert len(errors) == 1

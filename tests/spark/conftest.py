@@ -1,7 +1,7 @@
 """Drivers that join one group on an etcd in memory, for all tests of jobs and queries."""
 
 import pytest
-from jobs_support import WAIT_S, Spark
+from jobs_support import TTL_S, WAIT_S, Spark
 
 import rink
 from rink.spark.jobs import queries, watching
@@ -19,12 +19,10 @@ def group(rink_etcd):
     made = []
 
     class Group:
-        def join(self, name="driver"):
+        def join(self, name="driver", ttl=TTL_S):
             client = rink_etcd.client(name)
-            session = rink.Session(client, ttl=5)
-            member = rink.Rink(
-                session, "drivers", name=name, initial_delay=0, rebalance_delay=0, leave_timeout=1
-            )
+            session = rink.Session(client, ttl=ttl)
+            member = rink.Rink(session, "drivers", name=name, initial_delay=0, rebalance_delay=0)
             made.append((member, session))
             member.join()
             member.wait_settled(WAIT_S)

@@ -4,6 +4,15 @@ import threading
 
 WAIT_S = 20
 
+TTL_S = 60
+"""The ttl of a session in tests where no lease is to end.
+
+Leases run on the real clock. With a short ttl they would end if the machine stood still for long.
+"""
+
+SHORT_TTL_S = 5
+"""The ttl where etcd is cut off, and the deadline has to pass."""
+
 
 class Context:
     """What a SparkContext is asked for: tags of the thread, and cancels."""

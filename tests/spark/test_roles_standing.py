@@ -16,7 +16,7 @@ def joined(rink_etcd):
     made = []
 
     def join(name, **settings):
-        session = rink.Session(rink_etcd.client(name), ttl=5)
+        session = rink.Session(rink_etcd.client(name), ttl=60)  # it runs on the real clock
         member = rink.Rink(session, "town", name=name, **{"initial_delay": 0, **settings})
         made.append((member, session))
         return member.join()

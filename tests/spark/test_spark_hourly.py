@@ -5,7 +5,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from jobs_support import WAIT_S, FakeQuery, Guard, Spark, Started
+from jobs_support import SHORT_TTL_S, WAIT_S, FakeQuery, Guard, Spark, Started
 
 import rink
 from rink.errors import ClosedError, ConfigError, RoleLost, UsageError
@@ -168,11 +168,13 @@ def test_run_query_raises_what_the_query_failed_with(driver):
 
 
 def test_run_query_raises_role_lost_if_the_role_was_lost(group, spark):
-    member, client = group.join()
+    member, client = group.join(ttl=SHORT_TTL_S)
     starts = Started()
-    threading.Timer(0.1, client.cut).start()
+    cutting = threading.Thread(target=lambda: (starts.wait_for(1), client.cut()))
+    cutting.start()
     with JobRunner(spark, member) as jobs, pytest.raises(RoleLost):
         jobs.run_query("nightly", starts)
+    cutting.join(WAIT_S)
     assert starts.queries[0].ended.is_set()
     assert spark.sparkContext.groups == ["run-0"]
 
@@ -255,9 +257,11 @@ def test_run_query_by_name_ends_when_its_runner_is_closed(driver, quick):
 
 def test_run_query_ends_when_its_runner_is_closed(driver, quick):
     starts = Started()
-    threading.Timer(0.1, driver.close).start()
+    closing = threading.Thread(target=lambda: (starts.wait_for(1), driver.close()))
+    closing.start()
     with pytest.raises(RoleLost):
         driver.run_query("nightly", starts)
+    closing.join(WAIT_S)
     assert starts.queries[0].ended.is_set()
 
 

@@ -1,16 +1,16 @@
 """Jobs by roles, on an etcd in memory and a stand-in for Spark."""
 
 import threading
-import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
-from jobs_support import WAIT_S, Started
+from jobs_support import SHORT_TTL_S, WAIT_S, Started
 from pyspark import InheritableThread
 
 import rink
 from rink.errors import ClosedError, ConfigError, RoleLost, UsageError
-from rink.spark.jobs import queries, watching
+from rink.spark.jobs import queries, runner, watching
 from rink.spark.jobs.job import Job, State
 from rink.spark.jobs.runner import JobRunner
 from rink.spark.jobs.tags import Tag
@@ -75,7 +75,7 @@ def test_a_job_is_started_once(driver):
 def test_on_loss_its_spark_jobs_are_cancelled_until_it_returns_and_then_the_role_is_let_go(
     group, spark
 ):
-    member, client = group.join()
+    member, client = group.join(ttl=SHORT_TTL_S)
     jobs = JobRunner(spark, member)
     context = spark.sparkContext
 
@@ -364,15 +364,23 @@ def test_what_returns_after_the_deadline_before_anybody_was_told_is_lost(driver)
     assert job.state is State.LOST
 
 
-def test_closing_waits_for_all_that_does_not_return_together(group, spark, caplog):
+def test_closing_waits_for_all_that_does_not_return_together(group, spark, monkeypatch, caplog):
+    """A clock that only these waits move."""
     member, _ = group.join()
     jobs = JobRunner(spark, member)
-    may_end = threading.Event()
+    may_end, clock = threading.Event(), [1000.0]
+
+    def wait(_, timeout):
+        clock[0] += timeout
+        return False
+
     for name in "abcdefgh":
         jobs.start(name, lambda _: may_end.wait(WAIT_S))
-    begun = time.monotonic()
-    jobs.close(timeout=0.5)
-    assert time.monotonic() - begun < 2
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+        patch.setattr(Job, "wait", wait)
+        jobs.close(timeout=0.5)
+    assert clock == [1000.5]
     assert caplog.text.count("still runs after 0.5 s") == 8
     may_end.set()
 

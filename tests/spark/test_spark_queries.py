@@ -4,7 +4,7 @@ import sys
 import threading
 
 import pytest
-from jobs_support import WAIT_S, Guard, Started
+from jobs_support import SHORT_TTL_S, WAIT_S, Guard, Started
 
 from rink.errors import ConfigError
 from rink.guards import Fence
@@ -30,7 +30,7 @@ def test_a_query_runs_while_its_role_is_held_and_its_fence_is_raised_before(driv
 def test_on_loss_what_it_is_at_is_cancelled_and_it_is_stopped_and_a_new_grant_starts_it(
     group, spark, quick
 ):
-    member, client = group.join()
+    member, client = group.join(ttl=SHORT_TTL_S)
     starts = Started()
     with JobRunner(spark, member) as jobs:
         jobs.query("delays")(starts)
@@ -112,16 +112,17 @@ def test_a_query_that_pauses_after_a_failure_ends_at_once_when_it_is_closed(driv
 def test_one_that_ends_by_itself_is_started_again_by_the_next_grant_alone(
     group, spark, quick, caplog
 ):
-    member, client = group.join()
+    member, client = group.join(ttl=SHORT_TTL_S)
     starts = Started()
     with JobRunner(spark, member) as jobs:
         caplog.set_level("INFO", logger="rink.spark")
         jobs.query("delays")(starts)
         starts.wait_for(1).stop()
+        job = jobs.queries[0]._job
         while "has ended by itself under token" not in caplog.text:
-            assert not jobs.queries[0]._job.wait(0.01)
+            assert not job.wait(0.01)
         client.cut()
-        assert jobs.queries[0]._job.lost.wait(WAIT_S)
+        assert job.lost.wait(WAIT_S)
         client.heal()
         starts.wait_for(2)
     assert len(starts.queries) == 2

@@ -11,6 +11,10 @@ def have_batches_wait(monkeypatch):
     monkeypatch.setattr(_OwnerOfAll, "_has_all", lambda self: False)
 
 
+TTL_S = 60.0
+"""The ttl of a test's session: a lease of some seconds would end if the machine stood still."""
+
+
 class Leg(Record):
     n: int
     who: str = "a"
@@ -41,7 +45,7 @@ class Shop:
     def processor(self, function):
         return self.app.processor(self.legs, name="note", **self.settings)(function)
 
-    def process(self, count=130, seconds=5.0, notes=()):
+    def process(self, count=130, seconds=20.0, notes=()):
         notes = dict(notes)
         legs = [Leg(n=n, note=notes.get(n, "")) for n in range(count)]
         return process(self.app, "note", legs, seconds=seconds)

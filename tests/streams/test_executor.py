@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 from jumping import pass_time
-from processors_support import Leg
+from processors_support import TTL_S, Leg
 
 from rink import aio
 from rink.streams import App, executor, partition
@@ -62,7 +62,7 @@ async def an_executor(cluster):
         raise AssertionError("its partition ends before that")
 
     nothing = cast("Any", None)
-    async with aio.Session(cluster.client(), ttl=5) as session:
+    async with aio.Session(cluster.client(), ttl=TTL_S) as session:
         yield Executor(
             app.processors["note"],
             nothing,

@@ -348,19 +348,21 @@ def test_stop_hook_that_does_not_return_is_cancelled_within_grace(app, caplog):
             pass
 
     with caplog.at_level(logging.ERROR):
-        process(app, "bill", orders(1, 2), seconds=5)
+        process(app, "bill", orders(1, 2), seconds=20)
     assert len(ended) == 1
     assert "did not return in time, and was cancelled at the end of orders/" in caplog.text
 
 
 def test_stop_hook_in_a_thread_that_is_late_is_told(app, caplog):
-    go = threading.Event()
+    go, loops = threading.Event(), []
 
     async def start(owned):
-        asyncio.get_running_loop().call_later(0.4, go.set)
+        loops.append(asyncio.get_running_loop())
 
     def stop(owned):
-        assert go.wait(10)
+        # The loop ends the 0.1 s of `grace` first: they have begun before this is called.
+        loops[0].call_soon_threadsafe(loops[0].call_later, 0.4, go.set)
+        assert go.wait(20)
 
     @app.processor(
         app.streams["orders"], on_partition_start=start, on_partition_stop=stop, grace=0.1
@@ -370,7 +372,7 @@ def test_stop_hook_in_a_thread_that_is_late_is_told(app, caplog):
             pass
 
     with caplog.at_level(logging.ERROR):
-        process(app, "bill", orders(1), seconds=5)
+        process(app, "bill", orders(1), seconds=20)
     assert "did not return in time" in caplog.text
 
 

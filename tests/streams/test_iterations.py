@@ -7,8 +7,10 @@ import decimal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from processors_support import Shop, have_batches_wait, numbers, turns
+from jumping import jumping
+from processors_support import Leg, Shop, have_batches_wait, numbers, turns
 
+import rink.testing.streams as kit
 from rink import ConfigError, UsageError
 from rink.streams import RedisUnavailable
 
@@ -188,7 +190,7 @@ def test_a_commit_from_aside_commits_nothing_that_was_not_given(monkeypatch):
 
     @shop.processor
     async def note(events):
-        first = asyncio.create_task(first_of(events, 0.2))
+        first = asyncio.create_task(first_of(events, 60.0))
         await turns()  # it has gathered ten, and waits for more
         await events.commit()
         first.cancel()
@@ -201,6 +203,13 @@ def test_a_commit_from_aside_commits_nothing_that_was_not_given(monkeypatch):
     outcome = shop.process(10)
     assert shop.seen == list(range(10))
     assert len(outcome.processed) == 10
+
+
+@jumping
+async def process_in_virtual_time(shop, count):
+    """Run the processor in a time that passes only while all wait."""
+    legs = [Leg(n=n) for n in range(count)]
+    await kit._process(shop.app.processors["note"], legs, 20.0)
 
 
 def test_who_asks_while_another_one_waits_is_refused(monkeypatch):
@@ -216,7 +225,7 @@ def test_who_asks_while_another_one_waits_is_refused(monkeypatch):
         refused.append(1)
         shop.seen += numbers(event.record for event in await first)
 
-    shop.process(10)
+    process_in_virtual_time(shop, 10)
     assert refused == [1]
     assert shop.seen == list(range(10))
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 from jumping import pass_time
-from processors_support import Leg
+from processors_support import TTL_S, Leg
 
 from rink import aio
 from rink.core.machines import Life
@@ -87,7 +87,7 @@ def life(running):
 @contextlib.asynccontextmanager
 async def a_worker(cluster, *stream_names, wait_s=1000.0):
     """Yield executors that work and offer, with their orders and tasks."""
-    async with aio.Session(cluster.client(), ttl=5) as session:
+    async with aio.Session(cluster.client(), ttl=TTL_S) as session:
         executors = [executor_of(session, name, wait_s) for name in stream_names]
         orders = Orders()
         tasks = [asyncio.create_task(one.run(orders)) for one in executors]
@@ -108,7 +108,7 @@ def test_worker_serves_until_each_group_has_a_successor(readers):
     async def scenario(cluster):
         async with (
             a_worker(cluster, "legs", "arms") as (executors, orders, tasks),
-            aio.Session(cluster.client(), ttl=5) as session,
+            aio.Session(cluster.client(), ttl=TTL_S) as session,
         ):
             groups = [one.rink.group for one in executors]
             async with aio.Rink(
@@ -147,7 +147,7 @@ def test_worker_that_is_cancelled_waits_for_no_successor(readers):
 
 def test_worker_that_fails_before_it_leaves_waits_for_nobody(readers):
     async def scenario(cluster):
-        async with aio.Session(cluster.client(), ttl=5) as session:
+        async with aio.Session(cluster.client(), ttl=TTL_S) as session:
             one = executor_of(session, "legs", 1000.0)
             task = asyncio.create_task(one.run(Orders()))
             await until(lambda: one.rink._opened and one.rink.status().held)

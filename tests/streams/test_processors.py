@@ -118,9 +118,9 @@ def test_a_manual_processor_that_returns_without_a_commit_stops_nobody_else(take
         if takes:
             await events.take(1).next()
 
-    with pytest.raises(TimeoutError):
-        shop.process(seconds=0.3)
-    assert shop.seen
+    while not shop.seen:  # a busy machine may not come to its call in time
+        with pytest.raises(TimeoutError):
+            shop.process(seconds=0.3)
 
 
 def test_a_text_that_cannot_be_encoded_is_written_so_that_it_can(caplog):
@@ -375,8 +375,10 @@ def test_a_plain_wrapper_around_an_async_function_is_told_of(caplog):
 
     @shop.processor
     def wrapper(events):
-        return note(events)
+        if "which nobody runs" not in caplog.text:
+            return note(events)
+        shop.seen += numbers(events.records())
+        return None
 
-    with pytest.raises(TimeoutError):
-        shop.process(1, seconds=0.1)
-    assert "which nobody runs" in caplog.text
+    assert numbers(shop.process(1).processed) == [0]
+    assert shop.seen == [0]

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 from jumping import pass_time
-from processors_support import Leg
+from processors_support import TTL_S, Leg
 
 from rink import aio
 from rink.streams import App, Worker, executor, partition, worker
@@ -68,7 +68,7 @@ def test_worker_is_ready_once_every_group_is_joined():
     async def scenario(cluster):
         made = Worker(shop("bill", "ship"), name="w")
         assert not made.is_ready
-        async with aio.Session(cluster.client(), ttl=5) as session:
+        async with aio.Session(cluster.client(), ttl=TTL_S) as session:
             async with aio.Rink(session, "shop/ship", name="w"):
                 running = asyncio.create_task(made._run(NOTHING, session))
                 await until(lambda: made.executors and made.executors["bill"].is_joined)
@@ -89,7 +89,7 @@ def test_worker_with_tasks_alone_is_ready_once_it_has_joined():
             await asyncio.Event().wait()
 
         made = Worker(app, name="w")
-        async with aio.Session(cluster.client(), ttl=5) as session:
+        async with aio.Session(cluster.client(), ttl=TTL_S) as session:
             async with aio.Rink(session, "shop", name="w"):
                 running = asyncio.create_task(made._run(NOTHING, session))
                 await until(lambda: made._session is not None)
@@ -104,7 +104,7 @@ def test_worker_with_tasks_alone_is_ready_once_it_has_joined():
 def test_worker_whose_session_is_closed_is_not_ready():
     async def scenario(cluster):
         made = Worker(shop("bill"), name="w")
-        async with aio.Session(cluster.client(), ttl=5) as session:
+        async with aio.Session(cluster.client(), ttl=TTL_S) as session:
             running = asyncio.create_task(made._run(NOTHING, session))
             await until(lambda: made.is_ready)
             made.stop(now=True)
@@ -117,7 +117,7 @@ def test_worker_whose_session_is_closed_is_not_ready():
 def test_worker_whose_processor_is_named_twice_gets_ready():
     async def scenario(cluster):
         made = Worker(shop("bill"), ["bill", "bill"], name="w")
-        async with aio.Session(cluster.client(), ttl=5) as session:
+        async with aio.Session(cluster.client(), ttl=TTL_S) as session:
             running = asyncio.create_task(made._run(NOTHING, session))
             await until(lambda: made.executors and made.executors["bill"].is_joined)
             assert made.is_ready

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from rink.errors import ConfigError
-from rink.testing import RedisError, RedisUnavailable
+from rink.testing import RedisError, RedisUnavailable, redis_node
 from rink.testing.redis_node import RedisNode, fields
 from rink.testing.redis_resp import Address, address_of, call, decoded, encoded
 from rink.testing.servers_process import GivenProcess
@@ -124,20 +124,20 @@ def played(*answers):
 def test_a_call_says_who_we_are_and_which_database_before_it():
     with played([b"+OK\r\n", b"+OK\r\n", b"+PONG\r\n"]) as (port, heard):
         address = Address("127.0.0.1", port, "worker", "pw", 3)
-        assert call(address, "PING", timeout=5) == "PONG"
+        assert call(address, "PING", timeout=20) == "PONG"
     assert heard == [encoded("AUTH", "worker", "pw"), encoded("SELECT", 3), encoded("PING")]
 
 
 def test_a_password_without_a_user_is_the_default_user_s():
     with played([b"+OK\r\n", b"+PONG\r\n"]) as (port, heard):
-        assert call(Address("127.0.0.1", port, password="pw"), "PING", timeout=5) == "PONG"
+        assert call(Address("127.0.0.1", port, password="pw"), "PING", timeout=20) == "PONG"
     assert heard[0] == encoded("AUTH", "pw")
 
 
 def test_who_is_not_let_in_asks_nothing_more():
     with played([b"-WRONGPASS invalid\r\n"]) as (port, heard):
         with pytest.raises(RedisError, match=rf"127.0.0.1:{port} refused: WRONGPASS") as caught:
-            call(Address("127.0.0.1", port, password="pw"), "FLUSHALL", timeout=5)
+            call(Address("127.0.0.1", port, password="pw"), "FLUSHALL", timeout=20)
         assert caught.value.code == "WRONGPASS"
         assert "pw" not in str(caught.value)
     assert heard == [encoded("AUTH", "pw")]
@@ -146,7 +146,7 @@ def test_who_is_not_let_in_asks_nothing_more():
 @pytest.mark.parametrize("said", [b"", b"+PO", b"HTTP/1.1 400 Bad Request\r\n"])
 def test_who_does_not_answer_as_a_redis_is_unavailable(said):
     with played([said]) as (port, _), pytest.raises(RedisUnavailable, match="did not answer"):
-        call(Address("127.0.0.1", port), "PING", timeout=5)
+        call(Address("127.0.0.1", port), "PING", timeout=20)
 
 
 def test_who_answers_nothing_is_waited_for_no_longer_than_told():
@@ -155,7 +155,8 @@ def test_who_answers_nothing_is_waited_for_no_longer_than_told():
         call(Address("127.0.0.1", silent.getsockname()[1]), "PING", timeout=0.01)
 
 
-def test_only_a_pong_is_healthy():
+def test_only_a_pong_is_healthy(monkeypatch):
+    monkeypatch.setattr(redis_node, "_ANSWERS_WITHIN_S", 20)
     loading = b"-LOADING Redis is loading the dataset in memory\r\n"
     with played([loading], [b"-NOAUTH Authentication required.\r\n"], [b"+PONG\r\n"]) as (port, _):
         address = Address("127.0.0.1", port)

@@ -19,7 +19,7 @@ def test_a_waiting_member_is_ranked_after_its_rebalance_delay(rink_time):
     assert one.size == 1
     rink_time.advance(2)
     assert (one.size, two.rank) == (2, 1)
-    assert real.perf_counter() - began < 5
+    assert real.perf_counter() - began < 60
 
 
 def test_a_wait_ends_when_the_role_comes_without_waiting_for_real(rink_time):
