@@ -97,7 +97,7 @@ def test_the_asyncio_face_on_a_real_etcd(etcd_url, prefix):
 
 
 def test_claim_of_a_leaked_handle_ends_with_the_lease(join):
-    a, b = join("a", ttl=4, leave_timeout=0.2), join("b")
+    a, b = join("a", ttl=6, leave_timeout=0.2), join("b")
     until(a, lambda: a.size == 2)
     assert a.wait_settled(LONG_S)
     role = a.await_role(owned_by(0, 2), LONG_S)
@@ -113,11 +113,11 @@ def test_claim_of_a_leaked_handle_ends_with_the_lease(join):
 
 
 def test_the_session_outlives_many_ttls(join):
-    a = join("a", ttl=2)
+    a = join("a", ttl=4)
     with a.await_role("x", LONG_S) as role:
-        assert role.lost.wait(5.0) is False
+        assert role.lost.wait(9.0) is False
         assert role.is_held
-        assert a.session_remaining > 0.5
+        until(a, lambda: a.session_remaining > 0.5)
 
 
 def test_a_hand_over_within_one_process_takes_milliseconds(join):
@@ -155,12 +155,12 @@ def test_a_hand_over_within_one_process_takes_milliseconds(join):
 
 @pytest.mark.parametrize("face", [rink, aio])
 def test_endpoints_that_nobody_listens_on_fail_the_join_in_time(face, prefix):
-    session = face.Session("http://127.0.0.1:1", ttl=5, prefix=prefix, timeout=1.0)
+    session = face.Session("http://127.0.0.1:1", ttl=5, prefix=prefix, timeout=0.5)
     member = face.Rink(session, "g", name="a")
     begin = time.monotonic()
     with pytest.raises(rink.EtcdUnavailable, match=r"127\.0\.0\.1:1"):
         _run(member.join())
-    assert time.monotonic() - begin < 4.0  # the session's timeout is 1 s
+    assert time.monotonic() - begin < 4.0  # the session's timeout is 0.5 s
     _run(session.close())
     assert time.monotonic() - begin < 8.0
 

@@ -33,7 +33,7 @@ for join in (
 HOLDS = """
 import sys, time, rink
 url, prefix = sys.argv[1:]
-with rink.Session(url, prefix=prefix, ttl=3) as session, rink.Rink(session, "g") as r:
+with rink.Session(url, prefix=prefix, ttl=6) as session, rink.Rink(session, "g") as r:
     def deadline(): return time.monotonic() + r.session_remaining
     with r.await_role("x", timeout=20) as role:
         first, end = deadline(), time.monotonic() + 20

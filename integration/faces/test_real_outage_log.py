@@ -45,9 +45,24 @@ class Outage:
         caplog.clear()
 
     def lines(self, level, words):
-        found = [one for one in self._caplog.records if one.levelno == level]
-        texts = [one.getMessage() for one in found if one.name == "rink"]
-        return [text for text in texts if words in text]
+        found = [one for one in self._records() if one.levelno == level]
+        return [text for text in (one.getMessage() for one in found) if words in text]
+
+    def _records(self):
+        """Return what was logged, without outages that cost no role: a stall is one, too."""
+        kept, warned = [], None
+        for one in [one for one in self._caplog.records if one.name == "rink"]:
+            text = one.getMessage()
+            if warned and one.levelno == logging.INFO and text.startswith("back after"):
+                kept.remove(warned)
+                warned = None
+                continue
+            if one.levelno == logging.WARNING and "not renewed for" in text:
+                warned = one
+            elif one.levelno == logging.ERROR:
+                warned = None
+            kept.append(one)
+        return kept
 
     def warnings_repeated_within(self, seconds):
         """Return the texts of warnings that were logged again sooner than that."""

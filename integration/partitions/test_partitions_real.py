@@ -15,11 +15,11 @@ TTL_S = 3.0
 
 
 def test_a_rebalance_moves_partitions_without_redelivery(work):
-    a = work.start("a")
+    a = work.start("a", ttl=10.0)
     work.all_worked_by("a")
-    b = work.start("b")
+    b = work.start("b", ttl=10.0)
     work.all_worked_by("a", "b", since=SYSTEM.now())
-    c = work.start("c")
+    c = work.start("c", ttl=10.0)
     work.all_worked_by("a", "b", "c", since=SYSTEM.now())
     begun = {one["partition"]: 0 for one in work.all("begins")}
     for one in work.all("begins"):
