@@ -29,7 +29,7 @@ def postgres():
 
 @pytest.fixture(scope="session")
 def three_masters():
-    with redis_cluster(3) as cluster:
+    with redis_cluster(3, node_timeout_ms=15_000) as cluster:
         yield cluster
 
 

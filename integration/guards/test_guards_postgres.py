@@ -132,11 +132,11 @@ def test_a_deadlock_is_worth_another_try(world):
 
 
 def test_a_part_that_says_nothing_for_long_is_ended_by_the_server(world):
-    guard = SqlGuard(world.guard._url, schema=world.guard._schema, idle_timeout_s=0.2)
+    guard = SqlGuard(world.guard._url, schema=world.guard._schema, idle_timeout_s=1.0)
     guard.begin(fence(5), batch(0))
     with pytest.raises(GuardError) as caught, guard.part(fence(5), batch(0), 0) as step:  # noqa: PT012
         world.write(step, batch(0), 0)
-        time.sleep(1.0)
+        time.sleep(2.5)
     assert caught.value.again
     assert world.contents() == Counter()
     guard.close()

@@ -46,7 +46,7 @@ def test_a_cluster_serves_all_slots_and_says_where_a_key_is():
 
 
 def test_a_cluster_that_lost_a_node_serves_again_when_it_is_back():
-    with redis_cluster(3, node_timeout_ms=500) as cluster:
+    with redis_cluster(3, node_timeout_ms=2000) as cluster:
         lost, other = cluster.node_of("a"), cluster.node_of("b")
         other.call("SET", "b", "1")
         lost.call("SET", "a", "1")
@@ -175,7 +175,7 @@ def test_who_was_promoted_is_still_the_master_after_a_restart():
 def test_clients_follow_a_sentinel_to_the_promoted_replica():
     async def play(pair):
         sentinel = redis.asyncio.sentinel.Sentinel(
-            [(pair.sentinel.host, pair.sentinel.port)], socket_timeout=0.5
+            [(pair.sentinel.host, pair.sentinel.port)], socket_timeout=2.0
         )
         client = sentinel.master_for(pair.service, password="pw", decode_responses=True)
         await client.set("a", "1")

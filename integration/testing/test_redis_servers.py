@@ -85,7 +85,7 @@ def test_a_given_folder_survives_with_its_port(tmp_path):
 
 def test_a_node_that_loads_its_data_is_not_healthy_yet():
     # It answers between two keys of a snapshot; of an append-only file only every thousand.
-    slow = ("--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024")
+    slow = ("--key-load-delay", "30000", "--loading-process-events-interval-bytes", "1024")
     more = (*slow, "--rdbcompression", "no")
     with local_redis(appendonly=False, extra_args=more) as node:
         for i in range(100):
@@ -132,7 +132,7 @@ def test_a_stop_that_redis_refuses_is_asked_for_again():
     with local_redis(appendonly=False) as node:
         for i in range(10):
             node.call("SET", f"key-{i}", "x")
-        node.call("CONFIG", "SET", "rdb-key-save-delay", "100000")  # microseconds for each key
+        node.call("CONFIG", "SET", "rdb-key-save-delay", "300000")  # microseconds for each key
         node.call("CONFIG", "SET", "appendonly", "yes")
         node.stop()
         assert "Writing initial AOF, can't exit" in node.log_path.read_text()

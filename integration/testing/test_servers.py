@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import socket
 import subprocess
@@ -73,29 +72,30 @@ def test_a_frozen_node_answers_nothing_until_it_is_thawed():
 def test_a_node_has_stopped_when_freeze_returns():
     """A signal that was sent is on its way: etcd served for a millisecond more, and now and then."""
     with local_etcd(**QUICK) as node, Client([node.endpoint]) as etcd:
-        over, answers, pid = threading.Event(), itertools.count(), node.pid
+        over, answers, pid = threading.Event(), [], node.pid
 
         def read():
             while not over.is_set():
                 with contextlib.suppress(EtcdUnavailable):
-                    etcd.range(b"a", timeout=0.05)
-                    next(answers)
+                    answers.append(etcd.range(b"a", timeout=0.05))
 
         reader = threading.Thread(target=read)
         reader.start()
         try:
-            for _ in range(100):
+            for turn in range(2000):
                 node.freeze()
                 assert thread_states(pid) == {"T"}
                 node.thaw()
                 time.sleep(0.005)
+                if turn >= 100 and answers:
+                    break
             node.freeze()
             node.freeze()  # one that is frozen already
             assert thread_states(pid) == {"T"}
         finally:
             over.set()
             reader.join()
-        assert next(answers), "etcd was at work now and then"
+        assert answers, "etcd was at work now and then"
 
 
 def test_a_frozen_node_can_be_stopped_and_killed():
@@ -328,7 +328,8 @@ def test_a_cluster_s_frozen_leader_is_replaced():
 
 
 def test_a_cluster_is_restarted_node_by_node_and_keeps_its_data():
-    with etcd_cluster(3, **QUICK) as cluster, Client(cluster.endpoints) as client:
+    # Where elections are quick a stall has another node lead before the first one is stopped.
+    with etcd_cluster(3) as cluster, Client(cluster.endpoints) as client:
         client.txn(*PUT)
         before, leader = [node.pid for node in cluster.nodes], cluster.leader()
         began = []
