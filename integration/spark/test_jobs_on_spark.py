@@ -87,7 +87,7 @@ def test_a_job_whose_role_was_lost_starts_no_spark_job_that_goes_on(driver, spar
     def stubborn(job):
         while not job.lost.is_set() or len(counted) < 3:
             try:
-                job.spark.sparkContext.parallelize(range(2), 2).foreach(lambda _: time.sleep(3))
+                job.spark.sparkContext.parallelize(range(2), 2).foreach(lambda _: time.sleep(10))
             except Exception:
                 counted.append(time.monotonic())
 
@@ -96,7 +96,7 @@ def test_a_job_whose_role_was_lost_starts_no_spark_job_that_goes_on(driver, spar
     job.cancel()
     driver.client.cut()
     assert job.wait(WAIT_S)
-    assert counted[2] - counted[0] < 3
+    assert counted[2] - counted[0] < 9
 
 
 # ── fenced batches ───────────────────────────────────────────────────────────────────────────────

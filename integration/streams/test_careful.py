@@ -111,7 +111,7 @@ async def test_crashing_event_that_quarantines_its_partition_holds_nobody_up(ste
     await until_true(is_quarantined)
     other = owner_of(steps, 8, await steps.take(8))
     marks.expect(other, is_suspect=True, told=2**60)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         assert await marks.begin(other)
     role.lose()
     await owning
@@ -124,6 +124,6 @@ async def test_events_that_cannot_be_read_are_passed_one_after_the_other(steps, 
     [last] = await steps.add(1)
     await steps.take(5, first=3)
     owner = owner_of(steps, 6, await steps.take(6, first=3))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(10):
         [(entry, record)] = await owner.next(4, 0)
     assert (entry.id, record) == (last, Numbered(n=0))

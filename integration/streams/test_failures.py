@@ -79,11 +79,19 @@ async def _outage(server, etcd_url, prefix, caplog, takes):
     shop = Shop(server.url, etcd_url, prefix, partition_count=16)
     failed, ends = set(), [None]
 
+    def is_down(partition):
+        """Whether the outage goes on: as long as it must, and until all have failed in its end."""
+        now = time.monotonic()
+        if ends[0] is None or (now >= ends[0] and len(failed) == 16):
+            return False
+        if now >= ends[0] - 1:  # the first second has a line of its own in the log
+            failed.add(partition)
+        return True
+
     def process(partition, batch):
         if len(shop.seen) >= 2000 and ends[0] is None:
             ends[0] = time.monotonic() + OUTAGE_S
-        if ends[0] is not None and time.monotonic() < ends[0]:
-            failed.add(partition)
+        if is_down(partition):
             raise ConnectionError("the bank cannot be reached")
         shop.seen.extend((leg.who, leg.n) for leg in batch)
 
@@ -165,14 +173,13 @@ async def test_outage_between_failures_of_an_event_is_not_counted(shop):
 @with_shop(partition_count=1)
 async def test_error_that_passes_within_retry_for_costs_no_event(shop):
     """Far more than max_attempts failures, but not for as long as `retry_for`."""
-    began, tries = [], []
+    tries = []
 
     @shop.app.processor(shop.legs, backoff=(0.001, 0.02), max_attempts=2, retry_for=30, **QUICK)
     async def note(events):
         async for leg in events.records():
-            began.append(time.monotonic())
             tries.append(leg.n)
-            if leg.n == 1 and began[-1] - began[0] < 1:
+            if leg.n == 1 and tries.count(1) <= 15:
                 raise KeyError("a lock of another job")
             shop.seen.append((leg.who, leg.n))
 
@@ -180,7 +187,6 @@ async def test_error_that_passes_within_retry_for_costs_no_event(shop):
     async with shop.workers("a"):
         await until_seen(shop, 3)
     assert shop.numbers("a") == [0, 1, 2]
-    assert len(tries) > 10
     assert await shop.dead("note", 0) == []
 
 
@@ -189,7 +195,7 @@ async def test_error_that_passes_within_retry_for_costs_no_event(shop):
 
 def bad_app(shop, **settings):
     """The same app after a deploy with a new required field."""
-    app = App("shop", redis=shop.server.url, etcd=shop.app.etcd, ttl=3, session=shop.app.session)
+    app = App("shop", redis=shop.server.url, etcd=shop.app.etcd, ttl=10, session=shop.app.session)
     legs = app.stream(
         "legs", record=LegWithSeat, partition_by="who", partition_count=shop.legs.partition_count
     )
@@ -366,17 +372,17 @@ async def test_event_that_takes_too_long_is_cancelled_and_given_up(shop):
 async def test_thread_that_takes_too_long_is_counted_and_goes_on(shop):
     """Events that a thread is given come together from the loop, and each has its own time."""
 
-    @shop.app.processor(shop.legs, timeout=0.6, **QUICK)
+    @shop.app.processor(shop.legs, timeout=1.5, **QUICK)
     def note(events):
         for leg in events.records():
-            time.sleep({10: 1.0, 20: 1.0}.get(leg.n, 0.015))
+            time.sleep({10: 2.2, 20: 2.2}.get(leg.n, 0.03))
             shop.seen.append((leg.who, leg.n))
 
     await shop.send(*range(60))
     async with shop.workers() as (start, _):
         worker = await start("a")
         await until_seen(shop, 60)
-        await asyncio.sleep(1.0)  # nothing is in hand
+        await asyncio.sleep(1.8)  # nothing is in hand
         assert counted(worker, "timeouts_total") == 2
     assert shop.numbers("a") == list(range(60))
     assert await shop.dead("note", 0) == []
@@ -387,7 +393,7 @@ async def test_idle_processor_and_slow_commit_are_not_timed_out(shop):
     """Neither the wait for events nor that for Redis is an event's time."""
     frozen = asyncio.Event()
 
-    @shop.app.processor(shop.legs, timeout=0.4, commit="manual", **QUICK)
+    @shop.app.processor(shop.legs, timeout=1.5, commit="manual", **QUICK)
     async def note(events):
         async for leg in events.records():
             shop.seen.append((leg.who, leg.n))
@@ -398,10 +404,10 @@ async def test_idle_processor_and_slow_commit_are_not_timed_out(shop):
 
     async with shop.workers() as (start, _):
         worker = await start("a")
-        await asyncio.sleep(1)
+        await asyncio.sleep(2)
         await shop.send(1)
         await frozen.wait()
-        await asyncio.sleep(1)
+        await asyncio.sleep(2)
         shop.server.thaw()
         await shop.send(2)
         await until_seen(shop, 2)

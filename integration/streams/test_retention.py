@@ -100,7 +100,7 @@ async def test_partition_size_bounds_unprocessed_not_kept_events(shop):
     assert await shop.redis.xlen(shop.names(shop.partition("a")).stream) == 1000
     await shop.send(*range(1000, 1050))
     with pytest.raises(PartitionFull, match="50 events"):
-        await shop.legs.send(Leg(n=1050, who="a"), timeout=0.2)
+        await shop.legs.send(Leg(n=1050, who="a"), timeout=1.0)
     async with shop.workers("one"):
         await until_seen(shop, 1050)
         await shop.legs.send(Leg(n=1050, who="a"))
@@ -120,7 +120,7 @@ async def test_replay_does_not_hold_senders_back(shop):
     await Worker(shop.app)._register((await shop.app.opened()).store)
     await shop.send(*range(500, 550))
     with pytest.raises(PartitionFull):
-        await shop.legs.send(Leg(n=550, who="a"), timeout=0.2)
+        await shop.legs.send(Leg(n=550, who="a"), timeout=1.0)
     async with shop.workers("one"):
         await until_seen(shop, 500 + 550 + 550)
 
@@ -197,7 +197,7 @@ async def test_events_before_the_first_worker_wait_for_it(shop):
     await send_yesterday(shop, 10)
     await shop.send(*range(10, 20))
     with pytest.raises(PartitionFull, match="no processor has been registered"):
-        await shop.legs.send(Leg(n=20, who="a"), timeout=0.2)
+        await shop.legs.send(Leg(n=20, who="a"), timeout=1.0)
     seen = note_all(shop, "bill")
     async with shop.workers("one"):
         await shop.legs.send(Leg(n=20, who="a"))

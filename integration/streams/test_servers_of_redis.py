@@ -47,7 +47,7 @@ def note_all(shop, **settings):
 
 @pytest.fixture(scope="module")
 def running_cluster():
-    with redis_cluster(3) as cluster:
+    with redis_cluster(3, node_timeout_ms=15_000) as cluster:
         yield cluster
 
 
@@ -233,7 +233,7 @@ async def test_with_redis_out_of_memory_what_was_sent_is_processed_and_committed
             await until_seen(shop, 100)
             await until_true(lambda: shop.are_committed("note", 100))
             with pytest.raises(RedisOutOfMemory, match="out of memory"):
-                await shop.legs.send(Leg(n=100, who="a"), timeout=0.3)
+                await shop.legs.send(Leg(n=100, who="a"), timeout=2)
     finally:
         shop.server.call("CONFIG", "SET", "maxmemory", "0")
 
@@ -388,7 +388,7 @@ def test_the_first_send_waits_for_redis_as_long_as_it_says():
             RedisUnavailable, match=r"did not answer: nothing was sent .* in 0\.5 s"
         ):
             await legs.send(Leg(n=3, who="a"), timeout=0.5)
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 4.5
         redis.thaw()
         await other.close()
 
@@ -411,7 +411,7 @@ def test_closing_an_app_raises_nothing_while_redis_is_away(tmp_path):
     with local_redis(tls=files.server()) as node:
         began = time.monotonic()
         asyncio.run(closed(node))
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 10
         node.thaw()
 
 

@@ -31,7 +31,7 @@ class Shop:
 
     def __init__(self, redis, etcd_url, prefix, probe=None, **stream):
         self.redis = probe or Redis.from_url(redis)
-        self.app = App("shop", redis=redis, etcd=etcd_url, ttl=3, session={"prefix": prefix})
+        self.app = App("shop", redis=redis, etcd=etcd_url, ttl=10, session={"prefix": prefix})
         given = {"partition_count": 4, "partition_by": "who"} | stream
         self.legs = self.app.stream("legs", record=Leg, **given)
         self.seen = []
