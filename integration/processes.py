@@ -9,7 +9,7 @@ STOPS_WITHIN_S = 30.0
 
 
 def thread_states(pid: int) -> set[str]:
-    """The states of a process's threads: `T` is stopped, `Z` has ended; empty where it is gone."""
+    """The states of a process's threads: `T` is stopped, `Z` and `X` are dead; empty if gone."""
     states = set()
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
@@ -24,8 +24,11 @@ def thread_states(pid: int) -> set[str]:
 
 
 def is_alive(pid: int) -> bool:
-    """It exists, and is not a dead one that its parent has not asked after."""
-    return bool(thread_states(pid) - {"Z"})
+    """It exists, and is not dead.
+
+    A dead one is `Z` until its parent asks after it, and `X` for a moment then.
+    """
+    return bool(thread_states(pid) - {"Z", "X"})
 
 
 def wait_stopped(pid: int) -> None:
