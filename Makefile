@@ -127,7 +127,7 @@ types: $(READY) ## mypy --strict, on the library and on what its users see of it
 	$(VENV)/bin/pyright --pythonpath $(PY)
 
 .PHONY: docs
-docs: $(READY) ## draw docs/machines.md from the core's tables
+docs: $(READY) ## draw docs/internals/machines.md from the core's tables
 	$(PY) docs/draw_machines.py
 
 .PHONY: proto

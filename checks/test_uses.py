@@ -79,5 +79,5 @@ def test_simple_queues_are_only_read_without_a_timeout():
         for path in (ROOT / "rink").rglob("*.py")
         if "queue.SimpleQueue(" in path.read_text()
     }
-    assert files == {"rink/etcd/stream.py"}
-    assert "iter(self._queue.get, None)" in (ROOT / "rink/etcd/stream.py").read_text()
+    assert files == {"rink/etcd/bidi_call.py"}
+    assert "iter(self._queue.get, None)" in (ROOT / "rink/etcd/bidi_call.py").read_text()

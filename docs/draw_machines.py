@@ -1,4 +1,4 @@
-"""Draw docs/machines.md from the tables in `rink.core.machines`: `make docs`.
+"""Draw docs/internals/machines.md from the tables in `rink.core.state_tables`: `make docs`.
 
 The page cannot drift from the code: a test compares them.
 """
@@ -9,13 +9,13 @@ import enum
 from collections.abc import Mapping
 from pathlib import Path
 
-from rink.core.machines import LEASE, LIFE, WRITE, Lease, Life, Write
+from rink.core.state_tables import LEASE, LIFE, WRITE, Lease, Life, Write
 
 Table = Mapping[enum.Enum, Mapping[enum.Enum, enum.Enum]]
 
 HEAD = """# The three machines of a member
 
-Drawn from the tables in `rink/core/machines.py` by `make docs`; do not edit. A transition that is
+Drawn from the tables in `rink/core/state_tables.py` by `make docs`; do not edit. A transition that is
 not drawn does not happen: the core refuses it.
 
 A role is granted only while the life is *active* or *leaving*, the lease *alive* and the record

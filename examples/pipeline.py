@@ -21,7 +21,7 @@ from pipeline_demo.scene import make_show
 from rich.console import Console
 
 from rink.testing import local_etcd
-from rink.testing.redis_servers import local_redis
+from rink.testing.redis_server.local import local_redis
 
 QUICK_MONTHS, QUICK_BATCHES = 2, 9
 

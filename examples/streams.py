@@ -24,7 +24,7 @@ from streams_demo.orchestrate import Demo, DemoError, Settings
 from streams_demo.scene import make_show
 
 from rink.testing import local_etcd
-from rink.testing.redis_servers import local_redis, redis_cluster
+from rink.testing.redis_server.local import local_redis, redis_cluster
 
 
 def main() -> int:

@@ -15,6 +15,7 @@
 
 from typing import TYPE_CHECKING
 
+from rink._lazy import named
 from rink.distribution import refuse_other_distribution
 from rink.errors import (
     ClosedError,
@@ -38,7 +39,6 @@ from rink.errors import (
     UsageError,
     WrongThreadError,
 )
-from rink.lazily import named
 
 refuse_other_distribution(__path__[0])
 
@@ -47,23 +47,23 @@ if TYPE_CHECKING:
     from rink.core.schemes import SchemeFailed, UnknownScheme, rank_of
     from rink.core.schemes import register as register_scheme
     from rink.core.values import Version
+    from rink.inspect.member_status import MemberStatus, Status
     from rink.rink import Rink, RoleSet
     from rink.roles import Change, Role
     from rink.session import Session
-    from rink.status import MemberStatus, Status
 else:
     # So that what needs no session, as a source of Spark, brings no gRPC.
     __getattr__, __dir__ = named(
         __name__,
         {
             "Change": "rink.roles",
-            "MemberStatus": "rink.status",
+            "MemberStatus": "rink.inspect.member_status",
             "Rink": "rink.rink",
             "Role": "rink.roles",
             "RoleSet": "rink.rink",
             "SchemeFailed": "rink.core.schemes",
             "Session": "rink.session",
-            "Status": "rink.status",
+            "Status": "rink.inspect.member_status",
             "UnknownScheme": "rink.core.schemes",
             "Version": "rink.core.values",
             "aio": "rink.aio",

@@ -13,16 +13,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from rink._asyncio import in_loop, soon_in_loop, wait_in_loop
+from rink.aio_await_role import AwaitedRole
 from rink.aio_role import Lost, Role
 from rink.arguments import check_seconds
-from rink.awaited import AwaitedRole
 from rink.core.holds import Handle, Place
 from rink.core.keys import check_name
-from rink.core.reports import REPORT_EVERY_S
 from rink.core.schemes import SchemeFailed, UnknownScheme, rank_of
 from rink.core.schemes import register as register_scheme
 from rink.core.values import Version
-from rink.engine.callers import caller_id, made_at
+from rink.engine.caller_context import caller_id, made_at
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import (
@@ -47,16 +47,16 @@ from rink.errors import (
     UsageError,
     WrongThreadError,
 )
+from rink.event_loops import asyncio_loop
 from rink.face import BaseRink, new_versions
-from rink.in_loop import in_loop, soon_in_loop, wait_in_loop
-from rink.loops import asyncio_loop
-from rink.misuse import AsyncFor, AsyncWith
+from rink.face_misuse import AsyncFor, AsyncWith
+from rink.inspect.member_status import MemberStatus, Status
 from rink.on_role import TaskSupervisor
-from rink.ranked import RankWait
+from rink.report_interval import REPORT_INTERVAL_S
+from rink.role_set import BaseRoleSet, Tracker
 from rink.roles import Change
 from rink.session import BaseSession
-from rink.status import MemberStatus, Status
-from rink.tracker import BaseRoleSet, Tracker
+from rink.wait_ranked import RankWait
 
 # All that `rink` has, so that one import serves; only what waits is of another class here.
 __all__ = [
@@ -93,7 +93,7 @@ class Session(AsyncWith, BaseSession):  # noqa: D101 - documented by its base
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 for engine in engines:
-                    while not await wait_in_loop(engine.left, REPORT_EVERY_S):
+                    while not await wait_in_loop(engine.left, REPORT_INTERVAL_S):
                         engine.report_leaving()
         await asyncio.to_thread(self._end_close)
 
@@ -165,7 +165,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
     async def _end_leave(self, engine: Engine | None) -> None:
         if engine is None:
             return
-        while not await wait_in_loop(engine.left, REPORT_EVERY_S):
+        while not await wait_in_loop(engine.left, REPORT_INTERVAL_S):
             engine.report_leaving()
         for supervisor in self._supervisors:
             await supervisor.end()

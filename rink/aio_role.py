@@ -6,12 +6,12 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
+from rink._asyncio import in_loop, wait_in_loop
 from rink.core.holds import Handle
-from rink.engine.callers import caller
+from rink.engine.caller_context import caller
 from rink.engine.signals import Signal
 from rink.errors import UsageError
-from rink.in_loop import in_loop, wait_in_loop
-from rink.misuse import AsyncWith
+from rink.face_misuse import AsyncWith
 from rink.roles import BaseRole
 
 

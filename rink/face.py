@@ -10,6 +10,7 @@ from typing import Any, Generic, NoReturn, Self, TypeVar
 import attrs
 
 from rink.arguments import check_seconds
+from rink.callables import check_callback
 from rink.core import events as ev
 from rink.core.holds import Handle, Table
 from rink.core.keys import check_name
@@ -18,13 +19,12 @@ from rink.core.view import owner_of
 from rink.engine.callbacks import Listeners
 from rink.engine.engine import Engine
 from rink.errors import ClosedError, ForkedProcessError, RoleTimeout, UsageError
-from rink.functions import check_callback
+from rink.inspect.member_status import MemberStatus, Status, status_of
 from rink.on_role import Supervisor
-from rink.ranked import rank_for_grants
 from rink.roles import BaseRole
 from rink.session import BaseSession
 from rink.settings import member_settings
-from rink.status import MemberStatus, Status, status_of
+from rink.wait_ranked import rank_for_grants
 
 R = TypeVar("R", bound=BaseRole)
 S = TypeVar("S", bound=Supervisor)

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from rink.core.backoff import backoff
-from rink.engine.callers import made_at
+from rink.callables import check_function, check_plain, is_async, refuse_unrun
+from rink.core.retry_delay import backoff
+from rink.engine.caller_context import made_at
 from rink.errors import ClosedError, ConfigError, RinkError
-from rink.functions import check_function, check_plain, is_async, refuse_unrun
-from rink.loops import asyncio_loop
+from rink.event_loops import asyncio_loop
 
 log = logging.getLogger("rink")
 

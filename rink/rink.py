@@ -11,20 +11,20 @@ from typing import Any, Self, TypeVar
 from rink.arguments import check_seconds
 from rink.core.holds import Handle
 from rink.core.keys import check_name
-from rink.core.reports import REPORT_EVERY_S
 from rink.core.values import Version
-from rink.engine.callers import made_at, warn_in_event_loop
+from rink.engine.caller_context import made_at, warn_in_event_loop
 from rink.engine.clock import DEAF_S, Event
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ClosedError
 from rink.face import BaseRink, GrantWatch, Subscription, new_versions
-from rink.misuse import PlainFor, PlainWith
+from rink.face_misuse import PlainFor, PlainWith
 from rink.on_role import ThreadSupervisor
-from rink.ranked import RankWait
+from rink.report_interval import REPORT_INTERVAL_S
+from rink.role_set import BaseRoleSet, Tracker
 from rink.roles import Change, Role
 from rink.session import Session
-from rink.tracker import BaseRoleSet, Tracker
+from rink.wait_ranked import RankWait
 
 GO_ON_INTERVAL_S = 1.0
 """How often a wait asks whether to go on."""
@@ -86,7 +86,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
     def _end_leave(self, engine: Engine | None) -> None:
         if engine is None:
             return
-        while not engine.left.wait(REPORT_EVERY_S):
+        while not engine.left.wait(REPORT_INTERVAL_S):
             engine.report_leaving()
         if not any(supervisor.is_here() for supervisor in self._supervisors):
             for supervisor in self._supervisors:

@@ -12,7 +12,7 @@ from rink.core.holds import Handle, Hold
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ForkedProcessError, RoleLost, UsageError
-from rink.misuse import PlainWith
+from rink.face_misuse import PlainWith
 
 RELEASED = "released here"
 """The reason of a handle that was released while its role was held."""

@@ -13,13 +13,12 @@ from rink.arguments import check_seconds
 from rink.core import events as ev
 from rink.core.keys import Keys
 from rink.core.node import MemberSettings
-from rink.core.reports import REPORT_EVERY_S
 from rink.engine.callbacks import Listeners
-from rink.engine.callers import owns
-from rink.engine.calls import Calls
+from rink.engine.caller_context import owns
 from rink.engine.clock import SYSTEM, Clock
 from rink.engine.engine import Engine, mark_forked
-from rink.engine.lessor import Lessor
+from rink.engine.lease_renewal import Lessor
+from rink.engine.request_threads import Calls
 from rink.errors import (
     ClosedError,
     ConfigError,
@@ -30,9 +29,10 @@ from rink.errors import (
 )
 from rink.etcd.api import Etcd
 from rink.etcd.client import Client
-from rink.etcd.green import refuse_green_threads
-from rink.etcd.versions import advice
-from rink.misuse import PlainWith
+from rink.etcd.green_threads import refuse_green_threads
+from rink.etcd.server_versions import advice
+from rink.face_misuse import PlainWith
+from rink.report_interval import REPORT_INTERVAL_S
 from rink.settings import check_endpoints, check_prefix, check_ttl
 
 log = logging.getLogger("rink")
@@ -235,7 +235,7 @@ class Session(PlainWith, BaseSession):  # noqa: D101 - documented by its base
             _close_within([self], check_seconds("timeout", timeout))
         elif not self._is_over:
             for engine in self._begin_close():
-                while not engine.left.wait(REPORT_EVERY_S):
+                while not engine.left.wait(REPORT_INTERVAL_S):
                     engine.report_leaving()
             self._end_close()
 

@@ -12,11 +12,11 @@ from rink.arguments import check_seconds
 from rink.core import schemes
 from rink.core.codec import LONGEST_TTL_S
 from rink.core.keys import check_name
+from rink.core.lease import default_margin
 from rink.core.node import MemberSettings
 from rink.core.ranks import Settings
-from rink.core.tenure import default_margin
 from rink.errors import ConfigError
-from rink.etcd.spelling import setting
+from rink.etcd.setting_names import setting
 
 SHORTEST_TTL_S = 2
 LABELS_LIMIT_BYTES = 16_384

@@ -20,18 +20,27 @@ SITE = PACKAGE.parent
 # floor do not import each other. `rink.testing` stands outside: it imports what it likes.
 FLOORS = {
     "rink.errors": 0,
-    "rink.loops": 1,
-    "rink.core": 1,
-    "rink.etcd": 1,
-    "rink.engine": 2,
-    "faces": 3,
-    "rink.partitions": 4,
-    "rink.streams": 4,
+    "rink.backoff": 0,
+    "rink.distribution": 0,
+    "rink.report_interval": 0,
+    "rink._cancel": 0,
+    "rink._lazy": 1,
+    "rink.arguments": 1,
+    "rink.callables": 1,
+    "rink.event_loops": 1,
+    "rink.core": 2,
+    "rink.etcd": 2,
+    "rink.redis": 2,
+    "rink.engine": 3,
+    "rink.inspect": 4,
     "rink.guards": 5,
-    "rink.spark": 6,
-    "rink.sidecar": 4,
-    "rink.run": 4,
-    "rink.cli": 7,
+    "faces": 5,
+    "rink.partitions": 6,
+    "rink.streams": 6,
+    "rink.sidecar": 6,
+    "rink.run": 6,
+    "rink.spark": 7,
+    "rink.cli": 8,
 }
 TESTING = "rink.testing"
 APART = (TESTING, "rink.cli", "rink.partitions")  # `import rink` brings none of these
@@ -136,7 +145,7 @@ def test_imports_point_down_only_and_the_core_is_pure():
         ("rink.engine", "from rink.session import Session"),
         ("rink.engine.loop", "import rink"),
         ("rink.session", "from rink.cli import main"),
-        ("rink.session", "from rink.testing import servers"),
+        ("rink.session", "from rink.testing import etcd_server"),
         ("rink.session", "from rink import testing"),
     ],
 )
@@ -157,8 +166,8 @@ def test_a_breach_is_found(module, source):
         ("rink.engine", "import time\nfrom rink.core import view\nfrom rink.etcd import api"),
         ("rink.session", "from rink.engine import Engine\nfrom rink.role import Role"),
         ("rink", "from rink.session import Session\nfrom rink.core.schemes import rank_of"),
-        ("rink.cli", "import rink\nfrom rink.testing import servers"),
-        ("rink.testing.servers", "import rink.cli\nfrom rink.core import view"),
+        ("rink.cli", "import rink\nfrom rink.testing import etcd_server"),
+        ("rink.testing.etcd_server.local", "import rink.cli\nfrom rink.core import view"),
     ],
 )
 def test_what_is_allowed_is_no_breach(module, source):
@@ -201,7 +210,7 @@ def test_import_rink_brings_nothing_that_stands_apart():
 
 
 def test_the_command_line_brings_nothing_of_streams_before_it_is_asked():
-    loaded = loaded_by("rink.cli.looking")
+    loaded = loaded_by("rink.cli.showing")
     brought = {name.split(".")[0] for name in loaded} & set(OPTIONAL)
     assert sorted(brought) == ["click", "rich"]
     assert [name for name in loaded if name.startswith("rink.streams")] == []
@@ -292,10 +301,7 @@ def test_a_source_of_spark_brings_no_session_and_no_worker():
     loaded = set(loaded_by("rink.spark.datasource"))
     of_workers = {"grpc", "google.protobuf", "prometheus_client", "cronsim"}
     assert loaded & of_workers == set()
-    assert {one for one in loaded if one.startswith(("rink.etcd", "rink.engine"))} <= {
-        "rink.etcd",
-        "rink.etcd.backoff",  # pauses between tries, which policies name
-    }
+    assert not {one for one in loaded if one.startswith(("rink.etcd", "rink.engine"))}
     of_the_core = {one for one in loaded if one.startswith("rink.core.")}
-    assert of_the_core == {"rink.core.keys", "rink.core.hashing", "rink.core.reports"}
-    assert loaded & {"rink.session", "rink.rink", "rink.streams.worker"} == set()
+    assert of_the_core == {"rink.core.keys", "rink.core.hashing"}
+    assert loaded & {"rink.session", "rink.rink", "rink.streams.consumer.worker"} == set()

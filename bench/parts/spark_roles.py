@@ -201,9 +201,9 @@ def _ways(spark: Any) -> dict[str, Any]:
 
     from rink.core.hashing import fnv1a64, jump_hash
     from rink.core.values import Version
-    from rink.spark.roles import assign, hashing, loops_numpy, plan
+    from rink.spark.roles import assign, loops_numpy, plan, rank_arrays
 
-    assert hashing.loops() is not loops_numpy, "Numba is not installed"
+    assert rank_arrays.loops() is not loops_numpy, "Numba is not installed"
 
     version = Version(number=1, ranks=tuple(f"w{n}" for n in range(RANKS)), scheme="jump")
 
@@ -221,7 +221,7 @@ def _ways(spark: Any) -> dict[str, Any]:
 
     def numpy(roles: pa.Array) -> pa.Array:
         found = np.empty(len(roles), np.int32)
-        for part, block in hashing.Spans.blocks(hashing.text(roles)):
+        for part, block in rank_arrays.Spans.blocks(rank_arrays.text(roles)):
             keys = loops_numpy.fnv1a64(block.data, block.starts, block.lengths)
             found[part] = loops_numpy.jump(keys, RANKS)
         return pa.array(found)

@@ -224,7 +224,7 @@ def runner(spark: Any) -> Iterator[Any]:
     """A driver that is alone, and what cuts it off from its etcd."""
     import rink
     from rink.spark import JobRunner
-    from rink.testing.memory import MemoryCluster
+    from rink.testing.memory.cluster import MemoryCluster
 
     with MemoryCluster() as cluster:
         client = cluster.client("driver")

@@ -10,7 +10,7 @@ from arena import Arena
 from child import Child, now
 from sales import PARTITIONS
 
-from rink.streams.names import Names
+from rink.streams.store.keys import Names
 from rink.testing import RedisNode
 
 READY_S = 30.0

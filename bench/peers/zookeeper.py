@@ -13,8 +13,8 @@ from pathlib import Path
 import attrs
 
 from peers.common import NotToBeHadError
-from rink.testing.servers_process import Guard
-from rink.testing.servers_start import free_ports
+from rink.testing.etcd_server.start import free_ports
+from rink.testing.process.process import Guard
 
 JAR = Path("/usr/share/java/zookeeper.jar")
 TICK_MS = 500  # a session may then be as short as one second

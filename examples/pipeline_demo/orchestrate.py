@@ -22,7 +22,7 @@ from pipeline_demo.here import ACCEPTED, DRIVER, FOLDER, OF_DRIVER, Here
 from pipeline_demo.report import Evidence
 from pipeline_demo.scene import SENDER, Driver, Scene
 from rink.guards import ParquetGuard
-from rink.streams.names import Names
+from rink.streams.store.keys import Names
 
 __all__ = ["Demo", "DemoError", "Settings"]
 

@@ -19,7 +19,7 @@ from redis import Redis
 
 from rink.core.keys import Keys
 from rink.core.view import View
-from rink.engine.follower import read_group
+from rink.engine.group_watch import read_group
 from rink.etcd.client import Client
 from rink.streams import App
 from streams_demo.checks import Step

@@ -16,7 +16,7 @@ from redis import Redis
 
 from rink.cli.commands import commands
 from rink.cli.options import Outside
-from rink.streams.names import Names
+from rink.streams.store.keys import Names
 
 RINK = [sys.executable, "-m", "rink.cli"]
 PARTITIONS = 4

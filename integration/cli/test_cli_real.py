@@ -17,7 +17,7 @@ from cli_lines import DEADLINE_S, Lines, wait_for, without_announcements
 
 import rink
 from rink.etcd.client import Client
-from rink.etcd.versions import advice
+from rink.etcd.server_versions import advice
 from rink.testing import local_etcd
 
 RINK = [sys.executable, "-m", "rink.cli"]

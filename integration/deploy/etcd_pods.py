@@ -16,7 +16,7 @@ from pathlib import Path
 from manifests import ROOT, Pods, pods_of
 from network import Network, Party
 
-from rink.testing.servers_start import find_etcd
+from rink.testing.etcd_server.start import find_etcd
 
 DEPLOY = ROOT / "deploy"
 NAMESPACE = "rink"

@@ -11,12 +11,12 @@ import rink
 from rink.errors import ClosedError, EtcdError, EtcdUnavailable
 from rink.etcd import connections
 from rink.etcd.api import Put
+from rink.etcd.bidi_call import Outgoing
 from rink.etcd.channels import OPTIONS
 from rink.etcd.connections import OwnConnection
 from rink.etcd.endpoints import read_endpoints
 from rink.etcd.methods import WATCH
 from rink.etcd.proto import rinketcd_pb2 as pb
-from rink.etcd.stream import Outgoing
 from rink.etcd.tls import TlsSource
 from rink.etcd.transport import metadata
 

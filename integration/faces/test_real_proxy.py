@@ -13,8 +13,8 @@ import pytest
 
 import rink
 import rink.aio
-from rink.testing.servers_ports import free_ports
-from rink.testing.servers_start import find_etcd
+from rink.testing.etcd_server.start import find_etcd
+from rink.testing.process.ports import free_ports
 
 pytestmark = pytest.mark.waits
 

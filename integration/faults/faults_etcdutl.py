@@ -15,8 +15,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from rink.testing.servers_ports import PORTS_FILE
-from rink.testing.servers_start import find_etcd
+from rink.testing.etcd_server.start import find_etcd
+from rink.testing.process.ports import PORTS_FILE
 
 ROOT = Path(__file__).parents[2]
 MODULE = Path(__file__).with_name("etcdutl")

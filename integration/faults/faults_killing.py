@@ -28,7 +28,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rink.engine.engine import Engine
-from rink.engine.follower import Follower
+from rink.engine.group_watch import Follower
 from rink.engine.requests import Requests
 from rink.etcd.keepalive import KeepAliveStream
 from rink.roles import BaseRole

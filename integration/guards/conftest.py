@@ -14,7 +14,7 @@ from guards_worlds import ParquetWorld, RedisWorld, SqliteWorld, SqlWorld  # noq
 from postgres import local_postgres  # noqa: E402
 from redis import Redis  # noqa: E402
 
-from rink.streams.blocking import close_idle  # noqa: E402
+from rink.redis.blocking_client import close_idle  # noqa: E402
 from rink.testing import redis_cluster  # noqa: E402
 
 _numbers = itertools.count()

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import attrs
 
-from rink.testing.servers_ports import free_ports
+from rink.testing.process.ports import free_ports
 
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -6,7 +6,7 @@
 
 The apiserver and the controllers are the real ones, see `kube_build`. All data is in a temporary
 folder. Whatever happens to this process, nothing stays behind: all servers are children of a guard
-(`rink.testing.servers_guard`), which ends them when this process is gone.
+(`rink.testing.process.reaper`), which ends them when this process is gone.
 
 There is no scheduler. `bind_pods` gives each pod to the node with the fewest pods of its namespace.
 """
@@ -36,8 +36,8 @@ from processes import is_alive
 
 from rink.errors import RinkError
 from rink.testing import EtcdNode, Place, etcd_cluster
-from rink.testing.servers_ports import free_ports
-from rink.testing.servers_process import Guard, GuardedProcess
+from rink.testing.process.ports import free_ports
+from rink.testing.process.process import Guard, GuardedProcess
 
 LOOK_INTERVAL_S = 0.2
 START_TIMEOUT_S = 90.0

@@ -3,7 +3,7 @@
     make k8s                                  every row, and the parts below the table
     make k8s ROLLOUTS="--only surge-3,default-4,dry-run"
     make k8s ROLLOUTS="--json build/k8s.json"
-    make k8s ROLLOUTS="--docs"                every row, into docs/rollouts.md
+    make k8s ROLLOUTS="--docs"                every row, into docs/internals/rollouts.md
 
 The first run builds the control plane with Go; see `kube_build`. Exit status 1: a row misses a
 limit, or a part is not as it should be. 2: there is no control plane.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rink.run.guard import Cgroup
+from rink.run.command_guard import Cgroup
 
 pytestmark = pytest.mark.waits
 
@@ -61,7 +61,7 @@ def test_command_without_a_delegated_cgroup_stays_in_the_own(runs):
 
 
 def test_kill_of_a_cgroup_ends_all_in_it(mounting, tmp_path):
-    code = "import subprocess, sys; from rink.run.guard import Cgroup; from pathlib import Path\n"
+    code = "import subprocess, sys; from rink.run.command_guard import Cgroup; from pathlib import Path\n"
     code += (
         "own = Path(sys.argv[1]) / next(p.name for p in Path(sys.argv[1]).glob('rink-test-*'))\n"
     )

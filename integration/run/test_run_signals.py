@@ -15,7 +15,7 @@ from handing_over import slowness, time_start
 from processes import is_alive
 from run_support import boot_ms, wait_for
 
-from rink.run.stages import SAME_SIGNAL_S
+from rink.run.signal_stages import SAME_SIGNAL_S
 
 pytestmark = pytest.mark.waits
 

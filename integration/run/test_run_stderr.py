@@ -14,7 +14,7 @@ import pytest
 from run_support import DEFAULT_SIGNALS, boot_ms, wait_for
 
 from rink.etcd.client import Client
-from rink.run.guarded import GUARD
+from rink.run.guard_link import GUARD
 
 pytestmark = pytest.mark.waits
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from rink.testing.servers_ports import free_ports
+from rink.testing.process.ports import free_ports
 
 RINK = [sys.executable, "-m", "rink.cli"]
 DEADLINE_S = 45.0

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 import pytest
 from sidecar_support import Sidecar, wait_for
 
-from rink.sidecar.api import MAX_CALLS, MAX_STREAMS
+from rink.sidecar.http_api import MAX_CALLS, MAX_STREAMS
 from rink.sidecar.listeners import MAX_CALLERS
 
 NO_ETCD = "http://127.0.0.1:1"

@@ -21,7 +21,7 @@ def main():
 
     import rink
     from rink.spark import JobRunner
-    from rink.testing.memory import MemoryCluster
+    from rink.testing.memory.cluster import MemoryCluster
 
     spark = on_this_machine(
         folder, "connect", SparkSession.builder.remote("local[2]")

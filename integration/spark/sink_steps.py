@@ -6,11 +6,11 @@ import pytest
 import redis
 from spark_support import Shop
 
-from rink.spark.connections import Connection
+from rink.spark.redis_connection import Connection
 from rink.spark.sink import publishing
 from rink.spark.sink.publishing import Sink
 from rink.spark.sink.staging import Staging
-from rink.streams.values import Bounds
+from rink.streams.store.values import Bounds
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ import json
 
 import redis
 
-from rink.spark.connections import Connection
 from rink.spark.options import Place
+from rink.spark.redis_connection import Connection
 from rink.spark.source.group import Group
 from rink.spark.source.reading import Range, pages
-from rink.streams.names import Names
+from rink.streams.store.keys import Names
 
 COUNT = 3
 

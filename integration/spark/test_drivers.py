@@ -220,7 +220,7 @@ def test_a_driver_whose_jvm_alone_is_frozen_goes_on_when_it_thaws_and_ends_when_
     assert second.ran == ()  # the first one's Python held the role
     os.kill(jvm, signal.SIGKILL)
     assert driver.process.wait(WAIT_S) == 1  # its roles are the other's now
-    assert "rink.spark.jobs.ends.SparkStopped" in driver.log.read_text()
+    assert "rink.spark.jobs.driver_exit.SparkStopped" in driver.log.read_text()
     second.wait_for_batch(-1)
     assert_once(shop_at_work, second)
 

@@ -71,7 +71,7 @@ def told(python, spark_cluster, tmp_path_factory):
     import spark_shop
     from spark_shop_on import ShopOn
 
-    from rink.testing.redis_servers import local_redis
+    from rink.testing.redis_server.local import local_redis
 
     folder = tmp_path_factory.mktemp("driver")
     (folder / "hold").touch()

@@ -10,9 +10,9 @@ from spark_support import Shop, edges
 
 from rink.guards import Batch as Part
 from rink.guards import Fence, RedisGuard
+from rink.redis.errors import RedisError
 from rink.spark.sink.publishing import Batch
 from rink.spark.sink.staging import Staging
-from rink.streams.errors import RedisError
 
 shop = sink_steps.shop
 

@@ -220,12 +220,12 @@ def test_ten_million_names_have_the_ranks_of_the_scalar_function(spark):
 
 def by_numpy_too(batches):
     """On executors: beside what `assign` found, by Numba, the ranks that NumPy's loops give."""
-    from rink.spark.roles import hashing, loops_numpy
+    from rink.spark.roles import loops_numpy, rank_arrays
 
     for batch in batches:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(hashing, "loops", lambda: loops_numpy)
-            by_numpy = hashing.ranks(batch["role"], 64, schemes.find("jump"))
+            patch.setattr(rank_arrays, "loops", lambda: loops_numpy)
+            by_numpy = rank_arrays.ranks(batch["role"], 64, schemes.find("jump"))
         columns = [batch["rank"], batch["scalar"], by_numpy]
         yield pa.RecordBatch.from_arrays(columns, ["rank", "scalar", "by_numpy"])
 

@@ -11,13 +11,14 @@ from pyspark.sql import types as T  # noqa: N812
 from sink_steps import Died, DiesAfter, left, published, put_aside, sink
 
 from rink.errors import RinkError, StateError
-from rink.spark.connections import Connection, clear_after
+from rink.redis.errors import RedisOutOfMemory, RedisUnavailable
 from rink.spark.options import Options
+from rink.spark.redis_connection import Connection, clear_after
 from rink.spark.sink import publishing, staging
 from rink.spark.sink.publishing import Batch
 from rink.spark.sink.staging import Staging, staged
 from rink.spark.sink.writers import StreamWriter
-from rink.streams.errors import PartitionFull, RedisOutOfMemory, RedisUnavailable
+from rink.streams.errors import PartitionFull
 
 shop = sink_steps.shop
 

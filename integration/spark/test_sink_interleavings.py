@@ -20,7 +20,7 @@ from rink.spark.sink.publishing import Batch, Sink
 from rink.spark.sink.staging import Staging
 from rink.spark.sink.writers import Staged, _drop
 from rink.streams.errors import PartitionFull
-from rink.streams.values import Bounds
+from rink.streams.store.values import Bounds
 
 KEYS = [(0, "a"), (0, "b"), (1, "c"), (2, "d")]
 """Partitions, and the keys of their rows; rows of one key are in one task, in order."""

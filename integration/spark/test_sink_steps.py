@@ -9,7 +9,7 @@ import sink_steps
 from sink_steps import Died, DiesAfter, decided_and_left, left, published, put_aside, sink
 
 from rink.errors import StaleToken, StateError
-from rink.spark.connections import Connection
+from rink.spark.redis_connection import Connection
 from rink.spark.sink.publishing import Batch
 from rink.spark.sink.staging import staged
 from rink.spark.sink.writers import Staged, _drop

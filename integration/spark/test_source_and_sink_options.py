@@ -13,9 +13,9 @@ from pyspark.sql import types as T  # noqa: N812
 from spark_support import COUNT, Shop
 
 from rink.errors import ConfigError, StaleToken, StateError
+from rink.redis.blocking_client import ANSWERS_WITHIN_S
 from rink.spark.datasource import RinkDataSource
 from rink.streams import App, PartitionFull, Record
-from rink.streams.blocking import ANSWERS_WITHIN_S
 
 ROWS = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
 

@@ -19,8 +19,8 @@ from rink.spark.datasource import RinkDataSource
 from rink.spark.source import readers
 from rink.streams import App, Record, admin
 from rink.streams.retention import Retention
-from rink.streams.scripts import script
-from rink.streams.values import Bounds
+from rink.streams.store.scripts import script
+from rink.streams.store.values import Bounds
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from sink_steps import put_aside, sink
 from spark_support import COUNT, Shop, edges
 
 from rink.spark.sink.publishing import Batch
-from rink.testing.redis_servers import redis_pair
+from rink.testing.redis_server.local import redis_pair
 
 pytestmark = pytest.mark.waits
 

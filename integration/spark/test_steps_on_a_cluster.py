@@ -6,12 +6,12 @@ from sink_steps import put_aside, sink
 from spark_support import COUNT, Shop, edges
 
 from rink.errors import StaleToken
+from rink.redis.blocking_client import close_idle
 from rink.spark.rows import Rows
 from rink.spark.schema import RAW
 from rink.spark.sink.publishing import Batch
 from rink.spark.source.reading import Range, pages
-from rink.streams.blocking import close_idle
-from rink.testing.redis_servers import redis_cluster
+from rink.testing.redis_server.local import redis_cluster
 
 
 @pytest.fixture(scope="module")

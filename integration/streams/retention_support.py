@@ -1,6 +1,6 @@
 """What tests of retention share: events of another time, and what is truly there."""
 
-from rink.streams.scripts import made
+from rink.streams.store.scripts import made
 
 DAY_MS = 86_400_000
 

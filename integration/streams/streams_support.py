@@ -6,9 +6,9 @@ import functools
 from redis.asyncio import Redis
 
 from rink.streams import RedisUnavailable
-from rink.streams.names import Names, PartitionNames
-from rink.streams.store import Store
-from rink.streams.values import Bounds, Output, Place, Step
+from rink.streams.store.keys import Names, PartitionNames
+from rink.streams.store.store import Store
+from rink.streams.store.values import Bounds, Output, Place, Step
 
 
 def driven(test):

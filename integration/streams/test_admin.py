@@ -16,7 +16,7 @@ from rink.errors import ConfigError, EtcdUnavailable, StateError
 from rink.streams import App, PartitionFull, Record, RedisError, Worker, admin
 from rink.streams.errors import OffsetMoved
 from rink.testing import redis_cluster
-from rink.testing.memory import MemoryCluster
+from rink.testing.memory.cluster import MemoryCluster
 
 
 class Order(Record):

@@ -7,13 +7,14 @@ from streams_support import place_of, stepping
 from test_cut_anywhere import Held
 from workers_support import until_true
 
-from rink.streams import App, Record, sizes
-from rink.streams.complaints import Complaints
-from rink.streams.marks import Marks
-from rink.streams.metrics import Metrics
-from rink.streams.owner import Owner
-from rink.streams.partition import Grant, Scene
-from rink.streams.reader import make_reader
+from rink.streams import App, Record
+from rink.streams.consumer.error_log import Complaints
+from rink.streams.consumer.metrics import Metrics
+from rink.streams.consumer.owner import Owner
+from rink.streams.consumer.partition import Grant, Scene
+from rink.streams.consumer.poison import Marks
+from rink.streams.consumer.reader import make_reader
+from rink.streams.store import byte_limits
 
 WINDOW = 8
 
@@ -100,7 +101,7 @@ async def test_crashing_event_that_quarantines_its_partition_holds_nobody_up(ste
     marks, role = Marks(), Held(7)
     role.role = steps.place.role
     scene = Scene(
-        processor=app.processors["bill"], store=steps.store, reader=make_reader(steps.store, 1, sizes.Held(2**20)),
+        processor=app.processors["bill"], store=steps.store, reader=make_reader(steps.store, 1, byte_limits.Held(2**20)),
         metrics=Metrics("shop"), marks=marks, complaints=Complaints("bill"), halt=lambda reason: None, given_up=asyncio.Event(),
     )  # fmt: skip
     owning = asyncio.create_task(Grant(scene, steps.place, role).run())

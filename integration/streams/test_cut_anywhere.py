@@ -10,14 +10,15 @@ import pytest
 from redis.asyncio import Redis
 from streams_support import driven
 
-from rink.streams import App, Record, RedisUnavailable, sizes
-from rink.streams.complaints import Complaints
-from rink.streams.endings import end
-from rink.streams.marks import Marks
-from rink.streams.metrics import Metrics
-from rink.streams.partition import Grant, Scene
-from rink.streams.reader import make_reader
-from rink.streams.store import Store
+from rink._cancel import end
+from rink.streams import App, Record, RedisUnavailable
+from rink.streams.consumer.error_log import Complaints
+from rink.streams.consumer.metrics import Metrics
+from rink.streams.consumer.partition import Grant, Scene
+from rink.streams.consumer.poison import Marks
+from rink.streams.consumer.reader import make_reader
+from rink.streams.store import byte_limits
+from rink.streams.store.store import Store
 
 EVENTS, WINDOW, REFUSED = 30, 8, 17
 PROCESSED = [n for n in range(EVENTS) if n != REFUSED]
@@ -83,7 +84,7 @@ class Owning:
         how = getattr(self, happens) if happens else None
         self.role, self.store = Held(token), CutStore(case.url, how, at, after=after)
         self.given_up = asyncio.Event()
-        self.reader = make_reader(self.store, processor.prefetch, sizes.Held(2**20))
+        self.reader = make_reader(self.store, processor.prefetch, byte_limits.Held(2**20))
         scene = Scene(
             processor=processor, store=self.store, reader=self.reader, metrics=Metrics("shop"),
             marks=Marks(), complaints=Complaints("bill"), halt=lambda reason: None, given_up=self.given_up,

@@ -11,10 +11,10 @@ import pytest
 from streams_support import stepping
 from workers_support import QUICK, Leg, Shop, until, until_seen, until_true, with_shop
 
-from rink.core.reports import REPORT_EVERY_S
 from rink.errors import ConfigError, StaleToken
+from rink.report_interval import REPORT_INTERVAL_S
 from rink.streams import App, Record, RedisUnavailable, Worker, admin
-from rink.streams.store import Store
+from rink.streams.store.store import Store
 
 pytestmark = pytest.mark.waits
 
@@ -119,7 +119,7 @@ async def _outage(server, etcd_url, prefix, caplog, takes):
     assert sum(record.exc_info is not None for record in told) == 1, "one traceback"
     assert any("in 16 partitions" in record.getMessage() for record in told)
     ends = [one for one in caplog.records if "goes on in all its partitions" in one.getMessage()]
-    assert len(ends) == 1 or OUTAGE_S < REPORT_EVERY_S
+    assert len(ends) == 1 or OUTAGE_S < REPORT_INTERVAL_S
     await shop.close()
 
 

@@ -14,8 +14,8 @@ from workers_support import until
 
 from rink.errors import UsageError
 from rink.streams import App, Record, Worker
-from rink.streams.inbox import Inbox
-from rink.streams.store import Store
+from rink.streams.consumer.buffer import Inbox
+from rink.streams.store.store import Store
 
 PROCESS = Path(__file__).with_name("large_process.py")
 MEGABYTE = 2**20

@@ -10,8 +10,8 @@ from streams_support import output, place_of, stepping
 
 from rink.errors import StateError
 from rink.guards import Batch, Fence, RedisGuard
-from rink.streams.names import Names
-from rink.streams.store import Store
+from rink.streams.store.keys import Names
+from rink.streams.store.store import Store
 
 STREAM = Names.of("shop", "orders")
 

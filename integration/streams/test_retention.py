@@ -9,10 +9,12 @@ from retention_support import DAY_MS, add_at, redis_ms, true_size
 from streams_support import stepping
 from workers_support import QUICK, Leg, Shop, until, until_seen, until_true, with_shop
 
-from rink.streams import PartitionFull, admin, ids, lookout
+from rink.streams import PartitionFull, admin
+from rink.streams.consumer import monitor
+from rink.streams.consumer.worker import Worker
 from rink.streams.retention import Retention, check_retention
-from rink.streams.values import Bounds
-from rink.streams.worker import Worker
+from rink.streams.store import entry_ids
+from rink.streams.store.values import Bounds
 
 WEEK = {"keep": "7d", "partition_count": 2}
 
@@ -277,8 +279,8 @@ async def test_idle_partition_is_trimmed_by_its_worker(shop):
     names = shop.names(shop.partition("a"))
     await send_yesterday(shop, 100)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lookout, "LOOK_EVERY_S", 0.05)
-        patch.setattr(lookout, "COUNT_EVERY_S", 0.05)
+        patch.setattr(monitor, "LOOK_EVERY_S", 0.05)
+        patch.setattr(monitor, "COUNT_EVERY_S", 0.05)
         async with shop.workers("one"):
             await until_seen(shop, 100)
             await until_true(lambda: has_length(shop, names, 1))
@@ -301,7 +303,7 @@ async def test_reset_before_what_is_kept_is_told_of(shop):
     await (await shop.app.opened()).store.trim(shop.names(number))
     [(first, _)] = await shop.redis.xrange(shop.names(number).stream, count=1)
     for to, told in [
-        (midnight, ids.when(first.decode())),
+        (midnight, entry_ids.when(first.decode())),
         ("earliest", ""),
         (first.decode(), ""),
         ("latest", ""),

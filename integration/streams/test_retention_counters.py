@@ -9,9 +9,10 @@ from retention_support import DAY_MS, add_at, redis_ms, told_size, true_size
 from streams_support import Steps, place_of
 
 from rink.spark.scripts import script as sparks
-from rink.streams import PartitionFull, ids
+from rink.streams import PartitionFull
 from rink.streams.retention import Retention
-from rink.streams.values import Bounds, Output
+from rink.streams.store import entry_ids
+from rink.streams.store.values import Bounds, Output
 
 LIMIT = 40
 PROCESSORS = ("bill", "ship", "audit")
@@ -99,7 +100,11 @@ class World:
     async def commit(self):
         """Pass some events; now and then with outputs into the very partition."""
         name, offset = await self.chosen()
-        behind = [one for one in await self.there() if ids.order(one) > ids.order(offset or "0-0")]
+        behind = [
+            one
+            for one in await self.there()
+            if entry_ids.order(one) > entry_ids.order(offset or "0-0")
+        ]
         if offset is None or not behind:
             return
         self.token += 1
@@ -137,7 +142,7 @@ class World:
             return
         to = self.rng.choice([*(await self.there()), "earliest", "latest"])
         await self.store.run("reset", self.places[name].keys, name, to)
-        if ids.order((await self.offsets())[name]) < ids.order(offset):
+        if entry_ids.order((await self.offsets())[name]) < entry_ids.order(offset):
             self.replays[name] = await self.end()
 
     async def trim(self):
@@ -159,12 +164,12 @@ class World:
         """Return how many events fit, counted one by one."""
         if self.bounds.loses:
             return 1000
-        there, offsets = [ids.order(one) for one in await self.there()], await self.offsets()
+        there, offsets = [entry_ids.order(one) for one in await self.there()], await self.offsets()
         offsets |= {mine: moved} if mine in offsets else {}
         if not offsets:
             return LIMIT - len(there)
         awaited = min(
-            max(ids.order(at), ids.order(self.replays.get(name, "0-0")))
+            max(entry_ids.order(at), entry_ids.order(self.replays.get(name, "0-0")))
             for name, at in offsets.items()
         )
         return LIMIT - sum(one > awaited for one in there)
@@ -173,14 +178,16 @@ class World:
         await self.note_added()
         there, offsets = await self.there(), await self.offsets()
         assert there == self.ever[len(self.ever) - len(there) :], "only the oldest are removed"
-        lowest = min(map(ids.order, offsets.values()), default=None)
+        lowest = min(map(entry_ids.order, offsets.values()), default=None)
         gone = self.ever[self.gone : len(self.ever) - len(there)]
         self.gone += len(gone)
         unread = {
-            name: sum(ids.order(one) > ids.order(at) for one in gone)
+            name: sum(entry_ids.order(one) > entry_ids.order(at) for one in gone)
             for name, at in offsets.items()
         }
-        assert self.bounds.loses or not [one for one in gone if lowest and ids.order(one) >= lowest]
+        assert self.bounds.loses or not [
+            one for one in gone if lowest and entry_ids.order(one) >= lowest
+        ]
         self.missed += sum(unread.values())
         self.lost.update({name: self.lost.get(name, 0) + count for name, count in unread.items()})
         if not there:
@@ -188,7 +195,7 @@ class World:
         assert await told_size(self.redis, self.names) == await true_size(self.redis, self.names)
         for name, offset in offsets.items():
             look = await self.store.look(self.places[name])
-            assert look.lag == sum(ids.order(one) > ids.order(offset) for one in there)
+            assert look.lag == sum(entry_ids.order(one) > entry_ids.order(offset) for one in there)
             assert look.held == LIMIT - await self.room() or self.bounds.loses
             assert look.lost == self.lost.get(name, 0)
             assert (look.length, look.removed) == (len(there), len(self.ever) - len(there))
@@ -265,9 +272,9 @@ async def test_counters_are_true_with_retention_by_time(redis, seed):
     names = ["append", "append", "commit", "commit", "register", "forget", "reset", "trim"]
     await live(world, names, 120)
     there, edge = await world.there(), world.now - 7 * DAY_MS
-    young = [one for one in world.ever if ids.order(one)[0] > edge + 60_000]
+    young = [one for one in world.ever if entry_ids.order(one)[0] > edge + 60_000]
     assert set(young) <= set(there)
     await world.pass_all()
     await world.trim()
-    old = [one for one in await world.there() if ids.order(one)[0] < edge]
-    assert not old or ids.order(old[-1])[0] - ids.order(old[0])[0] <= 7 * DAY_MS / 64
+    old = [one for one in await world.there() if entry_ids.order(one)[0] < edge]
+    assert not old or entry_ids.order(old[-1])[0] - entry_ids.order(old[0])[0] <= 7 * DAY_MS / 64

@@ -19,10 +19,10 @@ from rink.streams import (
     RedisUnavailable,
     Worker,
     admin,
-    lookout,
 )
-from rink.streams.evictions import Evictions
-from rink.streams.store import Store
+from rink.streams.consumer import monitor
+from rink.streams.consumer.eviction_check import Evictions
+from rink.streams.store.store import Store
 from rink.testing import local_redis, redis_cluster, redis_pair
 
 pytestmark = pytest.mark.waits
@@ -314,7 +314,7 @@ def test_an_older_redis_is_refused(monkeypatch, rink_redis):
     async def body():
         app = App("shop", redis=rink_redis.url)
         app.stream("legs", record=Leg, partition_by="who")
-        monkeypatch.setattr("rink.streams.store.OLDEST_REDIS", (99, 0))
+        monkeypatch.setattr("rink.streams.store.store.OLDEST_REDIS", (99, 0))
         with pytest.raises(ConfigError, match="need 99"):
             await app.opened()
 
@@ -417,8 +417,8 @@ def test_closing_an_app_raises_nothing_while_redis_is_away(tmp_path):
 
 def test_worker_tells_of_a_redis_that_evicts(etcd_url, prefix, caplog, monkeypatch):
     """At the start of the policy, and later of each time that keys were evicted."""
-    monkeypatch.setattr(lookout, "LOOK_EVERY_S", 0.05)
-    monkeypatch.setattr(lookout, "COUNT_EVERY_S", 0.05)
+    monkeypatch.setattr(monitor, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(monitor, "COUNT_EVERY_S", 0.05)
     policy = ("--maxmemory-policy", "allkeys-random")
 
     async def body(url):

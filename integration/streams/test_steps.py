@@ -16,10 +16,10 @@ from rink.streams import (
     RedisRolledBack,
     RedisUnavailable,
 )
-from rink.streams import store as store_module
 from rink.streams.errors import OffsetMoved
-from rink.streams.store import Store
-from rink.streams.values import Known
+from rink.streams.store.store import Store
+from rink.streams.store.store import store as store_module
+from rink.streams.store.values import Known
 
 
 @stepping

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError  # noqa: A004 - it is one, of Redis
 
 from rink.streams import App, Record, Worker
-from rink.streams.store import Store
+from rink.streams.store.store import Store
 
 QUICK = {"initial_delay": 0.1, "rebalance_delay": 0.3}
 

@@ -27,7 +27,7 @@ from rink.etcd.api import (
 )
 from rink.etcd.client import Client
 from rink.testing import local_etcd
-from rink.testing.memory import MemoryCluster
+from rink.testing.memory.cluster import MemoryCluster
 
 UNKNOWN_LEASE = 0x0BAD
 TTL_S = 600  # no lease ends by itself here: how long that takes differs, the contract has it

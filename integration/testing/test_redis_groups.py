@@ -11,7 +11,7 @@ import redis.asyncio.sentinel
 from servers_support import client_of, wait_until
 
 from rink.errors import UsageError
-from rink.streams.blocking import close_idle
+from rink.redis.blocking_client import close_idle
 from rink.testing import RedisError, RedisUnavailable, redis_cluster, redis_pair
 
 pytestmark = pytest.mark.waits

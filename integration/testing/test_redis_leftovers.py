@@ -16,7 +16,7 @@ from servers_support import wait_until
 
 from rink.errors import RinkError
 from rink.testing import RedisError, local_redis, redis_pair
-from rink.testing.redis_start import OUR_USER
+from rink.testing.redis_server.start import OUR_USER
 
 pytestmark = [pytest.mark.waits, pytest.mark.usefixtures("no_given_redis")]
 

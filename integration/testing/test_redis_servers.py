@@ -16,8 +16,9 @@ from processes import is_alive, thread_states
 from servers_support import client_of
 
 from rink.errors import ConfigError, UsageError
-from rink.testing import RedisUnavailable, TlsFiles, local_redis, redis_start
-from rink.testing.servers_ports import free_ports
+from rink.testing import RedisUnavailable, TlsFiles, local_redis
+from rink.testing.process.ports import free_ports
+from rink.testing.redis_server import start
 
 pytestmark = [pytest.mark.waits, pytest.mark.usefixtures("no_given_redis")]
 
@@ -217,7 +218,7 @@ def test_a_port_taken_meanwhile_is_left_for_another(monkeypatch):
             chosen.append(free_ports(count) if chosen else [taken])
             return chosen[-1]
 
-        monkeypatch.setattr(redis_start, "free_ports", first_a_taken_one)
+        monkeypatch.setattr(start, "free_ports", first_a_taken_one)
         with local_redis() as node:
             assert node.is_healthy
             assert [node.port] == chosen[1]
@@ -249,7 +250,7 @@ def test_a_given_server_is_used_and_cannot_be_broken(how, monkeypatch):
 
 
 def test_a_given_address_where_nothing_answers_is_a_clear_error(monkeypatch):
-    monkeypatch.setattr(redis_start, "GIVEN_DEADLINE_S", 0.3)
+    monkeypatch.setattr(start, "GIVEN_DEADLINE_S", 0.3)
     (port,) = free_ports(1)
     refused = pytest.raises(RedisUnavailable, match=rf"(?s)127.0.0.1:{port}.*RINK_TEST_REDIS")
     with refused, local_redis(url=f"redis://127.0.0.1:{port}"):
@@ -257,7 +258,7 @@ def test_a_given_address_where_nothing_answers_is_a_clear_error(monkeypatch):
 
 
 def test_a_given_address_with_a_wrong_password_says_so_and_does_not_show_it(monkeypatch):
-    monkeypatch.setattr(redis_start, "GIVEN_DEADLINE_S", 0.3)
+    monkeypatch.setattr(start, "GIVEN_DEADLINE_S", 0.3)
     with local_redis(password="secret") as node:
         wrong = f"redis://:wrong@127.0.0.1:{node.port}"
         refused = pytest.raises(RedisUnavailable, match="WRONGPASS")

@@ -25,7 +25,8 @@ from rink.errors import (
 )
 from rink.etcd.api import Put
 from rink.etcd.client import Client
-from rink.testing import Place, TlsFiles, etcd_cluster, local_etcd, servers_start
+from rink.testing import Place, TlsFiles, etcd_cluster, local_etcd
+from rink.testing.etcd_server import start
 
 PUT = ((), (Put(b"a", b"1"),))
 
@@ -147,7 +148,7 @@ def test_a_server_without_fsync_and_with_quick_elections_runs():
 
 
 def test_a_port_taken_meanwhile_is_left_for_another(monkeypatch):
-    choose = servers_start.free_ports
+    choose = start.free_ports
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -159,7 +160,7 @@ def test_a_port_taken_meanwhile_is_left_for_another(monkeypatch):
             chosen.append(ports if chosen else [taken, *ports[1:]])
             return chosen[-1]
 
-        monkeypatch.setattr(servers_start, "free_ports", first_a_taken_one)
+        monkeypatch.setattr(start, "free_ports", first_a_taken_one)
         with local_etcd() as node:
             assert node.is_healthy
             assert node.endpoint == f"http://127.0.0.1:{chosen[1][0]}"
@@ -182,18 +183,18 @@ def test_the_port_of_kept_data_that_is_taken_is_an_error_and_harms_nothing(tmp_p
 
 def test_ports_of_one_run_are_given_to_no_other_while_it_lives():
     """A node that is down for a while must not find another run's cluster at its place."""
-    script = f"from {servers_start.__name__} import free_ports; print(free_ports(300)); input()"
+    script = f"from {start.__name__} import free_ports; print(free_ports(300)); input()"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         theirs = json.loads(other.stdout.readline())
-        assert set(servers_start.free_ports(300)).isdisjoint(theirs)
+        assert set(start.free_ports(300)).isdisjoint(theirs)
         assert len(set(theirs)) == 300
         other.stdin.close()
 
 
 def test_ports_are_free_and_none_that_a_client_could_be_given():
-    ports = servers_start.free_ports(30)
+    ports = start.free_ports(30)
     assert len(set(ports)) == 30
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert max(ports) < first
@@ -218,8 +219,8 @@ def test_a_given_server_is_used_and_cannot_be_broken(how, monkeypatch):
 
 
 def test_a_given_address_where_nothing_answers_is_a_clear_error(monkeypatch):
-    monkeypatch.setattr(servers_start, "GIVEN_DEADLINE_S", 0.3)
-    port = servers_start.free_ports(1)[0]
+    monkeypatch.setattr(start, "GIVEN_DEADLINE_S", 0.3)
+    port = start.free_ports(1)[0]
     refused = pytest.raises(EtcdUnavailable, match=rf"(?s)127.0.0.1:{port}.*RINK_TEST_ETCD")
     with refused, local_etcd(endpoint=f"http://127.0.0.1:{port}"):
         pass
@@ -236,8 +237,8 @@ def test_the_binary_on_the_path_wins_over_the_wheel(tmp_path, monkeypatch):
 
 def test_the_wheel_is_found_without_a_path_and_says_so_once(monkeypatch, caplog):
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(servers_start, "_said_wheel", False)
-    assert servers_start.find_etcd() == servers_start.find_etcd()
+    monkeypatch.setattr(start, "_said_wheel", False)
+    assert start.find_etcd() == start.find_etcd()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "never for production" in caplog.text
 
@@ -248,7 +249,7 @@ def test_the_wheel_s_own_script_on_the_path_is_the_wheel(monkeypatch):
         pytest.skip("the wheel is not installed beside this Python")
     monkeypatch.setenv("PATH", str(scripts))
     # Else we would signal a Python that starts etcd.
-    assert servers_start.find_etcd().parent.name == "etcdbin"
+    assert start.find_etcd().parent.name == "etcdbin"
 
 
 # --------------------------------------------------------------------------- TLS, authentication

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rink.cli.ends import Failed
+from rink.cli.exit_status import Failed
 from rink.cli.options import unanswered
 from rink.distribution import install_command
 from rink.errors import ConfigError
@@ -99,7 +99,7 @@ def asking(app: App, *, etcd: bool = False) -> contextlib.AbstractContextManager
 
 def run(app: App, work: Callable[[], Awaitable[T]]) -> T:
     """Run something of an app's in an event loop of its own, and close its connections."""
-    from rink.streams.faults import first_error
+    from rink.redis.error_map import first_error
 
     async def body() -> T:
         try:

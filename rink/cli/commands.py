@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from rink.cli import refuse_without_extra
-from rink.cli.ends import Failed, usage_wrapped
+from rink.cli.exit_status import Failed, usage_wrapped
 from rink.distribution import DISTRIBUTION
 from rink.errors import RinkError
 
@@ -22,16 +22,16 @@ HOMES = {
     "dev": "rink.cli.dev",
     "drain": "rink.cli.draining",
     "forget": "rink.cli.forgetting",
-    "groups": "rink.cli.looking",
+    "groups": "rink.cli.showing",
     "held": "rink.cli.holding",
-    "history": "rink.cli.looking",
-    "owner": "rink.cli.owning",
+    "history": "rink.cli.showing",
+    "owner": "rink.cli.role_owner",
     "plan": "rink.cli.planning",
     "run": "rink.cli.running",
     "send": "rink.cli.sending",
     "sendmany": "rink.cli.sending",
     "sidecar": "rink.cli.sidecar",
-    "status": "rink.cli.looking",
+    "status": "rink.cli.showing",
     "streams": "rink.cli.streams",
     "wait": "rink.cli.waiting",
     "watch": "rink.cli.watching",

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import click
 
-from rink.cli.ends import wrapped
+from rink.cli.exit_status import wrapped
 from rink.cli.options import until_ended, without_test_etcd
 from rink.distribution import install_command
 from rink.errors import ConfigError, EtcdUnavailable
 from rink.etcd.client import Client
-from rink.etcd.versions import DEV_NAME, fixed_in
+from rink.etcd.server_versions import DEV_NAME, fixed_in
 
 PORT = 2379
 """Where a Session looks if nothing is set, so that nothing has to be."""
@@ -53,7 +53,7 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
     """
     # Nothing else here needs them.
     from rink.testing import local_etcd
-    from rink.testing.servers_base import NoEtcdError
+    from rink.testing.process.server import NoEtcdError
 
     without_test_etcd()
     url = f"http://127.0.0.1:{_choose(port)}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from rink.cli.ends import Failed
+from rink.cli.exit_status import Failed
 
 API = "127.0.0.1:8181"
 

@@ -19,17 +19,17 @@ import attrs
 import click
 
 from rink.cli import observe, render
-from rink.cli.ends import wrapped
+from rink.cli.exit_status import wrapped
 from rink.cli.options import Target, announced, check_group, opened, tell, with_target
 from rink.core.keys import OFFSETS, SLOTS, Keys
-from rink.core.record import some
+from rink.core.own_record import some
 from rink.core.values import Asked, Wish
 from rink.core.view import View
-from rink.engine.follower import read_group
+from rink.engine.group_watch import read_group
 from rink.errors import StateError
 from rink.etcd import api
 from rink.etcd.api import Compare, Delete, Etcd
-from rink.seen import wish_text
+from rink.inspect.group_status import wish_text
 
 
 @attrs.frozen

@@ -14,10 +14,10 @@ from typing import Any
 import attrs
 
 from rink.core.ranks import STARTED, Settings, growth_due
-from rink.core.standpoint import grows
 from rink.core.values import Member, Record, Version
 from rink.core.view import View
-from rink.seen import GroupStatus, MemberStatus
+from rink.core.why_not_held import grows
+from rink.inspect.group_status import GroupStatus, MemberStatus
 
 
 @attrs.frozen

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from rink.cli.ends import Not
+from rink.cli.exit_status import Not
 from rink.sidecar.clock import now_ms
-from rink.sidecar.files import FOLDER, file_name, is_valid
+from rink.sidecar.role_files import FOLDER, file_name, is_valid
 
 
 @click.command(short_help="Say whether ROLE is held here now, by a sidecar's files.")

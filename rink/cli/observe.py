@@ -14,12 +14,12 @@ import attrs
 
 from rink.core import keys as names
 from rink.core.events import Changed, Event, HistoryChanged, Listed, ListFailed
-from rink.core.foresight import seen
 from rink.core.keys import Keys
+from rink.core.scheme_prefetch import seen
 from rink.core.view import View
-from rink.engine.calls import Calls
 from rink.engine.clock import Clock, Mailbox
-from rink.engine.follower import Follower, read_entry
+from rink.engine.group_watch import Follower, read_entry
+from rink.engine.request_threads import Calls
 from rink.errors import EtcdClusterChanged, RinkError
 from rink.etcd.api import Etcd, KeyValue
 

@@ -16,13 +16,13 @@ from typing import Any, NoReturn
 import attrs
 import click
 
-from rink.cli.ends import Wrong, wrapped
+from rink.cli.exit_status import Wrong, wrapped
 from rink.core.keys import Keys, check_name
 from rink.engine.clock import SYSTEM, Clock
 from rink.errors import ConfigError, StateError
 from rink.etcd.api import Etcd
 from rink.etcd.client import Client
-from rink.etcd.spelling import spelled
+from rink.etcd.setting_names import spelled
 from rink.settings import check_endpoints, check_prefix
 
 REQUEST_TIMEOUT_S = 5.0

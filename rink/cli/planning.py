@@ -20,12 +20,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from rink.cli import observe, render
-from rink.cli.ends import Failed
+from rink.cli.exit_status import Failed
 from rink.cli.options import Target, check_group, opened, with_target
-from rink.core.record import some
+from rink.core.own_record import some
 from rink.core.values import Version
 from rink.distribution import install_command
-from rink.engine.follower import read_group
+from rink.engine.group_watch import read_group
 
 if TYPE_CHECKING:
     from rink.spark.roles import Plan, Standing
@@ -166,25 +166,26 @@ def _compute(
 ) -> Plan:
     import pyspark  # noqa: F401 - whether it is there is to be known first
 
-    from rink.spark.roles import files, picture, plans, versions
+    from rink.cli import plan_files, plan_picture
+    from rink.spark.roles import plans, version_ranks
 
     # What can be wrong is found before Spark is started.
-    versions.RoleMap.of(versions.after(start.standing, leave, join))
-    files.format_of(path)
+    version_ranks.RoleMap.of(version_ranks.after(start.standing, leave, join))
+    plan_files.format_of(path)
     if plot:
-        picture.check_ending(plot)
+        plan_picture.check_ending(plot)
     with _progress() as say:
         say("starting Spark", 0, 0)
-        with files.session(master) as spark:
+        with plan_files.session(master) as spark:
             say(f"reading {path}", 0, 0)
-            roles = files.read(spark, path, column)
+            roles = plan_files.read(spark, path, column)
             with (
-                files.told("Spark could not count the roles"),
-                files.watched(spark, lambda done, of: say("counting roles", done, of)),
+                plan_files.told("Spark could not count the roles"),
+                plan_files.watched(spark, lambda done, of: say("counting roles", done, of)),
             ):
                 found = plans.plan(roles, column, start.standing, leave, join)
     if plot:
-        picture.draw(found, plot, start.title)
+        plan_picture.draw(found, plot, start.title)
     return found
 
 

@@ -18,11 +18,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rink.changes import Step
 from rink.cli.growth import Growth, is_waiting
 from rink.cli.leases import RENEWALS_PER_TTL, Lease, Leases
-from rink.core.record import NAMED, some
-from rink.seen import GroupStatus, MemberStatus
+from rink.core.own_record import NAMED, some
+from rink.inspect.group_status import GroupStatus, MemberStatus
+from rink.inspect.version_diff import Step
 
 PIPE_WIDTH = 160
 """Columns where there is no terminal to ask; tables take no more than they need."""

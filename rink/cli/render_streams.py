@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from rink.cli.render import Listing, clean, titled, when
-from rink.core.record import some
+from rink.core.own_record import some
 
 if TYPE_CHECKING:
     from rink.streams.admin import (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rink.cli import kubernetes
-from rink.cli.ends import Wrong
+from rink.cli.exit_status import Wrong
 from rink.cli.joining import log_to_stderr, session_at, with_leave, with_name, with_ttl
 from rink.cli.options import Seconds, Target, check_group, check_role, with_target
 from rink.core.keys import check_name
@@ -133,7 +133,7 @@ def run(
     if os.getpid() == 1:  # until the supervisor runs, a process 1 would not hear it
         signal.signal(signal.SIGTERM, _exit)
     _check(once, restart, slot, retry_if_unfinished)
-    from rink.run import exits
+    from rink.run import exit_codes
     from rink.run.log_thread import LogThread
     from rink.run.run_settings import RunSettings
     from rink.run.slots import minute_slot
@@ -145,7 +145,7 @@ def run(
     if shutil.which(command[0]) is None and not Path(command[0]).exists():
         log.error("command %r was not found", command[0])
         lines.flush()
-        exits.end(exits.ExitStatus(exits.NOT_FOUND))
+        exit_codes.end(exit_codes.ExitStatus(exit_codes.NOT_FOUND))
     try:
         settings = RunSettings(
             group=group,
@@ -168,7 +168,7 @@ def run(
         raise WrongRun(str(error)) from error
     outcome = supervise(settings, session, beside)
     lines.flush()
-    exits.end(outcome)
+    exit_codes.end(outcome)
 
 
 def _prober(address: str, margin: float) -> Beside:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rink.cli import apps
-from rink.cli.ends import Failed
+from rink.cli.exit_status import Failed
 from rink.cli.options import Seconds
 from rink.errors import RinkError
 

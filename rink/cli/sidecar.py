@@ -12,7 +12,7 @@ import click
 
 from rink.cli import kubernetes
 from rink.cli.apps import NeedsExtra
-from rink.cli.ends import Wrong
+from rink.cli.exit_status import Wrong
 from rink.cli.joining import (
     log_to_stderr,
     session_at,

@@ -13,7 +13,7 @@ import click
 from rich.console import RenderableType
 
 from rink.cli import apps, render, render_streams
-from rink.cli.ends import Failed
+from rink.cli.exit_status import Failed
 
 if TYPE_CHECKING:
     from rink.streams import App

@@ -12,7 +12,7 @@ import attrs
 import click
 
 from rink.cli import observe, render
-from rink.cli.ends import Not
+from rink.cli.exit_status import Not
 from rink.cli.observe import Trouble
 from rink.cli.options import (
     Seconds,
@@ -25,10 +25,10 @@ from rink.cli.options import (
     tell,
     with_target_but_timeout,
 )
-from rink.cli.owning import RoleSeen, roles_seen, why_no_version
+from rink.cli.role_owner import RoleSeen, roles_seen, why_no_version
 from rink.core.view import View
 from rink.errors import EtcdUnavailable
-from rink.seen import seen
+from rink.inspect.group_status import seen
 
 MIN_TIMEOUT_S = 1.0
 """Least timeout of a request to etcd, in seconds, however short the command may wait."""

@@ -17,14 +17,14 @@ from rich.rule import Rule
 from rich.text import Text
 
 from rink.cli import observe, render
+from rink.cli.group_events import Happening, between
 from rink.cli.growth import growth
-from rink.cli.happenings import Happening, between
 from rink.cli.observe import Trouble
 from rink.cli.options import Target, check_group, opened, outside, until_ended, with_target
 from rink.core.view import View
 from rink.engine.clock import Clock
 from rink.etcd.api import Etcd
-from rink.seen import owned_in, seen, settled
+from rink.inspect.group_status import owned_in, seen, settled
 
 REFRESH_PER_S = 4
 ROOM_ROWS = 12

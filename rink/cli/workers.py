@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rink.cli import apps, kubernetes
-from rink.cli.ends import Failed
+from rink.cli.exit_status import Failed
 from rink.cli.joining import log_to_stderr, with_leave, with_log_level, with_name
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from functools import cached_property
 import attrs
 
 from rink.core.placement import Placement
-from rink.core.records import BY_AGE
+from rink.core.record_index import BY_AGE
 from rink.core.values import Member, Share
 
 

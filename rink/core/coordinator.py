@@ -11,14 +11,14 @@ import math
 
 import attrs
 
-from rink.core.backoff import backoff
-from rink.core.chronicle import Chronicle
-from rink.core.draft import WISHES_AT_ONCE, draft, no_room, without_room
 from rink.core.effects import Effect, Level, Proclaim, Prune, Report
 from rink.core.events import ProclaimAnswered, ProclaimFailed
+from rink.core.next_version import WISHES_AT_ONCE, draft, no_room, without_room
+from rink.core.observed_times import Chronicle
+from rink.core.own_record import some
 from rink.core.ranks import Settings, Upcoming
-from rink.core.record import some
-from rink.core.records import is_same
+from rink.core.record_index import is_same
+from rink.core.retry_delay import backoff
 from rink.core.values import Member, Proclaimed
 from rink.core.view import View
 from rink.errors import EtcdTooLarge

@@ -11,15 +11,15 @@ from collections.abc import Collection
 from rink.core import effects as do
 from rink.core.effects import Effect
 from rink.core.holds import Table
-from rink.core.life import Living
+from rink.core.lease import Tenure
+from rink.core.lifecycle import Living
 from rink.core.placement import Placement
-from rink.core.tenure import Tenure
 from rink.core.values import Share
 from rink.core.view import View
 from rink.core.writer import Writer
 
 NOT_RANKED = "not ranked yet"
-"""Reason of a gate that is closed to a member without a rank; see `rink.core.standpoint`."""
+"""Reason of a gate that is closed to a member without a rank; see `rink.core.why_not_held`."""
 
 
 def why_closed(

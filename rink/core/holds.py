@@ -86,7 +86,7 @@ class Table:
     """Keep the roles that are held, drained and waited for, and the gate.
 
     `unplaced` are the roles that have come since a step last placed every role
-    (`rink.core.foresight`). `is_offered` says that the member offers its rank, and serves only
+    (`rink.core.scheme_prefetch`). `is_offered` says that the member offers its rank, and serves only
     while it `is_used`. `overruns` counts roles that user code had not let go of in time: in
     its `grace`, or when leaving. `token_above` is the greatest one of the handles that have begun to
     wait since the last step.

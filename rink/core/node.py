@@ -4,7 +4,7 @@ Everything a member decides is decided here or in the modules this one drives; n
 I/O, reads a clock, logs, or knows of threads. The engine calls `step_own`, `step_group`, `expire`
 and `renew` with its lock held, and publishes what they leave in `table`; callers read only that.
 
-A step has two halves. In `step_own` each event changes what is known (`rink.core.knowledge`): the
+A step has two halves. In `step_own` each event changes what is known (`rink.core.member_state`): the
 view, the lease, the record. Then the step derives, once for all of them, what follows for the
 member's roles, in an order that matters:
 
@@ -27,13 +27,13 @@ from rink.core import effects as do
 from rink.core.claims import Gate, Obstacles
 from rink.core.effects import Effect, Level
 from rink.core.events import Event
-from rink.core.foresight import Foresight
 from rink.core.handover import GATHER_S
-from rink.core.knowledge import RECORD_GONE, Knowledge
-from rink.core.machines import Life, Write
-from rink.core.record import claims_of, some
-from rink.core.records import is_same
+from rink.core.member_state import RECORD_GONE, Knowledge
+from rink.core.own_record import claims_of, some
+from rink.core.record_index import is_same
+from rink.core.scheme_prefetch import Foresight
 from rink.core.settings import MemberSettings
+from rink.core.state_tables import Life, Write
 from rink.core.values import Record
 from rink.core.waits import REPORT_AFTER_S
 from rink.core.writer import Verdict

@@ -8,8 +8,8 @@ from __future__ import annotations
 import attrs
 
 from rink.core.effects import Level
+from rink.core.lease import Tenure
 from rink.core.outbox import Outbox
-from rink.core.tenure import Tenure
 
 OVERDUE_PARTS = 3
 """A third of the TTL: a renewal is sent after a sixth, and overdue after one sixth more."""

@@ -27,9 +27,9 @@ import math
 
 import attrs
 
-from rink.core.backoff import backoff
 from rink.core.effects import ReadRecord
 from rink.core.outbox import Outbox
+from rink.core.retry_delay import backoff
 
 
 def read_timeout(ttl: float) -> float:

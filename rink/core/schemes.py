@@ -24,7 +24,7 @@ from typing import Protocol
 
 import attrs
 
-from rink.core import first
+from rink.core import first_scheme
 from rink.core.hashing import fnv1a64, jump_hash
 from rink.errors import ConfigError
 
@@ -138,7 +138,7 @@ _custom: dict[str, _Custom] = {}
 def find(name: str) -> Scheme:
     """Return the scheme of a name.
 
-    The name is `jump`, `balanced:P`, `first` as in `rink.core.first`, or that of a registered
+    The name is `jump`, `balanced:P`, `first` as in `rink.core.first_scheme`, or that of a registered
     scheme.
 
     Args:
@@ -156,7 +156,7 @@ def find(name: str) -> Scheme:
         raise UnknownScheme(f"a scheme's name is a str, not {type(name).__name__}")
     if (custom := _custom.get(name)) is not None:
         return custom
-    if first.is_first(name):
+    if first_scheme.is_first(name):
         return _first(name)
     if not name.startswith("balanced:"):
         raise UnknownScheme(
@@ -175,7 +175,7 @@ def find(name: str) -> Scheme:
 
 def _first(name: str) -> Scheme:
     try:
-        roles, rest = first.parse(name)
+        roles, rest = first_scheme.parse(name)
     except ValueError as error:
         raise UnknownScheme(f"scheme {name[:80]!r} is not known here: {error}") from error
     return First(name, roles, find(rest))
@@ -200,10 +200,10 @@ def _rest(name: str) -> str:
 
     For `first:…|mine@1#…` it is what stands behind `|`. For every other name it is the name.
     """
-    if not first.is_first(name):
+    if not first_scheme.is_first(name):
         return name
     try:
-        return first.parse(name)[1]
+        return first_scheme.parse(name)[1]
     except ValueError:
         return name
 

@@ -14,7 +14,7 @@ from operator import is_not
 
 import attrs
 
-from rink.core.records import Records, Roster
+from rink.core.record_index import Records, Roster
 from rink.core.values import Member, Share
 
 

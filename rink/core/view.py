@@ -2,7 +2,7 @@
 
 A `View` is immutable; `listed` and `changed` return the next one. What follows from a view alone
 is derived here, once per view at most, so that no state is kept that a view already says. What
-follows from the records is brought along from view to view (`rink.core.records`), and a mapping in
+follows from the records is brought along from view to view (`rink.core.record_index`), and a mapping in
 which nothing has changed is the same object as before.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from rink.core.records import Records
+from rink.core.record_index import Records
 from rink.core.values import Asked, Clutter, Entry, Member, Proclaimed, Share, Version
 
 RankOf = Callable[[str, str, int], int | None]

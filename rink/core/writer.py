@@ -14,10 +14,10 @@ import enum
 
 import attrs
 
-from rink.core.backoff import backoff
 from rink.core.effects import WriteRecord
 from rink.core.events import WriteAnswered
-from rink.core.machines import WRITE, Write, WriteEvent, advance
+from rink.core.retry_delay import backoff
+from rink.core.state_tables import WRITE, Write, WriteEvent, advance
 from rink.core.values import Member, Record
 
 

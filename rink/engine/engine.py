@@ -27,17 +27,17 @@ from rink.core.effects import Effect
 from rink.core.events import Event
 from rink.core.holds import Handle, Hold
 from rink.core.keys import Keys
-from rink.core.machines import Life
 from rink.core.node import MemberSettings, Node
-from rink.core.record import some
+from rink.core.own_record import some
+from rink.core.state_tables import Life
 from rink.engine.callbacks import Callbacks, Listeners
-from rink.engine.callers import owns
-from rink.engine.calls import Calls
+from rink.engine.caller_context import owns
 from rink.engine.clock import Clock, Mailbox
-from rink.engine.follower import Follower
-from rink.engine.journal import Journal
+from rink.engine.group_watch import Follower
 from rink.engine.last_waits import LastWaits
-from rink.engine.lessor import Lessor
+from rink.engine.lease_renewal import Lessor
+from rink.engine.member_log import Journal
+from rink.engine.request_threads import Calls
 from rink.engine.requests import Requests
 from rink.engine.signals import Signal, Subscribers
 from rink.engine.stepper import Stepper, begin_turns_anew
@@ -212,7 +212,7 @@ class Engine:
                 f"{self.group!r}. In a handler set an event, or raise SystemExit, and leave there"
             )
 
-    # ── what the session's thread uses (rink.engine.lessor.Tenant) ───────────────────────────
+    # ── what the session's thread uses (rink.engine.lease_renewal.Tenant) ───────────────────────────
 
     @property
     def deadline(self) -> float:

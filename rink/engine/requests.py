@@ -21,9 +21,9 @@ from rink.core.effects import Effect
 from rink.core.events import Event
 from rink.core.keys import Keys
 from rink.core.values import Member
-from rink.engine.calls import Calls
 from rink.engine.clock import Clock
-from rink.engine.follower import read_entry
+from rink.engine.group_watch import read_entry
+from rink.engine.request_threads import Calls
 from rink.errors import EtcdClusterChanged, RinkError
 from rink.etcd.api import Compare, Delete, Etcd, Get, KeyValue, Put, Target
 

@@ -14,10 +14,10 @@ from rink.core.effects import Effect
 from rink.core.events import Event
 from rink.core.holds import Hold
 from rink.core.node import Node
-from rink.core.records import Pair
+from rink.core.record_index import Pair
 from rink.engine.callbacks import Callbacks
 from rink.engine.clock import Clock
-from rink.engine.turns import Turns
+from rink.engine.step_queue import Turns
 
 MAX_PLACINGS = 2
 """How often a step places roles before it goes on without those that callers have added since."""

@@ -1,6 +1,6 @@
 """What the engine asks of an etcd: values, and the one interface that has two homes.
 
-`rink.etcd.client.Client` speaks to a real cluster; `rink.testing.memory.MemoryEtcd` keeps the
+`rink.etcd.client.Client` speaks to a real cluster; `rink.testing.memory.cluster.MemoryEtcd` keeps the
 same promises in this process. Both are run through one shared test suite. Only what Rink uses is
 here; field names follow etcd's public rpc.proto.
 

@@ -1,7 +1,7 @@
 """The etcd client: `Client` implements `rink.etcd.api.Etcd` against a real cluster.
 
 Blocking gRPC in threads, no grpc.aio: children of a process with a live aio channel crash. See
-docs/design/0002-etcd-client.md for why there is a client of our own at all.
+docs/internals/design/0002-etcd-client.md for why there is a client of our own at all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Self
 
 from rink.errors import EtcdError
-from rink.etcd import forks
+from rink.etcd import fork
 from rink.etcd.api import (
     Compare,
     KeepAliveAnswer,
@@ -24,25 +24,25 @@ from rink.etcd.api import (
     WatchEvents,
     WatchOpened,
 )
-from rink.etcd.borrowed import borrow
+from rink.etcd.auth_token import GivenTokens, Tokens, UserTokens
+from rink.etcd.bidi_call import Streams
 from rink.etcd.connections import Connection, OwnConnection, Ring
 from rink.etcd.endpoints import check_timeout, check_user, read_endpoints
+from rink.etcd.etcd3_channels import borrow
 from rink.etcd.keepalive import KeepAliveStream
 from rink.etcd.messages import from_txn, to_header, to_key_value, to_txn_result
 from rink.etcd.methods import COMPACT, GRANT, MEMBERS, RANGE, REVOKE, STATUS, TIME_TO_LIVE, TXN
 from rink.etcd.proto import rinketcd_pb2 as pb
-from rink.etcd.stream import Streams
+from rink.etcd.server_versions import DEV_NAME
 from rink.etcd.tls import Pem, TlsSource
-from rink.etcd.tokens import GivenTokens, Tokens, UserTokens
 from rink.etcd.transport import AppliedBeforeError, Transport, Want
-from rink.etcd.versions import DEV_NAME
 from rink.etcd.watch import RunningWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from rink.etcd.guard import Known
+    from rink.etcd.cluster_identity import Known
 
 _CLOCK_ID = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -142,7 +142,7 @@ class Client:
         self._transport = Transport(Ring(connections), tokens or GivenTokens())
         self._streams = Streams(self._transport)
         _clients.add(self)
-        forks.keep_when_forked(self)
+        fork.keep_when_forked(self)
 
     def __enter__(self) -> Self:
         return self

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from rink.errors import ConfigError
-from rink.etcd.spelling import setting
+from rink.etcd.setting_names import setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

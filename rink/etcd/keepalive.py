@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rink.errors import EtcdClusterChanged, EtcdError
+from rink.etcd.answer_timeout import Patience
 from rink.etcd.api import KeepAliveAnswer
+from rink.etcd.bidi_call import BrokenError, Open, Outgoing, Stream
 from rink.etcd.methods import KEEPALIVE
-from rink.etcd.patience import Patience
 from rink.etcd.proto import rinketcd_pb2 as pb
-from rink.etcd.stream import BrokenError, Open, Outgoing, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable

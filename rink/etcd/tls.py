@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import attrs
 
 from rink.errors import ConfigError
-from rink.etcd.spelling import setting
+from rink.etcd.setting_names import setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable

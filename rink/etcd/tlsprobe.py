@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from rink.errors import ConfigError, EtcdTls
-from rink.etcd.spelling import setting
+from rink.etcd.setting_names import setting
 
 if TYPE_CHECKING:
     from rink.etcd.endpoints import Endpoint

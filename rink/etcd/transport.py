@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import attrs
 import grpc
 
+from rink.backoff import Backoff
 from rink.errors import (
     ClosedError,
     EtcdAuth,
@@ -24,19 +25,18 @@ from rink.errors import (
     EtcdUnavailable,
     ForkedProcessError,
 )
-from rink.etcd.backoff import Backoff
-from rink.etcd.faults import Fault, Kind, is_about_tls, read_fault, refusal
-from rink.etcd.guard import Guard, NoClusterIdError
+from rink.etcd.cluster_identity import Guard, NoClusterIdError
+from rink.etcd.error_map import Fault, Kind, is_about_tls, read_fault, refusal
 from rink.etcd.methods import AUTHENTICATE, MEMBERS, RANGE, AnswerT, Method, Request
 from rink.etcd.proto import rinketcd_pb2 as pb
-from rink.etcd.spelling import setting
+from rink.etcd.setting_names import setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rink.etcd.auth_token import Tokens
     from rink.etcd.channels import CountedChannel, Metadata
     from rink.etcd.connections import Connection, Ring
-    from rink.etcd.tokens import Tokens
 
 # A member without a leader then says so, instead of being silent.
 _HAS_LEADER = ("hasleader", "true")

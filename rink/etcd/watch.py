@@ -26,19 +26,19 @@ from typing import TYPE_CHECKING
 import grpc
 
 from rink.errors import EtcdAuth, EtcdClusterChanged, EtcdCompacted, EtcdError
+from rink.etcd.answer_timeout import ANSWER_WITHIN_S, Patience
 from rink.etcd.api import Event, WatchBroken, WatchEvents, WatchOpened
-from rink.etcd.faults import refusal
+from rink.etcd.bidi_call import BrokenError, FinishedError, Open, Stream
+from rink.etcd.error_map import refusal
 from rink.etcd.messages import to_event
 from rink.etcd.methods import WATCH
-from rink.etcd.patience import ANSWER_WITHIN_S, Patience
 from rink.etcd.proto import rinketcd_pb2 as pb
-from rink.etcd.stream import BrokenError, FinishedError, Open, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rink.etcd.channels import CountedChannel
-    from rink.etcd.guard import Known
+    from rink.etcd.cluster_identity import Known
     from rink.etcd.transport import Transport
 
 _log = logging.getLogger(__name__)

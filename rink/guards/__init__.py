@@ -15,10 +15,10 @@ brings neither redis nor SQLAlchemy nor pyarrow. See docs/guards.md.
 
 from typing import TYPE_CHECKING
 
+from rink._lazy import named
 from rink.guards.errors import GuardError
 from rink.guards.guard import Guard, Part
 from rink.guards.values import Batch, Fence
-from rink.lazily import named
 
 if TYPE_CHECKING:
     from rink.guards.parquet import ParquetGuard, PartFile

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from importlib import resources
 from typing import Any, cast
 
 import attrs
 import redis
 from redis.backoff import ExponentialWithJitterBackoff
-from redis.exceptions import MovedError, NoScriptError
+from redis.exceptions import MovedError
 from redis.retry import Retry
 
 from rink.errors import ConfigError
-from rink.streams.blocking import Client, checked, client_of, close_idle, server_of
-from rink.streams.faults import explained
-from rink.streams.scripts import Script, made
+from rink.redis.blocking_client import (
+    Client,
+    checked,
+    client_of,
+    close_idle,
+    run_scripts,
+    server_of,
+)
+from rink.redis.error_map import explained
+from rink.redis.scripts import Script, ScriptCall, compose, read
 
 Connect = Callable[[], Client]
 
@@ -27,8 +34,7 @@ KEYS_AT_ONCE = 1_000
 @cache
 def script(name: str) -> Script:
     """Return a script of ours; only `part` is refused while Redis is out of memory."""
-    own = (resources.files("rink.guards") / "scripts" / f"{name}.lua").read_text()
-    return made(own, "" if name == "part" else "allow-oom")
+    return compose([read(__package__, name)], "" if name == "part" else "allow-oom")
 
 
 @attrs.frozen
@@ -82,13 +88,10 @@ class Line:
 
     def run(self, name: str, keys: Sequence[str | bytes], *given: Any) -> list[str]:
         """Run one step of ours; all of them may be repeated, and redis-py does."""
-        with self.told(text(keys[0])):
-            step = script(name)
-            try:
-                said = self._ask("EVALSHA", step.sha, len(keys), *keys, *given)
-            except NoScriptError:
-                said = self._ask("EVAL", step.text, len(keys), *keys, *given)
-            return [text(one) for one in said]
+        call = ScriptCall(script(name), keys, given)
+        with self.told(text(keys[0])), self._one_server():
+            [reply] = run_scripts(self.client, [call])
+        return [text(word) for word in reply]
 
     def run_on_all(self, name: str, keys: Sequence[str], *given: Any) -> list[str]:
         """Run a step for many keys, a slot at a time; returns the first answer that is not ok, else ok."""
@@ -104,9 +107,9 @@ class Line:
 
     def fields(self, key: str, *fields: str) -> list[str | None]:
         """Return some fields of a hash."""
-        with self.told(key):
-            found = self._ask("HMGET", key, *fields)
-        return [None if one is None else text(one) for one in found]
+        with self.told(key), self._one_server():
+            found = cast("Any", self.client).hmget(key, *fields)
+        return [None if value is None else text(value) for value in found]
 
     def command(self, words: Sequence[bytes]) -> Known | None:
         """Return what Redis knows of a command, or None; it is asked once for all of them."""
@@ -128,9 +131,10 @@ class Line:
         """Close the idle connections: another guard of the same URL may be in a part."""
         close_idle(self.client)
 
-    def _ask(self, *words: Any) -> Any:
+    @contextlib.contextmanager
+    def _one_server(self) -> Iterator[None]:
         try:
-            return cast("Any", self.client).execute_command(*words)
+            yield
         except MovedError as error:
             raise ConfigError(
                 f"Redis at {self.server} is a node of a cluster: give the guard a function that returns a "

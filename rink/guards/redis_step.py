@@ -16,7 +16,7 @@ from redis.exceptions import DataError
 
 from rink.errors import ConfigError, UsageError
 from rink.guards.redis_line import Known, Line
-from rink.streams.errors import CrossSlot
+from rink.redis.errors import CrossSlot
 
 WORDS_LIMIT = 7_000
 """So many words a command may have: Lua's `unpack` takes no more than 8,000."""

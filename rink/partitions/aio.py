@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Self
 
+from rink._asyncio import soon_in_loop
 from rink.aio import Lost, Rink, Role
 from rink.arguments import check_seconds
 from rink.errors import EtcdClusterChanged
-from rink.in_loop import soon_in_loop
-from rink.misuse import AsyncFor
+from rink.face_misuse import AsyncFor
 from rink.partitions.face import BaseAssignment, BaseConsumer, PartitionChange
 from rink.partitions.table import PartitionRow
 

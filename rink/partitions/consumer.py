@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Self
 
 from rink.arguments import check_seconds
-from rink.engine.callers import warn_in_event_loop
+from rink.engine.caller_context import warn_in_event_loop
 from rink.engine.clock import DEAF_S, Event
 from rink.engine.signals import Signal
 from rink.errors import EtcdClusterChanged
-from rink.misuse import PlainFor
+from rink.face_misuse import PlainFor
 from rink.partitions.face import BaseAssignment, BaseConsumer, PartitionChange
 from rink.partitions.table import PartitionRow
 from rink.rink import Rink

@@ -16,7 +16,7 @@ from rink.etcd.api import KeyValue
 from rink.face import BaseRink
 from rink.partitions import stored
 from rink.partitions.cursor import check_partitions
-from rink.partitions.lanes import Lane, Lanes, State, Topic
+from rink.partitions.held_partitions import Lane, Lanes, State, Topic
 from rink.partitions.table import PartitionRow, rows
 from rink.roles import BaseRole
 

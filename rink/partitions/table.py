@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import attrs
 
+from rink.inspect.group_status import GroupStatus
+from rink.inspect.standby import standbys
 from rink.partitions.cursor import role_of
 from rink.partitions.stored import Stored
-from rink.seen import GroupStatus
-from rink.standby import standbys
 
 
 @attrs.frozen

@@ -25,12 +25,12 @@ import attrs
 
 from rink import aio
 from rink.errors import RoleLost
-from rink.run.exits import NOT_FOUND
-from rink.run.guard import now_ms, signal_name
-from rink.run.guarded import Guarded, KillTimes, Reaper
+from rink.run.command_env import RoleFile, environment_of
+from rink.run.command_guard import now_ms, signal_name
+from rink.run.exit_codes import NOT_FOUND
+from rink.run.guard_link import Guarded, KillTimes, Reaper
 from rink.run.member import RunMember
 from rink.run.run_settings import RunSettings
-from rink.run.surroundings import RoleFile, environment_of
 
 log = logging.getLogger("rink.run")
 

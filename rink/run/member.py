@@ -13,7 +13,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 
-from rink import aio, inside
+from rink import _internals, aio
 from rink.errors import ConfigError, EtcdAuth, EtcdError, EtcdTls, RoleTimeout
 from rink.run.run_settings import LEAVE_TIMEOUT_S, RunSettings
 
@@ -63,7 +63,7 @@ class RunMember:
     def why(self) -> str:
         """Return what the member waits for."""
         if self._joined is None and self._joining is not None:
-            owner = inside.owner_of_name(self._joining)
+            owner = _internals.owner_of_name(self._joining)
             if owner:
                 return (
                     f"{owner} has the name {self._settings.name!r}: end that process, or give "
@@ -79,7 +79,7 @@ class RunMember:
 
     def tenure(self) -> tuple[int, int]:
         """Return the live lease and its deadline in ms, or 0 and 0."""
-        lease, deadline = inside.tenure_of(self.rink) if self.is_joined else (0, 0.0)
+        lease, deadline = _internals.tenure_of(self.rink) if self.is_joined else (0, 0.0)
         return lease, math.floor(deadline * 1000)
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
@@ -159,7 +159,7 @@ class RunMember:
         if owner is None:
             return "nobody has a rank yet"
         if owner == self.rink.name:
-            return inside.obstacle_of(self.rink, role)
+            return _internals.obstacle_of(self.rink, role)
         stays = (one for one in self.rink.members if one.name == owner and not one.leaving)
         runs = next((one.labels.get(ROLE_LABEL) for one in stays), None)
         if runs not in {None, role}:

@@ -18,17 +18,17 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from rink import aio, inside
+from rink import _internals, aio
 from rink.errors import RinkError, RoleLost
+from rink.run.command_env import RoleFile, folders
+from rink.run.command_guard import now_ms, signal_name
 from rink.run.command_run import CommandRun, Host, Outcome
-from rink.run.exits import FAILED, LOST, NOT_GOT, ExitStatus
-from rink.run.guard import now_ms, signal_name
-from rink.run.guarded import Guarded, Reaper
+from rink.run.exit_codes import FAILED, LOST, NOT_GOT, ExitStatus
+from rink.run.guard_link import Guarded, Reaper
 from rink.run.member import RunMember
 from rink.run.run_settings import RunSettings
+from rink.run.signal_stages import ENDING, LEAVING, PASSED_ON, Deed, Stages
 from rink.run.slot_duty import SlotDuty
-from rink.run.stages import ENDING, LEAVING, PASSED_ON, Deed, Stages
-from rink.run.surroundings import RoleFile, folders
 
 log = logging.getLogger("rink.run")
 
@@ -289,7 +289,7 @@ class CommandSupervisor:
         slot = None
         if self._slot is not None:
             member = self._member.rink
-            slot = await self._slot.begin(role, member.name, inside.create_revision_of(member))
+            slot = await self._slot.begin(role, member.name, _internals.create_revision_of(member))
             if slot is None:
                 return ExitStatus()
         run = await self._run(role)

@@ -17,8 +17,8 @@ from pathlib import Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rink.errors import ConfigError
-from rink.sidecar.api import refusal
 from rink.sidecar.errors import Refused
+from rink.sidecar.http_api import refusal
 
 MIN_BEARER_BYTES = 32
 MAX_HEAD_BYTES = 16 * 1024

@@ -1,6 +1,6 @@
 """Hold the consumers of a sidecar and their turns.
 
-`rink.sidecar.turns` changes them.
+`rink.sidecar.consumer_turns` changes them.
 
 A consumer is *alive* while its open stream, or its latest renewal, stands for it. Then its ends are
 moved on. It is *present* while it can be told of a turn: by its stream, by its open call, or by its

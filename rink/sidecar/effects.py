@@ -1,6 +1,6 @@
 """Name what the member is to do, and what consumers are to be told.
 
-These are the effects of `rink.sidecar.turns`.
+These are the effects of `rink.sidecar.consumer_turns`.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ SEND_TIMEOUT_S = 5.0
 """Seconds after which a connection that cannot be written to is closed."""
 MAX_CALLERS = 192
 """Largest number of connections beside streams: 128 for holds and drains that wait
-(`rink.sidecar.api.MAX_CALLS`), and 64 for the rest, so that a renewal always gets a connection."""
+(`rink.sidecar.http_api.MAX_CALLS`), and 64 for the rest, so that a renewal always gets a connection."""
 BACKLOG = 256
 STOP_TIMEOUT_S = 2.0
 DATE_INTERVAL_S = 1.0

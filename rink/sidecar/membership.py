@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rink import aio, inside
-from rink.core.backoff import backoff
+from rink import _internals, aio
+from rink.core.retry_delay import backoff
 from rink.errors import ClosedError, RinkError, RoleLost
 from rink.sidecar.clock import in_ms
 from rink.sidecar.service import LEAVES, Service
@@ -104,7 +104,7 @@ class Membership:
         """Return the live lease and its deadline in ms, or 0 and 0."""
         if self.rink is None:
             return 0, 0
-        lease, deadline = inside.tenure_of(self.rink)
+        lease, deadline = _internals.tenure_of(self.rink)
         return lease, in_ms(deadline)
 
     def want(self, role: str) -> None:
@@ -153,7 +153,7 @@ class Membership:
         A draining sidecar takes no new consumer, so nobody would do the role until a successor
         comes. Without another member, an earlier end would help no role, and end the others.
         """
-        if self._now.is_set() or self.rink is None or not inside.has_other_members(self.rink):
+        if self._now.is_set() or self.rink is None or not _internals.has_other_members(self.rink):
             return
         text = "role %s: no consumer here has it any more, so no successor is waited for"
         log.info(text, json.dumps(role))
@@ -173,7 +173,7 @@ class Membership:
             is_about_to = self.state is State.ABSENT and self.has_consumers
             doing = State.JOINING.value if is_about_to else self.state.value
             return f"this sidecar is {doing}" + (self.trouble and f": {self.trouble}")
-        return inside.obstacle_of(rink, role)
+        return _internals.obstacle_of(rink, role)
 
     async def _serve(self, rink: aio.Rink, role: str) -> None:
         """Wait for a role, have a consumer told of it, and of its loss."""
@@ -252,7 +252,7 @@ class Membership:
                 self.rink, self.state, self.trouble = rink, State.JOINED, ""
                 # While this member was away, etcd may have been restored from a backup, and its
                 # tokens be lower. No member that is in the group meanwhile can know of it.
-                inside.raise_tokens(rink, self._last_token)
+                _internals.raise_tokens(rink, self._last_token)
                 for role in self.service.turns.wanted:
                     self.want(role)
                 return True

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rink import inside
+from rink import _internals
 from rink.sidecar.membership import Membership
 from rink.sidecar.public import Call
 from rink.sidecar.service import Service
@@ -47,7 +47,11 @@ class Metrics(Collector):
             ("joined", "1 while the member is in the group.", float(rink is not None)),
             ("ranked", "1 while the member has a rank.", float(rank is not None)),
             ("rank", "The member's rank, -1 without one.", -1 if rank is None else rank),
-            ("members", "Live members of the group.", inside.member_count_of(rink) if rink else 0),
+            (
+                "members",
+                "Live members of the group.",
+                _internals.member_count_of(rink) if rink else 0,
+            ),
             ("version", "Number of the newest version.", version.number if version else 0),
             ("roles_held", "Roles that consumers hold.", len(turns) - draining),
             ("roles_draining", "Roles that consumers are to give up.", draining),

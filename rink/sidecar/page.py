@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from rink import aio
-from rink.inside import status_without_waits
-from rink.seen import GroupStatus
+from rink._internals import status_without_waits
+from rink.inspect.group_status import GroupStatus
 from rink.sidecar import answers
 from rink.sidecar.consumers import Turn
 from rink.sidecar.effects import Effect, Granted, Lost, Over

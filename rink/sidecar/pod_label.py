@@ -19,9 +19,9 @@ import re
 
 import attrs
 
-from rink.core.backoff import backoff
+from rink.core.retry_delay import backoff
 from rink.errors import ConfigError
-from rink.sidecar.turns import Turns
+from rink.sidecar.consumer_turns import Turns
 
 PREFIX = "etcd-rink/"
 """The beginning of each label's key. The policy of deploy/sidecar/label allows only such keys."""

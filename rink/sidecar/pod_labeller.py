@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rink.sidecar.clock import now_ms
+from rink.sidecar.consumer_turns import Turns
 from rink.sidecar.effects import Effect
 from rink.sidecar.pod_api import PodApiError
 from rink.sidecar.pod_label import (
@@ -27,7 +28,6 @@ from rink.sidecar.pod_label import (
     Send,
     wanted_labels,
 )
-from rink.sidecar.turns import Turns
 
 log = logging.getLogger("rink.sidecar")
 

@@ -25,15 +25,15 @@ from rink import aio
 from rink.errors import ConfigError
 from rink.sidecar import public
 from rink.sidecar.access import Access, Bearer
-from rink.sidecar.api import MAX_STREAMS, Api
 from rink.sidecar.clock import in_ms
+from rink.sidecar.consumer_turns import Turns
 from rink.sidecar.effects import Effect, Granted, Over, Renewed
-from rink.sidecar.files import Files
+from rink.sidecar.http_api import MAX_STREAMS, Api
 from rink.sidecar.listeners import MAX_CALLERS, Address, listen, serve
 from rink.sidecar.membership import Membership
 from rink.sidecar.pod_label import check_label_name
+from rink.sidecar.role_files import Files
 from rink.sidecar.service import Service
-from rink.sidecar.turns import Turns
 
 if TYPE_CHECKING:
     from rink.sidecar.pod_labeller import PodLabeller

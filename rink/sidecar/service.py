@@ -14,9 +14,9 @@ from typing import Protocol
 import attrs
 
 from rink.sidecar.clock import now_ms
+from rink.sidecar.consumer_turns import Turns
 from rink.sidecar.consumers import Consumer, Turn
 from rink.sidecar.effects import Bye, Effect, Granted, LetGo, Lost, Over, Renewed, Unwant, Want
-from rink.sidecar.turns import Turns
 
 log = logging.getLogger("rink.sidecar")
 

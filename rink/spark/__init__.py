@@ -11,7 +11,7 @@ processes often, and need little.
 
 from typing import TYPE_CHECKING
 
-from rink.lazily import named
+from rink._lazy import named
 from rink.spark.installed import check_pyspark
 
 check_pyspark()
@@ -19,25 +19,25 @@ check_pyspark()
 if TYPE_CHECKING:
     from rink.spark.batches import FencedBatch, FencedStream, fence, fenced
     from rink.spark.datasource import RinkDataSource
-    from rink.spark.jobs.ends import SparkStopped
+    from rink.spark.group_history import History, history
+    from rink.spark.jobs.driver_exit import SparkStopped
     from rink.spark.jobs.job import Job, State
     from rink.spark.jobs.runner import JobRunner
-    from rink.spark.past import History, history
 else:
     __getattr__, __dir__ = named(
         __name__,
         {
             "FencedBatch": "rink.spark.batches",
             "FencedStream": "rink.spark.batches",
-            "History": "rink.spark.past",
+            "History": "rink.spark.group_history",
             "Job": "rink.spark.jobs.job",
             "JobRunner": "rink.spark.jobs.runner",
             "RinkDataSource": "rink.spark.datasource",
-            "SparkStopped": "rink.spark.jobs.ends",
+            "SparkStopped": "rink.spark.jobs.driver_exit",
             "State": "rink.spark.jobs.job",
             "fence": "rink.spark.batches",
             "fenced": "rink.spark.batches",
-            "history": "rink.spark.past",
+            "history": "rink.spark.group_history",
         },
         extra="spark",
     )

@@ -12,13 +12,13 @@ from pyspark.sql import functions as F  # noqa: N812 - as all do
 from pyspark.sql import types as T  # noqa: N812
 
 from rink.arguments import check_count
+from rink.callables import check_plain
 from rink.errors import ConfigError, StateError, UsageError
-from rink.functions import check_plain
 from rink.guards import Batch, Fence, Guard
 from rink.spark.compat import repartition_by_id
-from rink.spark.connections import connection
 from rink.spark.jobs.tags import context_of
 from rink.spark.options import Options, Place
+from rink.spark.redis_connection import connection
 from rink.spark.sink.publishing import raise_fence
 from rink.spark.sink.staging import rolled_back
 

@@ -17,7 +17,7 @@ OLDEST = "4.0"
 def check_pyspark() -> None:
     """Refuse a PySpark without data sources in Python.
 
-    It accepts that there is no PySpark: `rink.spark.roles.hashing` needs none. Importing PySpark would
+    It accepts that there is no PySpark: `rink.spark.roles.rank_arrays` needs none. Importing PySpark would
     take half a second, so this looks for its files only.
 
     Raises:

@@ -13,12 +13,13 @@ import attrs
 from rink.core.keys import check_name
 from rink.errors import ConfigError
 from rink.spark.times import milliseconds
-from rink.streams import App, ids
+from rink.streams import App
 from rink.streams.codec import Codec, JsonCodec
-from rink.streams.fields import is_record_class
-from rink.streams.names import Names
+from rink.streams.records.fields import is_record_class
+from rink.streams.store import entry_ids
+from rink.streams.store.keys import Names
+from rink.streams.store.values import Bounds
 from rink.streams.stream import Stream
-from rink.streams.values import Bounds
 
 _COMMON = {
     "app": "the app as its workers load it, MODULE:ATTR, importable on executors too",
@@ -205,7 +206,7 @@ class Options:
             raise ConfigError(f"give one of the options {offsets} and {timestamp}")
         if when:
             at = milliseconds(timestamp, when, self.text("timeZone"))
-            return f"({at}-0" if at else ids.NONE  # as Redis writes: all ids below
+            return f"({at}-0" if at else entry_ids.NONE  # as Redis writes: all ids below
         words = dict.fromkeys((otherwise, "latest"))
         text = self.text(offsets, otherwise)
         if text in words:
@@ -215,13 +216,16 @@ class Options:
             edges = {int(number): str(at) for number, at in found.items()}
         except (ValueError, AttributeError):
             edges = {}
-        if not edges or not all(at in words or ids.is_id(at) for at in edges.values()):
+        if not edges or not all(at in words or entry_ids.is_id(at) for at in edges.values()):
             raise ConfigError(
                 f'the option {offsets} is {", ".join(words)} or JSON such as {{"0": "1700000000000-0", "1": "latest"}}, '
                 f"for each partition an id or one of these words, not {text!r}"
             )
         # Scripts compare ids part by part as text: there is one way to write each.
-        return {n: at if at in words else "{}-{}".format(*ids.order(at)) for n, at in edges.items()}
+        return {
+            n: at if at in words else "{}-{}".format(*entry_ids.order(at))
+            for n, at in edges.items()
+        }
 
 
 def check_names(given: Mapping[str, str], what: str, known: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ from rink.spark.compat import arrow_schema
 from rink.spark.source.reading import Entry
 from rink.streams.codec import Codec, JsonCodec
 from rink.streams.errors import RecordError
-from rink.streams.fields import field_names, fields_of, is_record_class
+from rink.streams.records.fields import field_names, fields_of, is_record_class
 
 _DATA, _ONLY = b"d", b"only"
 

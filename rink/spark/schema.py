@@ -15,8 +15,8 @@ from pyspark import TaskContext
 from pyspark.sql import types as T  # noqa: N812 - as everybody writes it
 
 from rink.errors import ConfigError
-from rink.streams.declared import stripped
-from rink.streams.fields import fields_of, is_record_class
+from rink.streams.records.fields import fields_of, is_record_class
+from rink.streams.records.type_shapes import stripped
 
 METADATA = T.StructType(
     [

@@ -15,8 +15,8 @@ import redis
 from pyspark.sql.types import StructField, StructType
 
 from rink.errors import ConfigError
+from rink.redis.error_map import reading
 from rink.spark.options import OF_SOURCE, check_names
-from rink.streams.faults import reading
 
 _NOTE = "rink"
 _AS_WRITTEN = "option."

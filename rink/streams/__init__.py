@@ -13,46 +13,48 @@
 
 from typing import TYPE_CHECKING
 
-from rink.lazily import named
+from rink._lazy import named
 
 if TYPE_CHECKING:
-    from rink.streams.app import App
-    from rink.streams.codec import Codec, JsonCodec
-    from rink.streams.dead import DeadLetter
-    from rink.streams.errors import (
+    from rink.redis.errors import (
         CrossSlot,
-        EventTimeout,
-        PartitionFull,
-        RecordError,
         RedisAuth,
         RedisError,
         RedisOutOfMemory,
-        RedisRolledBack,
         RedisUnavailable,
+    )
+    from rink.streams.app import App
+    from rink.streams.codec import Codec, JsonCodec
+    from rink.streams.consumer.thread_bridge import BlockingBatches, BlockingEvents
+    from rink.streams.consumer.worker import Worker
+    from rink.streams.dead_letter_stream import DeadLetter
+    from rink.streams.errors import (
+        EventTimeout,
+        PartitionFull,
+        RecordError,
+        RedisRolledBack,
         TooManyUncommitted,
         WorkerHalted,
     )
     from rink.streams.event import Event
     from rink.streams.events import Batches, Events, Middleware
+    from rink.streams.failure_policy import OnError, Policy
     from rink.streams.hooks import OwnedPartition
     from rink.streams.msgspec_codec import MsgspecCodec
-    from rink.streams.policy import OnError, Policy
     from rink.streams.processor import Processor
     from rink.streams.record import Record
     from rink.streams.stream import Stream, partition_of
-    from rink.streams.threads import BlockingBatches, BlockingEvents
-    from rink.streams.transient import TRANSIENT
-    from rink.streams.worker import Worker
+    from rink.streams.transient_errors import TRANSIENT
 else:
     # An app is declared without what its workers need.
     _HOMES = {
         "App": "rink.streams.app",
         "Batches": "rink.streams.events",
-        "BlockingBatches": "rink.streams.threads",
-        "BlockingEvents": "rink.streams.threads",
+        "BlockingBatches": "rink.streams.consumer.thread_bridge",
+        "BlockingEvents": "rink.streams.consumer.thread_bridge",
         "Codec": "rink.streams.codec",
-        "CrossSlot": "rink.streams.errors",
-        "DeadLetter": "rink.streams.dead",
+        "CrossSlot": "rink.redis.errors",
+        "DeadLetter": "rink.streams.dead_letter_stream",
         "Event": "rink.streams.event",
         "EventTimeout": "rink.streams.errors",
         "Events": "rink.streams.events",
@@ -60,21 +62,21 @@ else:
         "JsonCodec": "rink.streams.codec",
         "Middleware": "rink.streams.events",
         "MsgspecCodec": "rink.streams.msgspec_codec",
-        "OnError": "rink.streams.policy",
+        "OnError": "rink.streams.failure_policy",
         "OwnedPartition": "rink.streams.hooks",
         "PartitionFull": "rink.streams.errors",
-        "Policy": "rink.streams.policy",
+        "Policy": "rink.streams.failure_policy",
         "Processor": "rink.streams.processor",
         "Record": "rink.streams.record",
         "RecordError": "rink.streams.errors",
-        "RedisAuth": "rink.streams.errors",
-        "RedisError": "rink.streams.errors",
-        "RedisOutOfMemory": "rink.streams.errors",
-        "RedisUnavailable": "rink.streams.errors",
+        "RedisAuth": "rink.redis.errors",
+        "RedisError": "rink.redis.errors",
+        "RedisOutOfMemory": "rink.redis.errors",
+        "RedisUnavailable": "rink.redis.errors",
         "Stream": "rink.streams.stream",
-        "TRANSIENT": "rink.streams.transient",
+        "TRANSIENT": "rink.streams.transient_errors",
         "RedisRolledBack": "rink.streams.errors",
-        "Worker": "rink.streams.worker",
+        "Worker": "rink.streams.consumer.worker",
         "WorkerHalted": "rink.streams.errors",
         "partition_of": "rink.streams.stream",
     }

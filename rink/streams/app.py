@@ -12,31 +12,31 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from redis.asyncio import Redis
 
+from rink._cancel import end, running_task
 from rink.arguments import check_seconds
 from rink.core.keys import check_name
 from rink.errors import ClosedError, ConfigError, UsageError
-from rink.loops import asyncio_loop
-from rink.streams.clients import AnyRedis, Connect
+from rink.event_loops import asyncio_loop
+from rink.redis.async_client import AnyRedis, Connect
+from rink.redis.error_map import reading
 from rink.streams.codec import Codec
-from rink.streams.endings import end, running_task
+from rink.streams.connections import LoopThread, Opened
 from rink.streams.events import Middleware
-from rink.streams.faults import reading
+from rink.streams.failure_policy import OnError, Policy
 from rink.streams.hashers import Hasher
 from rink.streams.hooks import Hook, check_worker_hook
-from rink.streams.layout import check_processor_name
-from rink.streams.opened import LoopThread, Opened
-from rink.streams.partition_keys import PartitionBy
-from rink.streams.policy import OnError, Policy
 from rink.streams.processor import OnDataLoss, Processor
+from rink.streams.records.partition_keys import PartitionBy
 from rink.streams.retention import Keep
-from rink.streams.sizes import IN_FLIGHT_BYTES, REPLY_BYTES, Limits
-from rink.streams.store import Store
+from rink.streams.store.byte_limits import IN_FLIGHT_BYTES, REPLY_BYTES, Limits
+from rink.streams.store.keys import check_processor_name
+from rink.streams.store.store import Store
 from rink.streams.stream import Stream, Trim
-from rink.streams.transient import TRANSIENT, TransientError
+from rink.streams.transient_errors import TRANSIENT, TransientError
 
 if TYPE_CHECKING:
+    from rink.streams.consumer.app_tasks import Task
     from rink.streams.signatures import Declares
-    from rink.streams.tasks import Task
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -313,7 +313,7 @@ class App:
             ConfigError: not just one of `every`, `cron` and `at_start`, or one that cannot be used.
         """
         # Where an app's streams alone are wanted, no cron needs to be installed.
-        from rink.streams.tasks import Task
+        from rink.streams.consumer.app_tasks import Task
 
         def declare(function: F) -> F:
             declared = Task.of(_named(name, function), function, every, cron, at_start, on_leader)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Generic, Protocol, TypeVar, get_origin
 
-from rink.streams.declared import Hooks, shape_of_record
 from rink.streams.errors import RecordError
-from rink.streams.shapes import Shape, brief, shown
+from rink.streams.records.shapes import Shape, brief, shown
+from rink.streams.records.type_shapes import Hooks, shape_of_record
 
 R = TypeVar("R")
 

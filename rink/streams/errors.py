@@ -5,15 +5,11 @@
         EventTimeout                      a processor took longer for an event than its `timeout`
         WorkerHalted                      a processor with on_error="halt" met an event that it cannot process
         PartitionFull                     a partition had no room for as long as the sender waits
-        RedisError                        a call to Redis that did not succeed
-            RedisUnavailable              no answer within the deadline
-            RedisAuth                     user, password or permission refused
-            RedisOutOfMemory              Redis is out of memory
-        CrossSlot (UsageError)            outputs of several slots in one step, on a Redis Cluster
         TooManyUncommitted (UsageError)   more events taken than may be uncommitted
 
 `StaleToken` (rink.errors) is raised by a commit of whoever is not the owner any more, `StateError` where what
-lies in Redis is not ours, has another type, or was rolled back.
+lies in Redis is not ours, has another type, or was rolled back. `rink.redis.errors` has the errors of
+calls to Redis.
 """
 
 from __future__ import annotations
@@ -37,34 +33,6 @@ class PartitionFull(RinkError):  # noqa: N818 - as the other public errors are n
         super().__init__(*args)
         self.stream = stream
         self.partition = partition
-
-
-class RedisError(RinkError):
-    """A call to Redis that did not succeed; the message names the server.
-
-    Attributes:
-        server: where Redis was looked for.
-    """
-
-    def __init__(self, *args: object, server: str = "") -> None:
-        super().__init__(*args)
-        self.server = server
-
-
-class RedisUnavailable(RedisError):  # noqa: N818 - as the other public errors are named
-    """Redis did not answer, or cannot answer now; a step may still have been applied."""
-
-
-class RedisAuth(RedisError):  # noqa: N818 - as the other public errors are named
-    """User, password or permission was refused."""
-
-
-class RedisOutOfMemory(RedisError):  # noqa: N818 - as the other public errors are named
-    """Redis is out of memory: it takes commits, and nothing that grows."""
-
-
-class CrossSlot(UsageError):  # noqa: N818 - as the other public errors are named
-    """On a Redis Cluster, one step cannot write keys of several slots."""
 
 
 class TooManyUncommitted(UsageError):  # noqa: N818 - as the other public errors are named

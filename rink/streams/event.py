@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from rink.streams import ids
+from rink.streams.store import entry_ids
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -29,7 +29,7 @@ class Event(Generic[R_co]):
 
         The time is by the Redis server's clock.
         """
-        return ids.seconds(self.id)
+        return entry_ids.seconds(self.id)
 
     def __repr__(self) -> str:
         return f"<Event {self.id} {self.record!r}>"

@@ -9,8 +9,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from rink.arguments import check_count, check_seconds
 from rink.errors import ConfigError, UsageError
+from rink.streams.consumer.buffer import Entry
 from rink.streams.event import Event
-from rink.streams.inbox import Entry
 from rink.streams.stream import Stream
 
 R = TypeVar("R")

@@ -13,8 +13,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from rink.errors import ConfigError, StateError
-from rink.functions import check_plain
+from rink.callables import check_plain
+from rink.errors import ConfigError
 from rink.streams.errors import RecordError
 
 Hasher = Callable[[str], int]
@@ -112,25 +112,3 @@ def hashed(hasher: Hasher, key: str, count: int) -> int:
         raise RecordError(
             f"the hasher gave no partition for the key {key!r}: {type(error).__name__}: {error}"
         ) from error
-
-
-def other_hasher(stream: str, server: str, key: str, stored: str, ours: str) -> StateError:
-    """Return the error for a stream that has another hasher in Redis.
-
-    Args:
-        stream: its name, for people.
-        server: the address of Redis.
-        key: the stream's hash in Redis.
-        stored: the fingerprint there; "" for the built-in hasher.
-        ours: the fingerprint of this program's.
-    """
-    return StateError(
-        f"{stream} has {_called(stored)} in Redis at {server} (key {key!r}) and {_called(ours)} in this program: keys "
-        "would go to other partitions than before, and their order be lost. Use the same hasher= in all programs, "
-        "or another stream",
-        key=key,
-    )
-
-
-def _called(fingerprint: str) -> str:
-    return f"a hasher of fingerprint {fingerprint}" if fingerprint else "the built-in hasher"

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from rink.functions import check_function, is_async, refuse_unrun
-from rink.streams.complaints import Complaints
-from rink.streams.endings import ENDS_PROCESS, apart, end, is_ending, running_task
-from rink.streams.threads import run_in_thread
+from rink._cancel import ENDS_PROCESS, apart, end, is_ending, running_task
+from rink.callables import check_function, is_async, refuse_unrun
+from rink.streams.consumer.error_log import Complaints
+from rink.streams.consumer.thread_bridge import run_in_thread
 
 if TYPE_CHECKING:
     from rink.streams.processor import Processor
-    from rink.streams.values import Place
+    from rink.streams.store.values import Place
 
 log = logging.getLogger("rink.streams")
 

@@ -10,8 +10,8 @@ import msgspec
 
 from rink.errors import ConfigError
 from rink.streams.errors import RecordError
-from rink.streams.fields import field_names
-from rink.streams.shapes import brief, shown
+from rink.streams.records.fields import field_names
+from rink.streams.records.shapes import brief, shown
 
 R = TypeVar("R")
 

@@ -8,13 +8,13 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 import attrs
 
 from rink.arguments import check_count
+from rink.callables import check_function, is_async
 from rink.errors import ConfigError
-from rink.functions import check_function, is_async
 from rink.streams.events import Middleware
+from rink.streams.failure_policy import Policy
 from rink.streams.hooks import Hook, check_partition_hook
-from rink.streams.policy import Policy
+from rink.streams.store.values import Place
 from rink.streams.stream import Stream
-from rink.streams.values import Place
 
 R = TypeVar("R")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar, overload
 
+from rink.streams.consumer.thread_bridge import BlockingEvents
 from rink.streams.events import Events
-from rink.streams.threads import BlockingEvents
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -10,25 +10,26 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from rink.arguments import check_count, check_seconds
 from rink.core.hashing import fnv1a64, jump_hash
 from rink.errors import ClosedError, ConfigError, RinkError
-from rink.streams import ids
+from rink.redis.errors import RedisOutOfMemory, RedisUnavailable
+from rink.redis.retry import RetryPauses
 from rink.streams.codec import Codec, JsonCodec
-from rink.streams.errors import RecordError, RedisOutOfMemory, RedisUnavailable
+from rink.streams.consumer.buffer import DATA, Entry
+from rink.streams.errors import RecordError
 from rink.streams.event import Event
+from rink.streams.failure_policy import OnError
 from rink.streams.hashers import Hasher, check_hasher, hashed
-from rink.streams.inbox import DATA, Entry
-from rink.streams.names import Names
-from rink.streams.partition_keys import PartitionBy, key_function
-from rink.streams.patience import Patience
-from rink.streams.policy import OnError
+from rink.streams.records.partition_keys import PartitionBy, key_function
+from rink.streams.records.shapes import brief
 from rink.streams.retention import Keep, check_retention
-from rink.streams.shapes import brief
-from rink.streams.store import Store
-from rink.streams.values import Bounds, Output
+from rink.streams.store import entry_ids
+from rink.streams.store.keys import Names
+from rink.streams.store.store import Store
+from rink.streams.store.values import Bounds, Output
 
 if TYPE_CHECKING:
     from rink.streams.app import App
-    from rink.streams.dead import DeadLetterStream
-    from rink.streams.opened import Opened
+    from rink.streams.connections import Opened
+    from rink.streams.dead_letter_stream import DeadLetterStream
 
 R = TypeVar("R")
 
@@ -212,7 +213,7 @@ class Stream(Generic[R]):
         Raises:
             ConfigError: it is no name, or this stream holds dead letters itself.
         """
-        from rink.streams.dead import DeadLetterStream
+        from rink.streams.dead_letter_stream import DeadLetterStream
 
         made = DeadLetterStream(self, processor)
         found = self.app.streams.setdefault(made.name, made)
@@ -322,7 +323,7 @@ class Stream(Generic[R]):
         return await self._reach(timeout)
 
     async def _reach(self, timeout: float) -> tuple[Opened, float]:
-        end, patience = _now() + timeout, Patience(f"a send to stream {self.name!r}")
+        end, patience = _now() + timeout, RetryPauses(f"a send to stream {self.name!r}")
         nothing = f"nothing was sent to stream {self.name!r} in {timeout:g} s"
         error: RedisUnavailable | RedisOutOfMemory | None = None
         times = self.app.times_closed
@@ -345,7 +346,7 @@ class Stream(Generic[R]):
             raise RedisUnavailable(f"Redis at {server} did not answer: {nothing}", server=server)
         raise type(error)(f"{error}: {nothing}", server=error.server) from error
 
-    async def read(self, partition: int, *, after: str = ids.NONE) -> AsyncIterator[Event[R]]:
+    async def read(self, partition: int, *, after: str = entry_ids.NONE) -> AsyncIterator[Event[R]]:
         """Read what lies in a partition now, in order, whoever has processed it.
 
         For state that a processor keeps in its outputs, and reads back when a partition comes to it.

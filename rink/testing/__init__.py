@@ -1,11 +1,19 @@
 """Help for testing with Rink, for our tests and for our users'.
 
-`local_etcd` and `etcd_cluster` run real servers, see `rink.testing.servers`; `local_redis`,
-`redis_cluster` and `redis_pair` run those of Redis, see `rink.testing.redis_servers`. Neither pytest
+`local_etcd` and `etcd_cluster` run real servers, see `rink.testing.etcd_server.local`; `local_redis`,
+`redis_cluster` and `redis_pair` run those of Redis, see `rink.testing.redis_server.local`. Neither pytest
 nor testcontainers nor redis is imported with this package.
 """
 
-from rink.testing.redis_servers import (
+from rink.testing.etcd_server.local import (
+    EtcdCluster,
+    EtcdNode,
+    Place,
+    TlsFiles,
+    etcd_cluster,
+    local_etcd,
+)
+from rink.testing.redis_server.local import (
     RedisCluster,
     RedisError,
     RedisNode,
@@ -15,7 +23,6 @@ from rink.testing.redis_servers import (
     redis_cluster,
     redis_pair,
 )
-from rink.testing.servers import EtcdCluster, EtcdNode, Place, TlsFiles, etcd_cluster, local_etcd
 
 __all__ = [
     "EtcdCluster",

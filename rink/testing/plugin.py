@@ -8,7 +8,7 @@ It is on as soon as `etcd-rink[testing]` is installed. A test takes three lines:
 
 Fixtures:
     rink_session: a `rink.Session` on an etcd in memory, in real time.
-    rink_etcd: that etcd, a `rink.testing.memory.MemoryCluster`: more clients, and faults.
+    rink_etcd: that etcd, a `rink.testing.memory.cluster.MemoryCluster`: more clients, and faults.
     rink_time: a `rink.testing.virtual.VirtualTime`: `advance(3600)` takes a moment.
     rink_server: a real etcd for the whole test session, a `rink.testing.EtcdNode`.
     rink_redis: a real Redis, a `rink.testing.RedisNode`: one for all tests, empty for each.
@@ -24,14 +24,14 @@ import pytest
 if TYPE_CHECKING:  # a plugin is loaded before the coverage of its user's code is measured
     from rink import Session
     from rink.testing import EtcdNode, RedisNode
-    from rink.testing.memory import MemoryCluster
+    from rink.testing.memory.cluster import MemoryCluster
     from rink.testing.virtual import VirtualTime
 
 
 @pytest.fixture
 def rink_etcd() -> Iterator[MemoryCluster]:
     """Give an etcd in memory, in real time."""
-    from rink.testing.memory import MemoryCluster
+    from rink.testing.memory.cluster import MemoryCluster
 
     with MemoryCluster() as cluster:
         yield cluster

@@ -21,27 +21,27 @@ from typing import Any
 import attrs
 
 from rink.errors import UsageError
-from rink.streams import ids
 from rink.streams.app import App
-from rink.streams.complaints import Complaints
-from rink.streams.dead import DeadLetter, DeadLetterStream
+from rink.streams.consumer.buffer import DATA, Entry
+from rink.streams.consumer.error_log import Complaints
+from rink.streams.consumer.metrics import Metrics
+from rink.streams.consumer.owner import Owner
+from rink.streams.consumer.partition import Scene, Tenure
+from rink.streams.consumer.poison import Marks
+from rink.streams.consumer.reader import Reader
+from rink.streams.consumer.worker import Worker
+from rink.streams.dead_letter_stream import DeadLetter, DeadLetterStream
 from rink.streams.events import Outputs
-from rink.streams.inbox import DATA, Entry
-from rink.streams.marks import Marks
-from rink.streams.metrics import Metrics
-from rink.streams.names import Names, PartitionNames
-from rink.streams.owner import Owner
-from rink.streams.partition import Scene, Tenure
-from rink.streams.policy import Quarantined
+from rink.streams.failure_policy import Quarantined
 from rink.streams.processor import Processor
-from rink.streams.reader import Reader
-from rink.streams.sizes import Held
-from rink.streams.store import Store
+from rink.streams.store import entry_ids
+from rink.streams.store.byte_limits import Held
+from rink.streams.store.keys import Names, PartitionNames
+from rink.streams.store.store import Store
+from rink.streams.store.values import Bounds, Output, Place, RawEntry, Step, Taken
 from rink.streams.stream import Stream
-from rink.streams.values import Bounds, Output, Place, RawEntry, Step, Taken
-from rink.streams.worker import Worker
-from rink.testing.memory import MemoryCluster
-from rink.testing.redis_servers import local_redis
+from rink.testing.memory.cluster import MemoryCluster
+from rink.testing.redis_server.local import local_redis
 
 _TOKEN = 1
 _LOOKS_EVERY_S = 0.005
@@ -164,7 +164,7 @@ class _Partition:
         )
         owner = _OwnerOfAll(
             self._processor, store, self._place, _TOKEN,
-            Taken(ids.NONE, "0", "", "", {}, []),
+            Taken(entry_ids.NONE, "0", "", "", {}, []),
             is_held=lambda: True, marks=scene.marks, metrics=scene.metrics, complaints=scene.complaints,
             wants_more=self._feed, may_hold=lambda: self.limits.in_flight,
         )  # fmt: skip
@@ -197,7 +197,7 @@ class _Partition:
         """Take note of a commit, as Redis would carry it out."""
         letters = [self._letter(letter) for letter in step.letters]
         dead = {letter.event for letter in letters}
-        first, last = ids.order(step.expected)[0], ids.order(step.new)[0]
+        first, last = entry_ids.order(step.expected)[0], entry_ids.order(step.new)[0]
         outcome = self._outcome
         outcome.commits.append(step.processed)
         outcome.processed.extend(

@@ -26,7 +26,7 @@ from typing import Any, Generic, TypeVar
 
 from rink.engine.clock import Event, shown
 from rink.session import Session
-from rink.testing.memory import MemoryCluster
+from rink.testing.memory.cluster import MemoryCluster
 
 T = TypeVar("T")
 

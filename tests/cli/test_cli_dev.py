@@ -10,7 +10,7 @@ import pytest
 import rink.testing
 from rink.distribution import install_command
 from rink.errors import EtcdUnavailable
-from rink.testing import servers_start
+from rink.testing.etcd_server import start
 
 
 @pytest.fixture
@@ -144,8 +144,8 @@ def fails(*_, **__):
 @pytest.mark.parametrize("has_extra", [True, False])
 def test_dev_without_an_etcd_names_the_one_command_that_helps(run, monkeypatch, has_extra):
     """With the extra, a container is tried in vain: Docker is not what `rink dev` asks for."""
-    monkeypatch.setattr(servers_start, "find_etcd", lambda: None)
-    monkeypatch.setattr(servers_start.importlib.util, "find_spec", lambda _: has_extra or None)
+    monkeypatch.setattr(start, "find_etcd", lambda: None)
+    monkeypatch.setattr(start.importlib.util, "find_spec", lambda _: has_extra or None)
     monkeypatch.setattr("testcontainers.core.container.DockerContainer", fails)
     result = run("dev", "--port", "0")
     assert (result.exit_code, result.stdout) == (1, "")

@@ -21,10 +21,10 @@ IMPORTED_BY_VERSION = {
     "rink",
     "rink.cli",
     "rink.cli.commands",
-    "rink.cli.ends",
+    "rink.cli.exit_status",
     "rink.distribution",
     "rink.errors",
-    "rink.lazily",
+    "rink._lazy",
 }
 
 IMPORTED_BY = {
@@ -35,7 +35,7 @@ IMPORTED_BY = {
         "rink.mounts",
         "rink.sidecar",
         "rink.sidecar.clock",
-        "rink.sidecar.files",
+        "rink.sidecar.role_files",
     },
 }
 """Command lines that must be fast, and our modules that each one imports beside those above."""

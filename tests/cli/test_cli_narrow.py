@@ -11,7 +11,7 @@ from test_cli_admin import WHERE, lag_of, letter_of
 from test_cli_owner import grown
 from test_cli_status import KEYS
 
-from rink.cli import ends, render_streams
+from rink.cli import exit_status, render_streams
 from rink.cli.commands import HOMES, commands, terminal_width
 from rink.core import codec
 from rink.core.values import Request, Wish
@@ -26,7 +26,7 @@ RELEASED = Unquarantined(
 @pytest.fixture
 def narrow(monkeypatch):
     """Has stdout and stderr be terminals of 40 columns."""
-    monkeypatch.setattr(ends, "columns", lambda _: WIDTH)
+    monkeypatch.setattr(exit_status, "columns", lambda _: WIDTH)
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((WIDTH, 30)))
 
 
@@ -139,7 +139,7 @@ def test_group_without_a_command_shows_its_help(narrow):
 
 def test_wrapped_keeps_a_command_in_one_piece(narrow):
     command = "`pip install 'etcd-rink[testing]' --upgrade`"
-    assert ends.wrapped(f"there is none: {command} brings one", None).splitlines() == [
+    assert exit_status.wrapped(f"there is none: {command} brings one", None).splitlines() == [
         "there is none:", command, "brings one",
     ]  # fmt: skip
 

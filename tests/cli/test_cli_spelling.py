@@ -11,7 +11,7 @@ from rink.cli.options import as_options
 from rink.errors import ConfigError, EtcdTls
 from rink.etcd import tlsprobe
 from rink.etcd.endpoints import Endpoint, check_user
-from rink.etcd.faults import read_fault, refusal
+from rink.etcd.error_map import read_fault, refusal
 
 
 @pytest.fixture

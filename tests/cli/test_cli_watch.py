@@ -8,12 +8,12 @@ import pytest
 from cli_support import JOINED, LEAVING, Clock
 from rich.console import Console
 
-from rink.cli.happenings import Happening, between
+from rink.cli.group_events import Happening, between
 from rink.cli.watching import LiveLog, line
 from rink.core import codec
 from rink.core.keys import Keys
 from rink.core.values import Phase, Request, Share, Wish
-from rink.engine.follower import read_group
+from rink.engine.group_watch import read_group
 from rink.errors import EtcdAuth, EtcdUnavailable
 
 KEYS = Keys.of("rink/", "orders")

@@ -1,7 +1,7 @@
 """Breaks each rule on purpose and sees that a test fails: `python tests/core/mutants.py [words]`.
 
 Each mutant replaces one piece of the source, in a copy of the tree, and runs the files of tests that
-are to catch it. It prints the table of docs/mutants.md; with words, only of mutants whose description
+are to catch it. It prints the table of docs/internals/mutants.md; with words, only of mutants whose description
 has one of them. Other evidence has a column and an option of its own, see `EVIDENCE`: with `--walks`
 it also says which mutants of the core the seeded walks find, with `--worlds` which the small worlds
 find; each takes minutes, half an hour together. `--write` writes
@@ -225,7 +225,7 @@ def options(words: list[str]) -> argparse.Namespace:
     for column, (file, _) in EVIDENCE.items():
         does = f"also run {file}: minutes"
         parser.add_argument(f"--{column}", action="store_true", help=does)
-    parser.add_argument("--write", action="store_true", help="write docs/mutants.md")
+    parser.add_argument("--write", action="store_true", help="write docs/internals/mutants.md")
     return parser.parse_args(words)
 
 

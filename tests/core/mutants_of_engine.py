@@ -299,14 +299,14 @@ THREADS = [
     ),
     Mutant(
         "a thread wakes a loop that is awake, and waits for the interpreter each time",
-        "rink/in_loop.py",
+        "rink/_asyncio.py",
         "        if self.is_awake:\n            return\n",
         "",
         ("faces/test_in_loop",),
     ),
     Mutant(
         "a loop that was interrupted is not woken again",
-        "rink/in_loop.py",
+        "rink/_asyncio.py",
         "            self._loop.call_soon(self._carry)  # before",
         "            # before",
         ("faces/test_in_loop",),
@@ -451,7 +451,7 @@ THREADS = [
 FACES = [
     Mutant(
         "whoever iterates late is told of a grant that is over",
-        "rink/tracker.py",
+        "rink/role_set.py",
         "        if self._untold.pop((role, True), self) is self:\n            return False\n",
         "        return False\n",
         ("faces/test_face_following",),
@@ -465,7 +465,7 @@ FACES = [
     ),
     Mutant(
         "any event loop is taken for that of asyncio",
-        "rink/loops.py",
+        "rink/event_loops.py",
         "    library = loop_library()\n",
         '    library = "asyncio"\n',
         ("faces/test_other_loops",),

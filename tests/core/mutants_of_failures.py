@@ -175,8 +175,8 @@ FAILURES = [
     python(
         "an outage is over for the first partition that goes on",
         "complaints",
-        "if not self._waiting and seconds >= REPORT_EVERY_S:",
-        "if seconds >= REPORT_EVERY_S:",
+        "if not self._waiting and seconds >= REPORT_INTERVAL_S:",
+        "if seconds >= REPORT_INTERVAL_S:",
         COMPLAINTS,
     ),
     python(

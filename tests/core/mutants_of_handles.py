@@ -219,7 +219,7 @@ HANDLES = [
     ),
     Mutant(
         "a released assignment is never lost",
-        "rink/partitions/lanes.py",
+        "rink/partitions/held_partitions.py",
         "                lane.lost.set()\n                lane.role",
         "                lane.role",
         ("partitions/test_partitions_faces",),
@@ -241,7 +241,7 @@ HANDLES = [
     ),
     Mutant(
         "a role set that is dropped amid a loss waits for itself",
-        "rink/tracker.py",
+        "rink/role_set.py",
         "if self._closed or role._released == RELEASED:",
         "if role._released == RELEASED:",
         ("faces/test_face_lost",),

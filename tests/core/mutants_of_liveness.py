@@ -199,14 +199,14 @@ ABOUT_LIVENESS = [
     ),
     Mutant(
         "pins are placed under the lock",
-        "rink/core/foresight.py",
+        "rink/core/scheme_prefetch.py",
         "() if version is placed else version.pins",
         "()",
         ("engine/test_engine_schemes",),
     ),
     Mutant(
         "delays are counted by what the members' wall clocks say",
-        "rink/core/draft.py",
+        "rink/core/next_version.py",
         "first_seen=chronicle.first_seen[member.name, member.create_revision],\n",
         "first_seen=(wall := __import__('datetime').datetime.fromisoformat)\n"
         "                and chronicle.first_seen[view.coordinator.name, view.coordinator.create_revision]\n"

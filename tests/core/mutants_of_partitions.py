@@ -142,7 +142,7 @@ PARTITIONS = [
     ),
     Mutant(
         "whoever cannot take over stands by",
-        "rink/standby.py",
+        "rink/inspect/standby.py",
         "can_follow=member.phase != UNREADABLE and follows(member.schemes, scheme),",
         "can_follow=True,",
         ("partitions/test_partitions_standby",),

@@ -555,7 +555,7 @@ SPARK = [
     ),
     Mutant(
         "what passes in Redis is waited for only outside of pipelines",
-        "rink/streams/faults.py",
+        "rink/redis/error_map.py",
         '_IN_A_PIPELINE.sub("", text, count=1)',
         "text",
         ("streams/test_faults",),

@@ -3,7 +3,7 @@
 from world import World
 
 from rink.core import events as ev
-from rink.core.chronicle import Chronicle
+from rink.core.observed_times import Chronicle
 from rink.core.ranks import STARTED
 from rink.core.values import Member, Phase, Proclaimed, Record, Version
 from rink.core.view import View

@@ -3,9 +3,9 @@
 import pytest
 from world import KEYS, ROLES, World, role_of
 
-from rink.core.chronicle import Chronicle
 from rink.core.codec import encode
-from rink.core.draft import VERSION_LIMIT_BYTES, draft, without_room
+from rink.core.next_version import VERSION_LIMIT_BYTES, draft, without_room
+from rink.core.observed_times import Chronicle
 from rink.core.ranks import STARTED, Settings
 from rink.core.schemes import register
 from rink.core.values import Member, Phase, Proclaimed, Record, Request, Version, Wish
@@ -138,10 +138,10 @@ def narrow(pair, monkeypatch):
 
 
 def limit(monkeypatch, version):
-    monkeypatch.setattr("rink.core.draft.VERSION_LIMIT_BYTES", version)
-    monkeypatch.setattr("rink.core.draft.BECAUSE_LIMIT_BYTES", 300)
-    monkeypatch.setattr("rink.core.draft.FIELDS_LIMIT_BYTES", 200)
-    monkeypatch.setattr("rink.core.draft.NAMES_LIMIT_BYTES", 100)
+    monkeypatch.setattr("rink.core.next_version.VERSION_LIMIT_BYTES", version)
+    monkeypatch.setattr("rink.core.next_version.BECAUSE_LIMIT_BYTES", 300)
+    monkeypatch.setattr("rink.core.next_version.FIELDS_LIMIT_BYTES", 200)
+    monkeypatch.setattr("rink.core.next_version.NAMES_LIMIT_BYTES", 100)
 
 
 LONG = "c" * 490
@@ -200,7 +200,7 @@ def test_who_has_no_room_takes_the_rank_of_a_member_that_makes_room(world, monke
 
 def test_a_version_too_large_already_ranks_nobody_new_and_still_lets_members_go(pair, monkeypatch):
     world = pair
-    monkeypatch.setattr("rink.core.draft.VERSION_LIMIT_BYTES", 170)
+    monkeypatch.setattr("rink.core.next_version.VERSION_LIMIT_BYTES", 170)
     world.add("c" * 200, rebalance_delay=0.0)
     world.sleep(0.1)
     assert world.ranks == ["a", "b"]

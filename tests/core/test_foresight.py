@@ -8,8 +8,8 @@ from derived import Strict
 
 from rink.core import codec, schemes
 from rink.core import events as ev
-from rink.core.foresight import Foresight, Placing, seen
 from rink.core.holds import Handle, Table
+from rink.core.scheme_prefetch import Foresight, Placing, seen
 from rink.core.values import Member, Record, Request, Share, Wish
 from rink.core.view import View
 

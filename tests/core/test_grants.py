@@ -7,8 +7,8 @@ from world import ROLES, role_of
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.codec import encode
-from rink.core.machines import Write
 from rink.core.placement import Placement
+from rink.core.state_tables import Write
 from rink.core.values import Version
 
 

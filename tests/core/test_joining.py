@@ -5,9 +5,9 @@ from world import KINDS, ROLES
 
 from rink.core import effects as do
 from rink.core import events as ev
-from rink.core.machines import Life, Write
 from rink.core.node import MemberSettings
 from rink.core.ranks import Settings
+from rink.core.state_tables import Life, Write
 from rink.errors import ConfigError, JoinError, MemberNameTaken
 
 

@@ -8,7 +8,7 @@ from world import KINDS, ROLES, World, role_of
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.codec import encode
-from rink.core.machines import Life, Write
+from rink.core.state_tables import Life, Write
 from rink.core.values import Phase, Record, Version
 
 

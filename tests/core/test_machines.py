@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rink.core.machines import (
+from rink.core.state_tables import (
     LEASE,
     LIFE,
     WRITE,

@@ -6,7 +6,7 @@ import pytest
 from world import KINDS, ROLES, World, role_of
 
 from rink.core import events as ev
-from rink.core.machines import Life
+from rink.core.state_tables import Life
 from rink.core.values import Phase
 
 WAIT_S = 20.0

@@ -1,8 +1,8 @@
 """What the own record claims: every unreleased role, however many there are (R3)."""
 
 from rink.core.holds import Hold
+from rink.core.own_record import claims_of, describe
 from rink.core.placement import Placement
-from rink.core.record import claims_of, describe
 from rink.core.values import Member, Record, Share
 
 PLACES = Placement()

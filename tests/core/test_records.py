@@ -5,7 +5,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rink.core.records import Records
+from rink.core.record_index import Records
 from rink.core.unsettled import Unsettled, unsettled_in
 from rink.core.values import Asked, Member, Phase, Proclaimed, Record, Share, Version
 from rink.core.view import View, gone, shares_of

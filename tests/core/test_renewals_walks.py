@@ -12,7 +12,7 @@ from small_etcd import KEYS, unanswered
 from world import World, role_of
 
 from rink.core import events as ev
-from rink.core.machines import Write
+from rink.core.state_tables import Write
 
 STEPS = 70
 WEIGHTS = {

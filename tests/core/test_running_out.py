@@ -11,7 +11,7 @@ from rink.core import events as ev
 from rink.core.codec import encode
 from rink.core.effects import Level
 from rink.core.holds import Handle, made_by
-from rink.core.machines import Life, Write
+from rink.core.state_tables import Life, Write
 from rink.core.values import Phase, Record
 
 

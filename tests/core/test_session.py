@@ -7,7 +7,7 @@ from world import ROLES, role_of
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.codec import encode
-from rink.core.machines import Lease, Life, Write
+from rink.core.state_tables import Lease, Life, Write
 from rink.core.values import Version
 from rink.core.view import Gone
 

@@ -1,8 +1,8 @@
 """When the group grows for a member that waits: its own bound, in words."""
 
 from rink.core.codec import encode
-from rink.core.standpoint import why_not_ranked
 from rink.core.values import Record
+from rink.core.why_not_held import why_not_ranked
 
 
 def told(world, name):

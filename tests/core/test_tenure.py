@@ -4,8 +4,8 @@ import pytest
 
 from rink.core.effects import DropLease, GrantLease, KeepLease, RevokeLease
 from rink.core.events import LeaseGranted
-from rink.core.machines import Lease
-from rink.core.tenure import Tenure
+from rink.core.lease import Tenure
+from rink.core.state_tables import Lease
 
 
 @pytest.fixture

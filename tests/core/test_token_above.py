@@ -6,7 +6,7 @@ from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.codec import encode
 from rink.core.holds import Handle
-from rink.core.machines import Life
+from rink.core.state_tables import Life
 from rink.core.values import Request, Wish
 
 

@@ -6,7 +6,7 @@ import pytest
 from world import KINDS
 
 from rink.core import effects as do
-from rink.status import status_of
+from rink.inspect.member_status import status_of
 
 
 class Wall:

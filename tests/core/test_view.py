@@ -10,9 +10,9 @@ import pytest
 import rink.core
 from rink.core.events import Changed
 from rink.core.placement import Placement
-from rink.core.sight import Sight
 from rink.core.values import Asked, Clutter, Member, Phase, Proclaimed, Record, Share, Version
 from rink.core.view import Gone, View, gone, owner_of, shares_of
+from rink.core.view_state import Sight
 
 RANK_OF = Placement().rank
 ROLES = [f"role-{index}" for index in range(200)]

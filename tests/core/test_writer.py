@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from rink.core.events import WriteAnswered
-from rink.core.machines import Write
+from rink.core.state_tables import Write
 from rink.core.values import Member, Record
 from rink.core.writer import Verdict, Writer
 

@@ -21,7 +21,7 @@ from world import KINDS, Member, World
 
 from rink.core import codec
 from rink.core import events as ev
-from rink.core.machines import Life
+from rink.core.state_tables import Life
 from rink.core.values import Request, Wish
 from rink.core.view import owner_of
 

@@ -30,9 +30,9 @@ from rink import partitions
 from rink.core import codec
 from rink.core.keys import OffsetKeys
 from rink.core.values import Record, Request, Version
+from rink.inspect.member_status import MemberStatus, Status
+from rink.inspect.standby import Standby
 from rink.partitions import stored
-from rink.standby import Standby
-from rink.status import MemberStatus, Status
 from rink.testing import plugin
 
 CONCEPTS = ROOT / "docs" / "concepts.md"

@@ -6,10 +6,10 @@ The pages on Kubernetes have their test in tests/deploy.
 import pytest
 from docs_support import ROOT, blocks
 
+from rink.sidecar.consumer_turns import Turns
 from rink.sidecar.membership import Membership
 from rink.sidecar.metrics import Metrics
 from rink.sidecar.service import Service
-from rink.sidecar.turns import Turns
 
 EXAMPLES = ROOT / "examples" / "sidecar"
 MAX_WORDS = 400

@@ -12,9 +12,9 @@ from rink.core import codec
 from rink.core.keys import Keys
 from rink.core.schemes import rank_of
 from rink.core.values import Request, Wish
-from rink.engine.lessor import RENEWALS_PER_TTL
+from rink.engine.lease_renewal import RENEWALS_PER_TTL
 from rink.etcd.api import Put
-from rink.testing.memory import MemoryEtcd
+from rink.testing.memory.cluster import MemoryEtcd
 from rink.testing.virtual import virtual_time
 
 KEYS = Keys.of("rink/", "g")

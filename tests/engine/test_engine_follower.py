@@ -4,11 +4,11 @@ import pytest
 
 from rink.core.events import Changed, HistoryChanged, Listed, ListFailed
 from rink.core.keys import Keys
-from rink.engine import follower
-from rink.engine.follower import Follower, read_entry
+from rink.engine import group_watch
+from rink.engine.group_watch import Follower, read_entry
 from rink.errors import EtcdClusterChanged, EtcdError
 from rink.etcd.api import Delete, Event, KeyValue, Put, WatchBroken, WatchEvents, WatchOpened
-from rink.testing.memory import MemoryCluster
+from rink.testing.memory.cluster import MemoryCluster
 
 KEYS = Keys.of("rink/", "g")
 
@@ -401,7 +401,7 @@ def test_what_is_decoded_while_the_next_round_begins_is_not_told(setting, monkey
         told.extend(setting.run())  # the next round has listed before this one is decoded
         return read_entry(keys, kv)
 
-    monkeypatch.setattr(follower, "read_entry", decode)
+    monkeypatch.setattr(group_watch, "read_entry", decode)
     late = Event(KeyValue(KEYS.member("a"), b"{}", 1, 99, 1, 0), False)
     setting.follower._hear(1, WatchEvents(99, (late,)))
     assert [type(event) for event in told] == [Listed]

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from rink.core.outage import stalled
-from rink.engine.lessor import Lessor
+from rink.engine.lease_renewal import Lessor
 from rink.errors import EtcdUnavailable
 from rink.testing.virtual import VirtualClock
 

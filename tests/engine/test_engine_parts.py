@@ -13,8 +13,8 @@ import pytest
 
 from rink.engine import clock
 from rink.engine.callbacks import Callbacks, Listeners
-from rink.engine.calls import MAX_THREADS, Calls
 from rink.engine.clock import DEAF_S, SYSTEM
+from rink.engine.request_threads import MAX_THREADS, Calls
 from rink.engine.signals import Signal
 from rink.testing.virtual import VirtualClock
 

@@ -13,11 +13,11 @@ from rink.core.keys import Keys
 from rink.core.settings import MemberSettings
 from rink.core.values import Record, Version
 from rink.engine.callbacks import Listeners
-from rink.engine.calls import MAX_THREADS
+from rink.engine.request_threads import MAX_THREADS
 from rink.engine.requests import Requests
 from rink.errors import EtcdUnavailable
 from rink.etcd.api import Put
-from rink.testing.memory import MemoryCluster
+from rink.testing.memory.cluster import MemoryCluster
 
 KEYS = Keys.of("rink/", "g")
 RECORD = Record("incarnation-1", 10)

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from rink.engine import turns as turns_module
-from rink.engine.turns import LONGEST_TURN_S, Turns
+from rink.engine import step_queue as turns_module
+from rink.engine.step_queue import LONGEST_TURN_S, Turns
 
 PATIENCE_S = 15
 

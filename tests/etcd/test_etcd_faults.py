@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from rink.errors import EtcdAuth, EtcdCompacted, EtcdError, EtcdTooLarge
-from rink.etcd.faults import Kind, is_about_tls, read_fault, refusal
+from rink.etcd.error_map import Kind, is_about_tls, read_fault, refusal
 
 Code = grpc.StatusCode
 

@@ -7,7 +7,7 @@ import pytest
 from grpc._cython import cygrpc
 
 from rink.errors import ConfigError
-from rink.etcd.green import refuse_green_threads
+from rink.etcd.green_threads import refuse_green_threads
 
 
 @pytest.fixture

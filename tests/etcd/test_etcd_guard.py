@@ -3,7 +3,7 @@
 import pytest
 
 from rink.errors import EtcdClusterChanged, EtcdError
-from rink.etcd.guard import Guard
+from rink.etcd.cluster_identity import Guard
 from rink.etcd.proto import rinketcd_pb2 as pb
 
 

@@ -6,9 +6,9 @@ import grpc
 import pytest
 from etcd_scripted import PATIENCE_S, ScriptedEtcd, Seen, header
 
-from rink.etcd.patience import ANSWER_WITHIN_S, Patience
+from rink.etcd.answer_timeout import ANSWER_WITHIN_S, Patience
+from rink.etcd.bidi_call import TICK_S, Streams
 from rink.etcd.proto import rinketcd_pb2 as pb
-from rink.etcd.stream import TICK_S, Streams
 from rink.etcd.watch import ASK_AFTER_S
 
 TTL_S = 60

@@ -6,18 +6,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from rink.backoff import Backoff
 from rink.errors import ClosedError, ConfigError
 from rink.etcd import connections
 from rink.etcd.api import Compare, Delete, Get, Put, Target
-from rink.etcd.backoff import Backoff
-from rink.etcd.borrowed import borrow
+from rink.etcd.auth_token import GivenTokens, UserTokens
 from rink.etcd.channels import CountedChannel
 from rink.etcd.client import Client
 from rink.etcd.connections import Connection, Ring
+from rink.etcd.etcd3_channels import borrow
 from rink.etcd.messages import from_txn
 from rink.etcd.methods import RANGE, WATCH
 from rink.etcd.proto import rinketcd_pb2 as pb
-from rink.etcd.tokens import GivenTokens, UserTokens
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from etcd_scripted import PATIENCE_S, ScriptedEtcd, Seen, header
 
 from rink.errors import EtcdClusterChanged, EtcdCompacted
 from rink.etcd import channels, connections, watch
-from rink.etcd.patience import Patience
+from rink.etcd.answer_timeout import Patience
 from rink.etcd.proto import rinketcd_pb2 as pb
-from rink.testing.servers_start import free_ports
+from rink.testing.etcd_server.start import free_ports
 
 
 def levels(caplog):
@@ -401,7 +401,7 @@ def test_stream_that_reconnects_logs_failure_and_success_for_debugging(clients, 
         stream.send(7)
         seen.wait(lambda s: len(s.items) == 2)
         client.close()
-    told = [one.getMessage() for one in caplog.records if one.name == "rink.etcd.stream"]
+    told = [one.getMessage() for one in caplog.records if one.name == "rink.etcd.bidi_call"]
     assert [text.partition(": ")[0] for text in told] == ["rink-etcd-keepalive"] * 4
     broke, silent, again, connected = (text.partition(": ")[2] for text in told)
     assert broke.startswith(f"{first.endpoint}: ")

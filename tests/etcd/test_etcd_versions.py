@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from rink.etcd import versions
-from rink.etcd.versions import advice
+from rink.etcd import server_versions
+from rink.etcd.server_versions import advice
 
-PAGE = Path(__file__).parents[2] / versions.PAGE.partition("#")[0]
+PAGE = Path(__file__).parents[2] / server_versions.PAGE.partition("#")[0]
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_nothing_is_told_of_a_version_without_known_faults(version):
     [("3.5.1", "3.5.23"), ("3.4.1", "3.4.38"), ("3.3.1", "3.5"), ("3.7.0", "")],
 )
 def test_fixed_in_names_the_first_release_without_known_faults(version, fixed):
-    assert versions.fixed_in(version) == fixed
+    assert server_versions.fixed_in(version) == fixed
 
 
 def test_page_lists_each_fault_and_the_release_that_fixes_it():
     text = PAGE.read_text()
     assert "## Releases of etcd\n" in text
-    for (major, minor), faults in versions.FIXED.items():
+    for (major, minor), faults in server_versions.FIXED.items():
         for patch, fault in faults:
             (row,) = [line for line in text.splitlines() if line.startswith(f"| {fault} |")]
             assert f"{major}.{minor}.{patch}" in row

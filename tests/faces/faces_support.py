@@ -18,7 +18,7 @@ from rink import aio
 from rink.core.schemes import rank_of
 from rink.engine.clock import SYSTEM, SystemClock
 from rink.face import Subscription
-from rink.testing.memory import MemoryCluster, MemoryEtcd
+from rink.testing.memory.cluster import MemoryCluster, MemoryEtcd
 
 LONG_S = 20.0
 """Longer than anything here takes, on a busy machine too."""

@@ -39,7 +39,7 @@ parent = os.getpid()
 import rink
 from rink.engine.clock import SYSTEM, SystemClock
 from rink.face import Subscription
-from rink.testing.memory import MemoryCluster
+from rink.testing.memory.cluster import MemoryCluster
 from rink.testing.virtual import VirtualClock
 
 cluster, clock = MemoryCluster(), SYSTEM

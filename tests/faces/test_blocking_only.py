@@ -13,9 +13,9 @@ from faces_support import LONG_S, QUICK, TTL_S, engine_of, owned_by, refusal, un
 
 import rink
 from rink.core.holds import Handle, made_by
-from rink.engine import callers as callers_module
+from rink.engine import caller_context as callers_module
+from rink.role_set import Tracker
 from rink.testing.virtual import virtual_time
-from rink.tracker import Tracker
 
 
 def test_a_blocking_call_from_a_callback_is_refused(blocking):

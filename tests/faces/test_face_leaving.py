@@ -147,7 +147,7 @@ def test_leave_with_etcd_gone_and_a_leaked_handle_returns(world):
 @pytest.mark.parametrize("how", ["leave", "close"])
 def test_end_that_waits_for_a_handle_says_so(world, apart, caplog, monkeypatch, how):
     for module in ("rink.rink", "rink.aio", "rink.session"):
-        monkeypatch.setattr(f"{module}.REPORT_EVERY_S", 0.05)
+        monkeypatch.setattr(f"{module}.REPORT_INTERVAL_S", 0.05)
     session = world.session()
     a = world.join("a", session=session, leave_timeout=LONG_S)
     role = a.await_role("x", LONG_S)

@@ -9,8 +9,8 @@ from faces_support import LONG_S, engine_of, owned_by, raw, until
 
 import rink
 from rink.engine.clock import SYSTEM
-from rink.engine.journal import Journal
-from rink.testing.memory import MemoryEtcd
+from rink.engine.member_log import Journal
+from rink.testing.memory.cluster import MemoryEtcd
 
 ABOUT = ("group", "member", "role", "token", "version")
 
@@ -81,7 +81,7 @@ def test_log_lines_carry_what_they_are_about(world, told):
 @pytest.mark.parametrize("how", ["leave", "close"])
 def test_log_of_an_end_that_takes_long_carries_its_member(world, apart, told, monkeypatch, how):
     for module in ("rink.rink", "rink.aio", "rink.session"):
-        monkeypatch.setattr(f"{module}.REPORT_EVERY_S", 0.05)
+        monkeypatch.setattr(f"{module}.REPORT_INTERVAL_S", 0.05)
     session = world.session()
     a = world.join("a", session=session, leave_timeout=LONG_S)
     role = a.await_role("x", LONG_S)

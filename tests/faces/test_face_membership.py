@@ -10,7 +10,7 @@ from rink.core import codec
 from rink.core.keys import Keys
 from rink.core.values import Version
 from rink.etcd.api import Delete, Put
-from rink.testing.memory import MemoryCluster
+from rink.testing.memory.cluster import MemoryCluster
 
 
 def test_a_join_makes_a_record_and_a_leave_takes_it_away(world):
@@ -79,7 +79,7 @@ def test_a_session_remains_for_its_ttl_less_the_margin(world):
 @pytest.mark.parametrize(("margin", "remains"), [(None, 36.0), (1.0, 39.0)])
 def test_session_margin_follows_a_larger_granted_ttl(world, monkeypatch, margin, remains):
     """An etcd with a long election timeout does so; a margin that was set stays as it is."""
-    monkeypatch.setattr("rink.testing.memory_store.MIN_TTL_S", 40)
+    monkeypatch.setattr("rink.testing.memory.state.MIN_TTL_S", 40)
     member = world.join("a", session=world.session(ttl=10.0, margin=margin))
     assert remains - 20.0 < member.session_remaining <= remains
 

@@ -12,7 +12,7 @@ from faces_support import LONG_S, QUICK, TTL_S, until
 
 import rink
 from rink import aio
-from rink.testing.memory import MemoryCluster
+from rink.testing.memory.cluster import MemoryCluster
 
 
 async def work(*_):

@@ -4,7 +4,7 @@ import logging
 
 from faces_support import LONG_S, engine_of, owned_by, raw, until, within
 
-from rink.core.machines import Life
+from rink.core.state_tables import Life
 
 
 def offers(member):

@@ -47,7 +47,7 @@ def test_wait_ranked_that_times_out_says_when_the_group_grows(world):
 
 def test_wait_ranked_that_lasts_logs_once_when_the_group_grows(world, apart, caplog, monkeypatch):
     caplog.set_level(logging.INFO, logger="rink")
-    monkeypatch.setattr("rink.ranked.REPORT_AFTER_S", 0.02)
+    monkeypatch.setattr("rink.wait_ranked.REPORT_AFTER_S", 0.02)
     world.join("a")
     member = world.make("b", rebalance_delay=60.0).join()
     waiting = apart(member.wait_ranked)

@@ -6,7 +6,7 @@ import pytest
 from faces_support import BlockingFace
 
 import rink
-from rink.testing.memory import MemoryCluster
+from rink.testing.memory.cluster import MemoryCluster
 
 SESSION = [
     ("ttl", 1.9),

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from rink.in_loop import in_loop, soon_in_loop
+from rink._asyncio import in_loop, soon_in_loop
 
 
 def test_thousands_of_calls_from_threads_wake_the_loop_once_also_while_it_makes_them():

@@ -12,8 +12,8 @@ from faces_support import LONG_S, AioFace, World, raw
 
 import rink
 from rink import aio
-from rink.engine import callers as callers_module
-from rink.testing.memory import MemoryCluster
+from rink.engine import caller_context as callers_module
+from rink.testing.memory.cluster import MemoryCluster
 
 TRIO = "rink.aio needs asyncio, but trio runs here"
 

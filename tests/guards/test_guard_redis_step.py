@@ -12,8 +12,9 @@ from rink.errors import ConfigError, UsageError
 from rink.guards import Batch, Fence, RedisGuard
 from rink.guards.redis_line import Known, Line, connected
 from rink.guards.redis_step import Bounds, RedisStep
-from rink.streams import CrossSlot, RedisUnavailable, blocking
-from rink.streams.blocking import ANSWERS_WITHIN_S
+from rink.redis import blocking_client
+from rink.redis.blocking_client import ANSWERS_WITHIN_S
+from rink.streams import CrossSlot, RedisUnavailable
 
 WRITES = frozenset({"write", "denyoom"})
 TABLE = {
@@ -220,7 +221,7 @@ def test_what_is_not_said_is_what_this_redis_py_has_for_it(monkeypatch, default)
         def __init__(self, socket_timeout=default):
             pass
 
-    monkeypatch.setattr(blocking, "AbstractConnection", Theirs)
+    monkeypatch.setattr(blocking_client, "AbstractConnection", Theirs)
     client = Redis(connection_pool=ConnectionPool(host="127.0.0.1"))
     if default:
         assert connected(lambda: client).client is client

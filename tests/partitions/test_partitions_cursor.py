@@ -10,8 +10,8 @@ from rink.errors import EtcdTooLarge, EtcdUnavailable, RinkError, StaleToken, Us
 from rink.etcd.api import Delete, Put
 from rink.partitions import stored as codec
 from rink.partitions.cursor import Cursor, Place
-from rink.partitions.lanes import take_over
-from rink.testing.memory import MemoryCluster
+from rink.partitions.held_partitions import take_over
+from rink.testing.memory.cluster import MemoryCluster
 
 KEY = OffsetKeys.of("rink/", "g", "orders").partition(0)
 

@@ -13,7 +13,7 @@ import rink
 from rink import aio
 from rink.partitions import PartitionedConsumer
 from rink.partitions.aio import PartitionedConsumer as AioConsumer
-from rink.testing.memory import MemoryCluster
+from rink.testing.memory.cluster import MemoryCluster
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "faces"))
 from process_support import run
@@ -162,7 +162,7 @@ def test_a_begin_that_is_interrupted_leaves_nothing_wanted(rink_session, monkeyp
     with rink.Rink(rink_session, "g", scheme="balanced:2", **QUICK) as r:
         assert r.wait_settled(LONG_S)
         with monkeypatch.context() as patch:
-            patch.setattr("rink.tracker.Tracker._want", interrupt)
+            patch.setattr("rink.role_set.Tracker._want", interrupt)
             with (
                 pytest.raises(KeyboardInterrupt),
                 PartitionedConsumer(r, "orders", partitions=2),
@@ -174,7 +174,7 @@ def test_a_begin_that_is_interrupted_leaves_nothing_wanted(rink_session, monkeyp
 
 
 @pytest.mark.parametrize(
-    "where", ["rink.partitions.lanes.take_over", "rink.partitions.face.Topic.cursor"]
+    "where", ["rink.partitions.held_partitions.take_over", "rink.partitions.face.Topic.cursor"]
 )
 def test_a_failure_that_nobody_expected_is_told(rink_session, monkeypatch, caplog, where):
     def fail(*_):

@@ -4,8 +4,8 @@ from rink.core import codec
 from rink.core.schemes import register
 from rink.core.values import Member, Phase, Proclaimed, Record, Version
 from rink.core.view import View
-from rink.seen import seen
-from rink.standby import Standby, standbys
+from rink.inspect.group_status import seen
+from rink.inspect.standby import Standby, standbys
 
 ROLES = [f"orders/{number}" for number in range(4)]
 

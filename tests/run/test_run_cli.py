@@ -9,8 +9,8 @@ from rink import aio
 from rink.cli.commands import commands
 from rink.cli.running import run
 from rink.cli.sidecar import sidecar
-from rink.run import exits, supervisor
-from rink.run.exits import ExitStatus
+from rink.run import exit_codes, supervisor
+from rink.run.exit_codes import ExitStatus
 from rink.run.run_settings import RunSettings
 
 
@@ -30,7 +30,7 @@ def asked(monkeypatch):
             raise SystemExit(ended.code)
 
         monkeypatch.setattr(supervisor, "supervise", supervise)
-        monkeypatch.setattr(exits, "end", end)
+        monkeypatch.setattr(exit_codes, "end", end)
         result = CliRunner().invoke(commands, ["run", "--group", "g", "--role", "r", *line])
         return result, seen
 

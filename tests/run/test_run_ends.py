@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rink.run.guard import KILL, TERM, Ends
-from rink.run.guarded import KillTimes
+from rink.run.command_guard import KILL, TERM, Ends
+from rink.run.guard_link import KillTimes
 
 GRACE, NOTICE, LEAD = 10_000, 4_000, 500
 

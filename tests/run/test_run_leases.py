@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from rink.run import guard
+from rink.run import command_guard
 from rink.run.command_run import CommandRun
 
 
@@ -23,7 +23,7 @@ class Guarded:
     """A guard that takes ends."""
 
     def __init__(self):
-        self.until = self.first = guard.now_ms() + 60_000
+        self.until = self.first = command_guard.now_ms() + 60_000
 
     def tell(self, until):
         self.until = until
@@ -34,7 +34,7 @@ def command_run(lease, role=None):
 
     Its member now has the lease of the argument, or none if this is 0.
     """
-    until = guard.now_ms() + 120_000 if lease else 0
+    until = command_guard.now_ms() + 120_000 if lease else 0
     host = types.SimpleNamespace(
         member=types.SimpleNamespace(tenure=lambda: (lease, until)),
         file=types.SimpleNamespace(write=lambda *_: None),

@@ -7,15 +7,15 @@ import types
 
 import pytest
 
-from rink import inside
+from rink import _internals
 from rink.core.keys import Keys
 from rink.etcd.api import Put
 from rink.run import supervisor
 from rink.run.command_run import Outcome
-from rink.run.exits import LOST, ExitStatus
+from rink.run.exit_codes import LOST, ExitStatus
 from rink.run.run_settings import RunSettings
 from rink.run.supervisor import CommandSupervisor
-from rink.testing.memory import MemoryCluster
+from rink.testing.memory.cluster import MemoryCluster
 
 
 class Role:
@@ -44,7 +44,7 @@ def supervised(monkeypatch):
                 types.SimpleNamespace(etcd=etcd, prefix="rink/"),
             )
             made._member._joined = types.SimpleNamespace(name="a")
-            monkeypatch.setattr(inside, "create_revision_of", lambda _: session)
+            monkeypatch.setattr(_internals, "create_revision_of", lambda _: session)
             outcomes = []
 
             async def run(_):

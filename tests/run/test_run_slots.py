@@ -9,7 +9,7 @@ from rink.core.keys import Keys, SlotKeys
 from rink.errors import EtcdUnavailable, RoleLost, StateError
 from rink.etcd.api import Delete, Put
 from rink.run.slots import KEPT_SLOTS, Slot, SlotRun, SlotTurn, encode, look, minute_slot, read
-from rink.testing.memory import MemoryCluster
+from rink.testing.memory.cluster import MemoryCluster
 
 GROUP = Keys.of("rink/", "g")
 SLOTS = SlotKeys.of("rink/", "g", "r")

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from rink.run.stages import Deed, Stages
+from rink.run.signal_stages import Deed, Stages
 
 TERM, INT = signal.SIGTERM, signal.SIGINT
 

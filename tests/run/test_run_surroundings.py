@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from rink.mounts import file_system_of, is_in_memory, mounts
-from rink.run import cgroup, guard
-from rink.run.exits import ExitStatus
+from rink.run import cgroup, command_guard
+from rink.run.command_env import RoleFile, environment_of
+from rink.run.exit_codes import ExitStatus
 from rink.run.run_settings import RunSettings
 from rink.run.supervisor import Restarts
-from rink.run.surroundings import RoleFile, environment_of
 
 MOUNTS = r"""21 1 254:0 / / rw,relatime - ext4 /dev/root rw
 22 21 0:20 / /dev rw - devtmpfs dev rw
@@ -93,11 +93,11 @@ def test_role_file_is_one_line_that_is_valid_between_its_times(tmp_path, mounted
     file = RoleFile([tmp_path])
     assert file.is_possible
     assert list(tmp_path.iterdir()) == [mounts]
-    before = guard.now_ms()
+    before = command_guard.now_ms()
     file.write(7, before + 60_000)
     token, written, until = map(int, Path(file.path).read_text().split())
     assert token == 7
-    assert before <= written <= guard.now_ms() < until
+    assert before <= written <= command_guard.now_ms() < until
     assert Path(file.path).stat().st_mode & 0o777 == 0o644
     file.clear()
     assert list(tmp_path.iterdir()) == [mounts]
@@ -164,7 +164,7 @@ def test_leave_is_as_long_as_its_waits():
 
 
 def test_role_file_on_a_full_tmpfs_keeps_the_earlier_end(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("rink.run.surroundings.is_in_memory", lambda *_: True)
+    monkeypatch.setattr("rink.run.command_env.is_in_memory", lambda *_: True)
     file = RoleFile([tmp_path])
     file.write(7, 1_000)
     before = Path(file.path).read_text()

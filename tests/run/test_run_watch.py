@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from jumping import jumping
 
-from rink.run import cgroup, command_run, guard, guarded
+from rink.run import cgroup, command_guard, command_run, guard_link
 from rink.run.command_run import CommandRun
-from rink.run.guarded import Guarded, KillTimes, Reaper
+from rink.run.guard_link import Guarded, KillTimes, Reaper
 
 
 def open_files():
@@ -40,7 +40,7 @@ def clock(monkeypatch):
         return round(asyncio.get_running_loop().time() * 1000)
 
     monkeypatch.setattr(command_run, "now_ms", clock)
-    monkeypatch.setattr(guard, "now_ms", clock)
+    monkeypatch.setattr(command_guard, "now_ms", clock)
     return clock
 
 
@@ -77,7 +77,7 @@ async def test_end_is_not_told_to_the_next_owner_of_a_pipe():
     """The guard is dead, and what it left takes a while to kill. Its pipe's number is used again."""
     is_over = asyncio.Event()
     made = Guarded(types.SimpleNamespace(kill_all=is_over.wait), print)
-    made._cgroup = guard.Cgroup("")
+    made._cgroup = command_guard.Cgroup("")
     made._is_started = True
     made._from, guard_out = os.pipe()
     guard_in, made._to = os.pipe()
@@ -102,7 +102,7 @@ async def test_end_is_not_told_to_the_next_owner_of_a_pipe():
             for fd in pipe:
                 os.close(fd)
     is_over.set()
-    assert await made.ended == guarded.KILLED
+    assert await made.ended == guard_link.KILLED
 
 
 def test_kill_looks_rarely_and_reports_what_does_not_end(clock, monkeypatch, caplog):
@@ -119,10 +119,10 @@ def test_kill_looks_rarely_and_reports_what_does_not_end(clock, monkeypatch, cap
         began = clock()
         await reaper.kill_all()
 
-    monkeypatch.setattr(guard, "become_subreaper", lambda: None)
-    monkeypatch.setattr(guard, "descendants", descendants)
-    monkeypatch.setattr(guard, "signal_all", lambda pids, _: pids[1:])
-    monkeypatch.setattr(guard, "name_of", {4: "dd", 5: "sudo"}.get)
+    monkeypatch.setattr(command_guard, "become_subreaper", lambda: None)
+    monkeypatch.setattr(command_guard, "descendants", descendants)
+    monkeypatch.setattr(command_guard, "signal_all", lambda pids, _: pids[1:])
+    monkeypatch.setattr(command_guard, "name_of", {4: "dd", 5: "sudo"}.get)
     kill()
     assert len(looks) < 500
     lines = [record.getMessage() for record in caplog.records]
@@ -131,16 +131,16 @@ def test_kill_looks_rarely_and_reports_what_does_not_end(clock, monkeypatch, cap
 
 
 def test_sweeps_stay_fast_while_processes_start_new_ones():
-    sweeps = guard.Sweeps(0)
+    sweeps = command_guard.Sweeps(0)
     for now in range(0, 5000, 5):
         sweeps.swept(now, [now], [])
-        assert sweeps.pause_ms == guard.SWEEP_INTERVAL_MS
+        assert sweeps.pause_ms == command_guard.SWEEP_INTERVAL_MS
     sweeps.swept(5000, [4995], [])
-    assert sweeps.pause_ms == guard.SLOW_SWEEP_INTERVAL_MS
+    assert sweeps.pause_ms == command_guard.SLOW_SWEEP_INTERVAL_MS
 
 
 def test_sweeps_name_some_of_many_processes():
-    report = guard.Sweeps(0).swept(1000, [2**30 + number for number in range(12)], [])
+    report = command_guard.Sweeps(0).swept(1000, [2**30 + number for number in range(12)], [])
     assert report.startswith(f"{2**30} (?), ")
     assert report.endswith(" and 2 more")
 
@@ -172,7 +172,7 @@ def test_guard_lets_no_process_go_on_whose_number_is_free(monkeypatch):
     """The command's process has been reaped, so its number may be another program's by now."""
     names = ("until", "grace", "notice", "lead", "job")
     options = {"in": "0", "out": "0", "ignored": "", "file": "", "role": "'r'", "cgroup": ""}
-    made = guard.CommandGuard(options | dict.fromkeys(names, "0"), ["true"])
+    made = command_guard.CommandGuard(options | dict.fromkeys(names, "0"), ["true"])
     os.close(made._timer.fd)
     made._pid, made._status = 4, 0
     for module, name in ((os, "killpg"), (made._terminal, "give")):

@@ -8,10 +8,10 @@ import json
 import httpx
 
 from rink.sidecar.access import Access
-from rink.sidecar.api import Api
+from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.http_api import Api
 from rink.sidecar.membership import State
 from rink.sidecar.service import Service
-from rink.sidecar.turns import Turns
 
 URL = "http://127.0.0.1:8181"
 

@@ -184,7 +184,7 @@ async def test_drain_with_a_bad_wait_drains_nothing(wait):
 
 @run
 async def test_roles_of_all_consumers_are_limited(monkeypatch):
-    monkeypatch.setattr("rink.sidecar.api.MAX_ALL_ROLES", 3)
+    monkeypatch.setattr("rink.sidecar.http_api.MAX_ALL_ROLES", 3)
     sidecar = Sidecar()
     await sidecar.held("a", "b")
     answer = await sidecar.post("/v1/hold", {"roles": ["c", "d"]})
@@ -194,7 +194,7 @@ async def test_roles_of_all_consumers_are_limited(monkeypatch):
 
 @run
 async def test_streams_and_calls_are_limited(monkeypatch):
-    monkeypatch.setattr("rink.sidecar.api.MAX_CALLS", 0)
+    monkeypatch.setattr("rink.sidecar.http_api.MAX_CALLS", 0)
     sidecar = Sidecar(max_streams=1)
     async with sidecar.stream(roles=["a"]) as stream:
         await stream.event()

@@ -171,7 +171,7 @@ async def test_drain_is_final():
 @run
 async def test_drain_that_is_one_wait_too_many_is_answered_at_once(monkeypatch):
     """Its connection could be the last one, which a renewal needs."""
-    monkeypatch.setattr("rink.sidecar.api.MAX_CALLS", 0)
+    monkeypatch.setattr("rink.sidecar.http_api.MAX_CALLS", 0)
     sidecar = Sidecar()
     async with asyncio.timeout(10):
         assert (await sidecar.client.post("/v1/drain?wait=300")).status_code == 202
@@ -378,7 +378,7 @@ async def test_call_that_is_given_up_while_it_waits_leaves_nothing():
 
 @run
 async def test_idle_stream_says_so_and_whom_it_waits_for_now(monkeypatch):
-    monkeypatch.setattr("rink.sidecar.stream.IDLE_INTERVAL_S", 0.01)
+    monkeypatch.setattr("rink.sidecar.event_stream.IDLE_INTERVAL_S", 0.01)
     sidecar = Sidecar()
     async with sidecar.stream(roles=["a"]) as stream:
         assert (await stream.event())[1]["behind"] == "shop-b: owns it in version 3"

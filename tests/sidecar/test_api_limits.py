@@ -6,18 +6,18 @@ import json
 import pytest
 from sidecar_apart import Sidecar, run
 
-from rink.sidecar import access, api, bodies, listeners
+from rink.sidecar import access, bodies, http_api, listeners
 
 
 def test_limits_are_those_that_are_documented():
     assert access.MAX_HEAD_BYTES == 16 * 1024
     assert listeners.HEAD_TIMEOUT_S == bodies.BODY_TIMEOUT_S == listeners.SEND_TIMEOUT_S == 5
     assert bodies.MAX_BODY_BYTES == 64 * 1024
-    assert api.MAX_STREAMS == 256
+    assert http_api.MAX_STREAMS == 256
     assert bodies.MAX_ROLES == 1_000
-    assert api.MAX_ALL_ROLES == 10_000
+    assert http_api.MAX_ALL_ROLES == 10_000
     assert bodies.MAX_NAME_BYTES == 512
-    assert api.MAX_CALLS == 128
+    assert http_api.MAX_CALLS == 128
     assert bodies.MAX_NUMBER == 2**53
 
 
@@ -78,7 +78,7 @@ async def test_all_consumers_may_have_10000_roles():
 
 @run
 async def test_sidecar_may_have_256_streams():
-    sidecar = Sidecar(max_streams=api.MAX_STREAMS)
+    sidecar = Sidecar(max_streams=http_api.MAX_STREAMS)
     async with contextlib.AsyncExitStack() as streams:
         for _ in range(256):
             stream = await streams.enter_async_context(sidecar.stream(roles=["a"]))

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from rink.cli.holding import held
 from rink.errors import ConfigError
-from rink.sidecar import files as module
+from rink.sidecar import role_files as module
 from rink.sidecar.clock import now_ms
-from rink.sidecar.files import FOLDER, Files, file_name, is_valid
+from rink.sidecar.role_files import FOLDER, Files, file_name, is_valid
 
 
 @pytest.fixture

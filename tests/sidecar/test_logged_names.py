@@ -10,9 +10,9 @@ from sidecar_apart import Sidecar, run, until
 from test_member_grants import Member
 
 from rink.errors import RinkError
+from rink.sidecar.consumer_turns import Turns
 from rink.sidecar.membership import Membership
 from rink.sidecar.service import Service
-from rink.sidecar.turns import Turns
 
 ROLE = 'a" granted\u2028role "b'
 """A name that would begin another line, and end its quotes."""

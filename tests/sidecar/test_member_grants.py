@@ -12,10 +12,10 @@ from sidecar_apart import Clock, run, until
 from rink.errors import RoleLost
 from rink.sidecar import program
 from rink.sidecar.clock import in_ms
+from rink.sidecar.consumer_turns import Turns
 from rink.sidecar.consumers import Consumer
 from rink.sidecar.membership import Membership
 from rink.sidecar.service import Service
-from rink.sidecar.turns import Turns
 
 HOLD_MS = 9_000
 

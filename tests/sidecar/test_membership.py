@@ -6,12 +6,12 @@ import contextlib
 from sidecar_apart import run
 
 from rink import aio, rank_of
-from rink.sidecar import views
+from rink.sidecar import json_views
+from rink.sidecar.consumer_turns import Turns
 from rink.sidecar.consumers import Consumer
 from rink.sidecar.membership import Membership, State
 from rink.sidecar.service import LEAVES, Service
-from rink.sidecar.turns import Turns
-from rink.testing.memory import MemoryCluster
+from rink.testing.memory.cluster import MemoryCluster
 
 LONG_S = 20.0
 """Longer than anything here takes, on a busy machine too."""
@@ -365,6 +365,6 @@ async def test_members_are_shown_without_going_through_waits(monkeypatch):
             raise AssertionError("it goes through each wait")
 
         monkeypatch.setattr(world.membership.rink, "status", is_not_asked)
-        fields = views.member_fields(world.membership)
+        fields = json_views.member_fields(world.membership)
         assert [member["name"] for member in fields["members"]] == [world.membership.rink.name]
         assert fields["group"] == "g"

@@ -8,9 +8,9 @@ import pytest
 from jumping import jumping, pass_time
 
 from rink.errors import RinkError
+from rink.sidecar.consumer_turns import Turns
 from rink.sidecar.membership import Membership
 from rink.sidecar.service import Service
-from rink.sidecar.turns import Turns
 
 
 class Group:

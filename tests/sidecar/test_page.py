@@ -8,13 +8,13 @@ import pytest
 from sidecar_apart import Clock, StandIn, run
 from starlette.responses import Response
 
-from rink.seen import GroupStatus, MemberStatus
+from rink.inspect.group_status import GroupStatus, MemberStatus
 from rink.sidecar import public
+from rink.sidecar.consumer_turns import Turns
 from rink.sidecar.consumers import Consumer
 from rink.sidecar.membership import State
 from rink.sidecar.page import MAX_EVENTS, MAX_ROWS, Cell, Page, Rows, Shown, html
 from rink.sidecar.service import Service
-from rink.sidecar.turns import Turns
 
 SECRET = "a-grant-that-nobody-may-see"
 ODD_NAMES = [

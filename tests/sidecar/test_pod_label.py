@@ -13,6 +13,7 @@ from hypothesis.stateful import (
 )
 
 from rink.errors import ConfigError
+from rink.sidecar.consumer_turns import Turns
 from rink.sidecar.consumers import Consumer
 from rink.sidecar.pod_label import (
     EARLY_MS,
@@ -27,7 +28,6 @@ from rink.sidecar.pod_label import (
     labels_of,
     wanted_labels,
 )
-from rink.sidecar.turns import Turns
 
 HOLD_MS = 9_000
 NOW = 1_000_000

@@ -8,13 +8,13 @@ import pytest
 from jumping import jumping, pass_time
 from sidecar_apart import StandIn
 
+from rink.sidecar.consumer_turns import Turns
 from rink.sidecar.consumers import Consumer
 from rink.sidecar.membership import Membership
 from rink.sidecar.pod_api import PodApiError
 from rink.sidecar.pod_label import NONE, RELEASE_WAIT_S, UNSURE_MS
 from rink.sidecar.pod_labeller import REPORT_INTERVAL_S, PodLabeller
 from rink.sidecar.service import Service
-from rink.sidecar.turns import Turns
 
 A, B = frozenset("a"), frozenset("b")
 DELAY_S = 0.02

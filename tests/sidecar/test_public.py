@@ -8,11 +8,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from sidecar_apart import StandIn, run
 
 from rink.sidecar import public
+from rink.sidecar.consumer_turns import Turns
 from rink.sidecar.consumers import Consumer
 from rink.sidecar.membership import State
 from rink.sidecar.metrics import Metrics, exposition_of
 from rink.sidecar.service import Service
-from rink.sidecar.turns import Turns
 
 
 class Probed:

@@ -13,8 +13,8 @@ from hypothesis.stateful import (
 )
 
 from rink.sidecar import effects as do
+from rink.sidecar.consumer_turns import Turns
 from rink.sidecar.consumers import Consumer
-from rink.sidecar.turns import Turns
 
 HOLD_MS, GRACE_MS = 10_000, 25_000
 SHORT_GRACE_MS = 2_000  # it is over before an end that was told before the loss

@@ -1,8 +1,8 @@
 """Let tests move the clock and the member of a sidecar's turns."""
 
 from rink.sidecar import effects as do
+from rink.sidecar.consumer_turns import Turns
 from rink.sidecar.consumers import Consumer
-from rink.sidecar.turns import Turns
 
 HOLD_MS, GRACE_MS = 9_000, 30_000
 

@@ -4,7 +4,7 @@ import pytest
 from jobs_support import TTL_S, WAIT_S, Spark
 
 import rink
-from rink.spark.jobs import queries, watching
+from rink.spark.jobs import job_list, queries
 from rink.spark.jobs.runner import JobRunner
 
 
@@ -45,6 +45,6 @@ def driver(group, spark):
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(watching, "LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(job_list, "LONGEST_PAUSE_S", 0.01)
     monkeypatch.setattr(queries, "LONGEST_PAUSE_S", 0.01)
     monkeypatch.setattr(queries, "_LOOKS_S", 0.05)

@@ -16,8 +16,8 @@ from rink.core import schemes
 from rink.core.hashing import fnv1a64, jump_hash
 from rink.core.schemes import MAX_SIZE, rank_of
 from rink.errors import ConfigError
-from rink.spark.roles import hashing, loops_numba, loops_numpy
-from rink.spark.roles.hashing import Spans, ranks
+from rink.spark.roles import loops_numba, loops_numpy, rank_arrays
+from rink.spark.roles.rank_arrays import Spans, ranks
 
 SIZES = range(1, 129)
 SCHEMES = ["jump", "balanced:8", "first", "first:leader,x%2F7|balanced:8"]
@@ -34,7 +34,7 @@ roles = st.one_of(texts, odd, st.just("x" * 200), st.none())
 def loops(request):
     """All is so by NumPy, and by Numba."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hashing, "loops", lambda: request.param)
+        patch.setattr(rank_arrays, "loops", lambda: request.param)
         yield
 
 
@@ -60,10 +60,10 @@ def invented():
 def test_20000_names_have_the_scalar_rank_at_every_size_from_1_to_128():
     names, keys, expected = invented()
     array = pa.array(names)
-    hashed = hashing.fnv1a64(Spans.of(array))
+    hashed = rank_arrays.fnv1a64(Spans.of(array))
     assert hashed.tolist() == keys
     for size in SIZES:
-        found = hashing.jump(hashed, size)
+        found = rank_arrays.jump(hashed, size)
         assert (found == expected[size - 1]).all(), size
     for size in (1, 2, 64, 128):
         assert ranks(array, size).to_pylist() == expected[size - 1].tolist()
@@ -115,12 +115,12 @@ def test_any_array_has_the_scalar_ranks(given, size, scheme):
 
 @given(st.lists(roles), st.integers(1, 12))
 def test_blocks_change_nothing(names, block):
-    before = hashing.BLOCK
-    hashing.BLOCK = block
+    before = rank_arrays.BLOCK
+    rank_arrays.BLOCK = block
     try:
         assert ranks(pa.array(names, pa.string()), 5).to_pylist() == expected_ranks(names, 5)
     finally:
-        hashing.BLOCK = before
+        rank_arrays.BLOCK = before
 
 
 def test_many_names_of_one_length_and_many_of_different_ones():
@@ -147,16 +147,16 @@ def test_names_that_come_as_bytes_have_the_ranks_of_the_strings(kind, custom):
     longer = pa.concat_arrays([pa.array([b"another"], kind), data])
     for some in (data, longer[1:], data[:0]):
         wanted = names[: len(some)]
-        assert hashing.text(some).to_pylist() == wanted.to_pylist()
+        assert rank_arrays.text(some).to_pylist() == wanted.to_pylist()
         for scheme in ("jump", "balanced:8", custom):
-            assert ranks(hashing.text(some), 7, scheme).equals(ranks(wanted, 7, scheme))
+            assert ranks(rank_arrays.text(some), 7, scheme).equals(ranks(wanted, 7, scheme))
 
 
 def test_nothing_that_was_given_is_changed():
     names = pa.array(["a", "bb", None, "ccc"])
     keys = np.arange(5, dtype=np.uint64)
     ranks(names, 7)
-    hashing.jump(keys, 7)
+    rank_arrays.jump(keys, 7)
     assert names.to_pylist() == ["a", "bb", None, "ccc"]
     assert keys.tolist() == [0, 1, 2, 3, 4]
 
@@ -216,7 +216,7 @@ def test_a_custom_scheme_that_fails_says_for_which_role(custom, monkeypatch):
 def test_a_scheme_that_was_shipped_to_an_executor_is_not_taken_for_a_custom_one(monkeypatch):
     """A copy is another object; the scalar function would be asked, right and 60 times slower."""
     cloudpickle = pytest.importorskip("pyspark.cloudpickle")
-    monkeypatch.setattr(hashing, "_custom", lambda *_: pytest.fail("by the scalar function"))
+    monkeypatch.setattr(rank_arrays, "_custom", lambda *_: pytest.fail("by the scalar function"))
     for name in SCHEMES:
         copy = cloudpickle.loads(cloudpickle.dumps(schemes.find(name)))
         assert copy is not schemes.find(name) or name != "jump"
@@ -247,7 +247,7 @@ def test_the_ranks_of_two_sizes_are_those_of_each(given, one, other, scheme):
     names, array = given
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
-    found = hashing.both_ranks(array, one, other, schemes.find(scheme))
+    found = rank_arrays.both_ranks(array, one, other, schemes.find(scheme))
     assert [each.to_pylist() for each in found] == [
         expected_ranks(names, one, scheme),
         expected_ranks(names, other, scheme),
@@ -255,10 +255,10 @@ def test_the_ranks_of_two_sizes_are_those_of_each(given, one, other, scheme):
 
 
 def test_two_sizes_of_many_names_over_many_blocks(monkeypatch):
-    monkeypatch.setattr(hashing, "BLOCK", 100)
+    monkeypatch.setattr(rank_arrays, "BLOCK", 100)
     names = invent(1050)
     for one, other in ((64, 63), (5, 100), (128, 1)):
-        found = hashing.both_ranks(pa.array(names), one, other, schemes.JUMP)
+        found = rank_arrays.both_ranks(pa.array(names), one, other, schemes.JUMP)
         assert [each.to_pylist() for each in found] == [
             expected_ranks(names, one),
             expected_ranks(names, other),
@@ -274,7 +274,7 @@ def test_owners_are_those_of_pins_first(given, pins):
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     pins |= dict.fromkeys([name for name in names[:2] if name is not None], 3)
-    found = hashing.owners(array, ranks(array, 5), pins)
+    found = rank_arrays.owners(array, ranks(array, 5), pins)
     wanted = [-1 if name is None else pins.get(name, rank_of(name, 5)) for name in names]
     assert found.tolist() == wanted
 
@@ -301,12 +301,16 @@ def test_a_scheme_that_is_unknown():
 
 def test_counts_are_those_of_each_code_for_few_cells_and_for_many():
     codes = np.array([3, 0, 3, 9], np.int64)
-    assert hashing.counted(codes, 10) == [(0, 1), (3, 2), (9, 1)] == hashing.counted(codes, 1 << 40)
-    assert hashing.counted(codes[:0], 10) == []
+    assert (
+        rank_arrays.counted(codes, 10)
+        == [(0, 1), (3, 2), (9, 1)]
+        == rank_arrays.counted(codes, 1 << 40)
+    )
+    assert rank_arrays.counted(codes[:0], 10) == []
 
 
 def test_hashing_needs_no_pyspark():
-    for module in (hashing, loops_numpy, loops_numba):
+    for module in (rank_arrays, loops_numpy, loops_numba):
         source = Path(module.__file__).read_text(encoding="utf-8")
         assert "import pyspark" not in source
         assert "from pyspark" not in source

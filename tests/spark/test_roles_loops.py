@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rink.core.hashing import _JUMP_MULTIPLIER, jump_hash
-from rink.spark.roles import hashing, loops_numba, loops_numpy
+from rink.spark.roles import loops_numba, loops_numpy, rank_arrays
 
 NAMES = np.frombuffer(b"leaderBTC/ETHx", np.uint8)
 STARTS, LENGTHS = np.array([0, 6, 13, 13, 6]), np.array([6, 7, 1, 0, 3])
@@ -18,20 +18,20 @@ STARTS, LENGTHS = np.array([0, 6, 13, 13, 6]), np.array([6, 7, 1, 0, 3])
 
 @pytest.fixture(autouse=True)
 def _asked_anew():
-    hashing.loops.cache_clear()
+    rank_arrays.loops.cache_clear()
     yield
-    hashing.loops.cache_clear()
+    rank_arrays.loops.cache_clear()
 
 
 def test_numba_where_it_is_installed():
-    assert hashing.loops() is loops_numba
+    assert rank_arrays.loops() is loops_numba
 
 
 def test_numpy_where_it_is_not(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.delitem(sys.modules, "rink.spark.roles.loops_numba")
     monkeypatch.delattr("rink.spark.roles.loops_numba")
-    assert hashing.loops() is loops_numpy
+    assert rank_arrays.loops() is loops_numpy
 
 
 def test_numba_of_a_read_only_installation_keeps_nothing_on_disk(monkeypatch):

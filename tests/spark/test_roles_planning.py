@@ -10,13 +10,13 @@ import attrs
 import pytest
 from click.testing import CliRunner
 
-from rink.cli import planning
+from rink.cli import plan_files, plan_picture, planning
 from rink.cli.commands import commands
 from rink.cli.options import Outside
 from rink.core.values import Member, Phase, Proclaimed, Record, Version
 from rink.core.view import View
 from rink.errors import ConfigError, RinkError
-from rink.spark.roles import after, files, picture
+from rink.spark.roles import after
 from rink.spark.roles.plans import summed
 
 
@@ -29,7 +29,7 @@ def started(monkeypatch):
         calls.append(master)
         raise RinkError("started")
 
-    monkeypatch.setattr(files, "session", session)
+    monkeypatch.setattr(plan_files, "session", session)
     return calls
 
 
@@ -136,12 +136,12 @@ def test_where_all_is_well_spark_is_started(run, started, roles):
 def test_a_format_is_told_by_the_name(tmp_path):
     for name, kind in (("a.PARQUET", "parquet"), ("b.csv.gz", "csv"), ("c.ndjson", "json")):
         (tmp_path / name).touch()
-        assert files.format_of(str(tmp_path / name)) == kind
-    assert files.format_of(str(tmp_path)) == "parquet"
-    assert files.format_of("s3a://bucket/roles") == "parquet"
-    assert files.format_of("hdfs://host/roles.csv") == "csv"
+        assert plan_files.format_of(str(tmp_path / name)) == kind
+    assert plan_files.format_of(str(tmp_path)) == "parquet"
+    assert plan_files.format_of("s3a://bucket/roles") == "parquet"
+    assert plan_files.format_of("hdfs://host/roles.csv") == "csv"
     with pytest.raises(ConfigError):
-        files.format_of("hdfs://host/roles.txt")
+        plan_files.format_of("hdfs://host/roles.txt")
 
 
 # ── what is missing on this machine ──────────────────────────────────────────────────────────────
@@ -285,7 +285,7 @@ def drawn(path, count, leave=(), join=(), pairs=None):
         pairs = {
             (one, other): 1000 + len(one) for one in version.ranks for other in then.ranks[-2:]
         }
-    picture.draw(summed(version, then, pairs), str(path), "orders $1_x$ 日本")
+    plan_picture.draw(summed(version, then, pairs), str(path), "orders $1_x$ 日本")
 
 
 @pytest.mark.parametrize(
@@ -315,4 +315,4 @@ def test_a_picture_of_no_moves_and_of_nobody(tmp_path, pairs):
     [(0, "0"), (950, "950"), (999.9, "1k"), (12_345, "12.3k"), (4.56e6, "4.56M"), (1e9, "1G")],
 )
 def test_counts_are_short(number, text):
-    assert picture.short(number) == text
+    assert plan_picture.short(number) == text

@@ -16,7 +16,7 @@ from rink.core.view import owner_of
 from rink.errors import ConfigError
 from rink.spark.roles import after
 from rink.spark.roles.plans import Flow, summed, tally
-from rink.spark.roles.versions import RoleMap
+from rink.spark.roles.version_ranks import RoleMap
 
 
 def version(*ranks, scheme="jump", **pins):

@@ -5,7 +5,7 @@ from jobs_support import WAIT_S, Spark, Started
 
 import rink
 from rink.errors import ClosedError, ConfigError, StateError
-from rink.spark.jobs.ends import SparkStopped
+from rink.spark.jobs.driver_exit import SparkStopped
 from rink.spark.jobs.runner import JobRunner
 
 

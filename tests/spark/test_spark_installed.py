@@ -68,7 +68,7 @@ def test_pyspark_with_sources_is_not_imported_by_the_check(old):
 
 def test_without_pyspark_what_needs_none_is_imported():
     code = (
-        "import sys; sys.modules['pyspark'] = None; import rink.spark, rink.spark.roles.hashing\n"
+        "import sys; sys.modules['pyspark'] = None; import rink.spark, rink.spark.roles.rank_arrays\n"
         "from rink.spark import JobRunner"
     )
     said = run(code).splitlines()[-1]

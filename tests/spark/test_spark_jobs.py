@@ -10,7 +10,7 @@ from pyspark import InheritableThread
 
 import rink
 from rink.errors import ClosedError, ConfigError, RoleLost, UsageError
-from rink.spark.jobs import queries, runner, watching
+from rink.spark.jobs import job_list, queries, runner
 from rink.spark.jobs.job import Job, State
 from rink.spark.jobs.runner import JobRunner
 from rink.spark.jobs.tags import Tag
@@ -306,7 +306,7 @@ def test_a_query_whose_function_is_given_after_the_end_is_refused(group, spark):
     assert not jobs.queries
 
 
-@pytest.mark.parametrize("kind", [queries.Query, watching.Watch])
+@pytest.mark.parametrize("kind", [queries.Query, job_list.Watch])
 def test_what_begins_while_its_runner_is_closed_ends_with_it(group, spark, monkeypatch, kind):
     member, _ = group.join()
     jobs = JobRunner(spark, member)

@@ -11,8 +11,8 @@ import redis
 
 from rink.errors import ConfigError
 from rink.spark import options
-from rink.spark.connections import connection
 from rink.spark.options import Options, Place
+from rink.spark.redis_connection import connection
 from rink.streams import App, Record
 
 

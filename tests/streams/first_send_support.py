@@ -3,7 +3,7 @@
 import asyncio
 
 from rink.streams import App, Record, RedisUnavailable
-from rink.streams.sizes import Limits
+from rink.streams.store.byte_limits import Limits
 
 
 class Leg(Record):

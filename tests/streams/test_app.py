@@ -13,7 +13,7 @@ import pytest
 from rink import Session
 from rink.errors import ConfigError, UsageError
 from rink.streams import App, JsonCodec, Policy, Record, RecordError, Worker, partition_of
-from rink.streams.names import Names
+from rink.streams.store.keys import Names
 
 
 class Order(Record):

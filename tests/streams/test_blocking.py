@@ -1,8 +1,8 @@
-"""Close the connections of blocking clients, see `rink.streams.blocking`."""
+"""Close the connections of blocking clients, see `rink.redis.blocking_client`."""
 
 from redis.sentinel import Sentinel
 
-from rink.streams.blocking import close_idle
+from rink.redis.blocking_client import close_idle
 
 
 def test_client_behind_sentinels_closed_closes_those_to_them_too(monkeypatch):

@@ -1,6 +1,6 @@
 """When the events that are given up are too many."""
 
-from rink.streams.breaker import Breaker
+from rink.streams.consumer.circuit_breaker import Breaker
 
 
 def ends(breaker, text):

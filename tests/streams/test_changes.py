@@ -6,9 +6,9 @@ import pytest
 
 from rink.errors import StateError
 from rink.streams import RedisUnavailable
-from rink.streams.admin.places import AT_ONCE, Found, change
-from rink.streams.names import Names
-from rink.streams.values import Bounds, Place
+from rink.streams.admin.targets import AT_ONCE, Found, change
+from rink.streams.store.keys import Names
+from rink.streams.store.values import Bounds, Place
 
 
 def places(count):

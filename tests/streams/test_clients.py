@@ -5,7 +5,7 @@ from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.sentinel import Sentinel
 
 from rink.errors import ConfigError
-from rink.streams import clients
+from rink.redis import async_client
 
 URL = "redis://127.0.0.1:1"
 UNBOUND = {"socket_timeout": None, "socket_connect_timeout": None}
@@ -32,27 +32,27 @@ def waits(client):
 @pytest.mark.parametrize("given", [{}, UNBOUND])
 def test_a_client_that_would_wait_without_end_does_not(kind, given):
     client = MAKES[kind](**given)
-    assert clients.prepare(client) == 5
+    assert async_client.prepare(client) == 5
     assert waits(client) == [(5, 5)]
 
 
 def test_a_sentinel_is_not_waited_for_without_end_either():
     sentinel = Sentinel([("127.0.0.1", 1)], sentinel_kwargs=UNBOUND)
-    clients.prepare(sentinel.master_for("m"))
+    async_client.prepare(sentinel.master_for("m"))
     assert [waits(one) for one in sentinel.sentinels] == [[(5, 5)]]
 
 
 @pytest.mark.parametrize("kind", MAKES)
 def test_what_the_user_has_set_stays(kind):
     client = MAKES[kind](socket_timeout=0.7, socket_connect_timeout=2)
-    assert clients.prepare(client) == 0.7
+    assert async_client.prepare(client) == 0.7
     assert waits(client) == [(0.7, 2)]
 
 
 @pytest.mark.parametrize("kind", MAKES)
 def test_a_client_that_gives_text_is_refused(kind):
     with pytest.raises(ConfigError, match="decode_responses"):
-        clients.prepare(MAKES[kind](decode_responses=True))
+        async_client.prepare(MAKES[kind](decode_responses=True))
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_a_client_that_gives_text_is_refused(kind):
     ],
 )
 def test_messages_say_where_it_looks(kind, told):
-    assert clients.server_of(MAKES[kind]()) == told
+    assert async_client.server_of(MAKES[kind]()) == told

@@ -6,7 +6,7 @@ import logging
 import pytest
 from jumping import jumping, pass_time
 
-from rink.streams.complaints import Complaints
+from rink.streams.consumer.error_log import Complaints
 
 
 @pytest.fixture

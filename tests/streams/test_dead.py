@@ -6,8 +6,8 @@ import pytest
 
 from rink.errors import ConfigError, UsageError
 from rink.streams import App, DeadLetter, Record
-from rink.streams.dead import DeadLetterStream
-from rink.streams.inbox import Entry
+from rink.streams.consumer.buffer import Entry
+from rink.streams.dead_letter_stream import DeadLetterStream
 
 
 class Order(Record):

@@ -6,7 +6,7 @@ import sys
 import pytest
 from jumping import jumping, pass_time
 
-from rink.streams.endings import apart, end
+from rink._cancel import apart, end
 
 
 async def started(coroutine):

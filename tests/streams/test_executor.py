@@ -10,12 +10,13 @@ from jumping import pass_time
 from processors_support import TTL_S, Leg
 
 from rink import aio
-from rink.streams import App, executor, partition
-from rink.streams.executor import Executor
-from rink.streams.membership import Orders
-from rink.streams.reader import Reader
-from rink.streams.sizes import Held, Limits
-from rink.testing.memory import MemoryCluster
+from rink.streams import App
+from rink.streams.consumer import executor, partition
+from rink.streams.consumer.executor import Executor
+from rink.streams.consumer.membership import Orders
+from rink.streams.consumer.reader import Reader
+from rink.streams.store.byte_limits import Held, Limits
+from rink.testing.memory.cluster import MemoryCluster
 
 
 class Nothing:

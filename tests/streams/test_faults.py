@@ -8,9 +8,9 @@ from redis import exceptions
 
 from rink.errors import ConfigError
 from rink.guards.redis_line import connected
+from rink.redis.error_map import explain
+from rink.redis.errors import RedisError, RedisUnavailable
 from rink.streams import App
-from rink.streams.errors import RedisError, RedisUnavailable
-from rink.streams.faults import explain
 
 PASSES = [
     "LOADING Redis is loading the dataset in memory",
@@ -26,7 +26,7 @@ STAYS = ["ERR unknown command 'X'", "BUSYKEY Target key name already exists.", "
 
 
 COMMAND = (b"EVALSHA", b"ab\ncd", 1, b"{SHOWROOMS/WRONGTYPE}")
-# Only the synchronous pipeline: our pipelines on asyncio take errors as replies, see `Calls` in rink/streams/calls.py.
+# Only the synchronous pipeline: our pipelines on asyncio take errors as replies, see `Calls` in rink/redis/script_pipeline.py.
 PIPELINES = [None, redis.client.Pipeline]
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rink.streams import ids
-from rink.streams.inbox import Inbox, Letter
+from rink.streams.consumer.buffer import Inbox, Letter
+from rink.streams.store import entry_ids
 
 BROKEN = Letter("ValueError: no", "", 3)
 
@@ -360,7 +360,10 @@ class Walk:
 
     def settle(self):
         if self.sent is not None:
-            first, last = ids.order(self.sent.expected)[0] + 1, ids.order(self.sent.new)[0]
+            first, last = (
+                entry_ids.order(self.sent.expected)[0] + 1,
+                entry_ids.order(self.sent.new)[0],
+            )
             for number in range(first, last + 1):
                 assert number in self.finished | self.others | self.condemned
             self.passed += range(first, last + 1)
@@ -382,12 +385,12 @@ def test_whatever_happens_each_event_ends_once_and_in_order(acts, careful):
         box.finish()
         while box.passage() is not None:
             box.settled()
-    assert ids.order(box.offset)[0] == walk.fed
+    assert entry_ids.order(box.offset)[0] == walk.fed
 
 
 @pytest.mark.parametrize(("low", "high"), [("9-0", "10-0"), ("5-9", "5-10"), ("5-99", "6-0")])
 def test_ids_are_ordered_by_their_numbers(low, high):
-    assert ids.order(low) < ids.order(high)
+    assert entry_ids.order(low) < entry_ids.order(high)
 
 
 def test_inbox_size_is_what_is_held_until_it_is_settled():

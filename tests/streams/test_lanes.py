@@ -7,10 +7,10 @@ from jumping import jumping, pass_time
 
 from rink import ClosedError
 from rink.streams import PartitionFull, RecordError, RedisUnavailable
-from rink.streams.lanes import Lane
-from rink.streams.names import Names
-from rink.streams.sizes import Limits
-from rink.streams.values import Bounds
+from rink.streams.producer.appender import Lane
+from rink.streams.store.byte_limits import Limits
+from rink.streams.store.keys import Names
+from rink.streams.store.values import Bounds
 
 NAMES = Names.of("shop", "orders").partition(0)
 

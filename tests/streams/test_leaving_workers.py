@@ -9,11 +9,12 @@ from jumping import pass_time
 from processors_support import TTL_S, Leg
 
 from rink import aio
-from rink.core.machines import Life
-from rink.streams import App, executor, partition
-from rink.streams.executor import Executor
-from rink.streams.membership import Orders, leave
-from rink.testing.memory import MemoryCluster
+from rink.core.state_tables import Life
+from rink.streams import App
+from rink.streams.consumer import executor, partition
+from rink.streams.consumer.executor import Executor
+from rink.streams.consumer.membership import Orders, leave
+from rink.testing.memory.cluster import MemoryCluster
 
 LONG_S = 20.0
 NOTHING = cast("Any", None)

@@ -5,12 +5,13 @@ import asyncio
 import attrs
 import pytest
 
-from rink.streams import RedisUnavailable, lookout
+from rink.streams import RedisUnavailable
+from rink.streams.consumer import monitor
+from rink.streams.consumer.owner import Known
 from rink.streams.errors import OffsetMoved
-from rink.streams.names import Names
-from rink.streams.owner import Known
 from rink.streams.retention import Retention
-from rink.streams.values import Bounds, Place, Position
+from rink.streams.store.keys import Names
+from rink.streams.store.values import Bounds, Place, Position
 
 
 @attrs.define(eq=False)
@@ -97,9 +98,9 @@ def look(monkeypatch):
             if not times:
                 raise asyncio.CancelledError
 
-        monkeypatch.setattr(lookout.asyncio, "sleep", sleep)
+        monkeypatch.setattr(monitor.asyncio, "sleep", sleep)
         with pytest.raises(asyncio.CancelledError):
-            asyncio.run(lookout.look_out(scene, [scene], scene.metrics, scene))
+            asyncio.run(monitor.look_out(scene, [scene], scene.metrics, scene))
 
     return look
 
@@ -137,7 +138,7 @@ def test_the_lag_is_counted_once_and_then_now_and_then(look, monkeypatch):
     scene = Scene([Owner(1), Owner(2)])
     look(scene, times=5)
     assert (scene.told, scene.counts) == ({1: 10, 2: 20}, 2)
-    monkeypatch.setattr(lookout, "COUNT_EVERY_S", 0)
+    monkeypatch.setattr(monitor, "COUNT_EVERY_S", 0)
     look(scene, times=5)
     assert scene.counts == 2 + 10
 
@@ -159,7 +160,7 @@ def test_evictions_are_looked_for_at_the_start_and_now_and_then(look, monkeypatc
     scene = Scene([])
     look(scene, times=5)
     assert scene.looks == 1
-    monkeypatch.setattr(lookout, "COUNT_EVERY_S", 0)
+    monkeypatch.setattr(monitor, "COUNT_EVERY_S", 0)
     look(scene, times=5)
     assert scene.looks == 1 + 5
 

@@ -4,7 +4,7 @@ import asyncio
 
 from jumping import jumping, pass_time
 
-from rink.streams.marks import Marks
+from rink.streams.consumer.poison import Marks
 
 
 class Owning:

@@ -1,8 +1,8 @@
 """What a worker shows of its partitions: what happened to them, and nothing of the others."""
 
-from rink.streams.metrics import Metrics
-from rink.streams.names import Names
-from rink.streams.values import Bounds, Place, Step
+from rink.streams.consumer.metrics import Metrics
+from rink.streams.store.keys import Names
+from rink.streams.store.values import Bounds, Place, Step
 
 
 def place(number):

@@ -8,7 +8,7 @@ from jumping import jumping, pass_time
 from processors_support import Leg, Shop, numbers
 
 import rink.testing.streams as kit
-from rink.streams.inbox import DATA
+from rink.streams.consumer.buffer import DATA
 
 pytestmark = pytest.mark.timeout(60)
 """An hour of virtual time takes a second; where nothing ends, more of it passes soon."""

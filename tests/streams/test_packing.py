@@ -5,8 +5,8 @@ from redis.asyncio import BlockingConnectionPool, Redis, SSLConnection
 from redis.asyncio.sentinel import Sentinel
 from redis.exceptions import DataError
 
-from rink.streams.packing import pack_in_c
-from rink.streams.store import Store
+from rink.redis.hiredis_packing import pack_in_c
+from rink.streams.store.store import Store
 
 REQUESTS = [
     ("EVALSHA", "0" * 40, 3, "rink:{a/s/0}:at:note", "1-1", "", 2**70, -1, 0.5),

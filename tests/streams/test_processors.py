@@ -20,7 +20,7 @@ from processors_support import (
 )
 
 from rink.streams import Event
-from rink.streams.policy import Policy
+from rink.streams.failure_policy import Policy
 from rink.testing.streams import process
 
 

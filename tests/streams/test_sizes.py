@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rink.errors import ConfigError
+from rink.redis.script_pipeline import batch_length
 from rink.streams import App
-from rink.streams.sizes import Held, Limits, Sizes, slice_of
+from rink.streams.store.byte_limits import Held, Limits, Sizes
 
 MB = 2**20
 
@@ -149,7 +150,7 @@ def test_held_each_partition_has_an_even_share():
     [([], 0), ([5, 5, 5], 2), ([99], 1), ([99, 1], 1), ([1] * 20, 4), ([10, 0, 0, 1], 3)],
 )
 def test_slice_of_is_bounded_and_never_empty(sizes, count):
-    assert slice_of(sizes, 10, 4) == count
+    assert batch_length(sizes, 10, 4) == count
 
 
 @pytest.mark.parametrize(

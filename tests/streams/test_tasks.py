@@ -12,8 +12,8 @@ import pytest
 from jumping import jumping, pass_time
 
 from rink.errors import ClosedError
-from rink.streams import tasks
-from rink.streams.tasks import Task, run_tasks
+from rink.streams.consumer import app_tasks
+from rink.streams.consumer.app_tasks import Task, run_tasks
 
 
 def task(function, every=None, cron=None, at_start=False, on_leader=False):
@@ -187,7 +187,7 @@ async def test_a_clock_that_is_set_back_a_little_comes_to_no_minute_twice(monkey
         if len(runs) == 2:
             is_back.append(True)
 
-    monkeypatch.setattr(tasks, "_now", wall)
+    monkeypatch.setattr(app_tasks, "_now", wall)
     await run_for(60 * 4 + back, task(note, cron="* * * * *").run())
     minutes = [at.replace(second=0, microsecond=0) for at in runs]
     assert len(minutes) - len(set(minutes)) == twice

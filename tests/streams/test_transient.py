@@ -14,8 +14,8 @@ from sqlalchemy import exc, text
 
 from rink.errors import ConfigError, EtcdUnavailable
 from rink.streams import TRANSIENT, App, EventTimeout, Record
-from rink.streams.policy import Policy
-from rink.streams.transient import is_transient
+from rink.streams.failure_policy import Policy
+from rink.streams.transient_errors import is_transient
 
 
 def named(module, *names):
@@ -170,7 +170,7 @@ def test_packages_are_not_imported_for_their_names():
     """An app is declared without them, and its errors are judged without them, too."""
     code = (
         "import sys; from rink.streams import TRANSIENT; "
-        "from rink.streams.transient import is_transient; "
+        "from rink.streams.transient_errors import is_transient; "
         "assert is_transient(ConnectionError(), TRANSIENT); "
         "assert not is_transient(ValueError(), TRANSIENT); "
         "print({'httpx', 'sqlalchemy'} & set(sys.modules))"

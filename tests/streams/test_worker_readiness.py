@@ -8,8 +8,9 @@ from jumping import pass_time
 from processors_support import TTL_S, Leg
 
 from rink import aio
-from rink.streams import App, Worker, executor, partition, worker
-from rink.testing.memory import MemoryCluster
+from rink.streams import App, Worker
+from rink.streams.consumer import executor, partition, worker
+from rink.testing.memory.cluster import MemoryCluster
 
 LONG_S = 20.0
 NOTHING = cast("Any", None)

@@ -7,7 +7,7 @@ pytest.register_assert_rewrite(
     "etcd_contract", "etcd_contract_streams", "etcd_world", "memory_support"
 )
 
-from rink.testing.memory import MemoryCluster  # noqa: E402 - after what is to be rewritten
+from rink.testing.memory.cluster import MemoryCluster  # noqa: E402 - after what is to be rewritten
 
 
 @pytest.fixture

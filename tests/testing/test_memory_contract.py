@@ -8,7 +8,7 @@ from etcd_contract_streams import *  # noqa: F403 - its other half
 from etcd_world import World
 from virtual_clock import VirtualClock
 
-from rink.testing.memory import MemoryCluster
+from rink.testing.memory.cluster import MemoryCluster
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from etcd_world import PATIENCE_S, Seen
 from memory_support import keys, put, revisions, taken
 
 from rink.etcd.api import WatchOpened
-from rink.testing.memory import MemoryCluster
+from rink.testing.memory.cluster import MemoryCluster
 
 END = b"\xff"
 

@@ -10,10 +10,11 @@ import threading
 import pytest
 
 from rink.errors import ConfigError
-from rink.testing import RedisError, RedisUnavailable, redis_node
-from rink.testing.redis_node import RedisNode, fields
-from rink.testing.redis_resp import Address, address_of, call, decoded, encoded
-from rink.testing.servers_process import GivenProcess
+from rink.testing import RedisError, RedisUnavailable
+from rink.testing.process.process import GivenProcess
+from rink.testing.redis_server import node as node_module
+from rink.testing.redis_server.node import RedisNode, fields
+from rink.testing.redis_server.resp import Address, address_of, call, decoded, encoded
 
 
 def answer(content):
@@ -156,7 +157,7 @@ def test_who_answers_nothing_is_waited_for_no_longer_than_told():
 
 
 def test_only_a_pong_is_healthy(monkeypatch):
-    monkeypatch.setattr(redis_node, "_ANSWERS_WITHIN_S", 20)
+    monkeypatch.setattr(node_module, "_ANSWERS_WITHIN_S", 20)
     loading = b"-LOADING Redis is loading the dataset in memory\r\n"
     with played([loading], [b"-NOAUTH Authentication required.\r\n"], [b"+PONG\r\n"]) as (port, _):
         address = Address("127.0.0.1", port)

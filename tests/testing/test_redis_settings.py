@@ -10,7 +10,7 @@ import pytest
 
 from rink.errors import ConfigError
 from rink.testing import TlsFiles, local_redis, redis_cluster, redis_pair
-from rink.testing.redis_start import Settings, configuration, find_redis, quoted
+from rink.testing.redis_server.start import Settings, configuration, find_redis, quoted
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,9 +8,9 @@ import pytest
 from testcontainers.core import container as testcontainers_container
 
 from rink.errors import ConfigError
-from rink.testing import servers_start
-from rink.testing.servers_container import Containers
-from rink.testing.servers_start import Settings
+from rink.testing.etcd_server import start
+from rink.testing.etcd_server.container import Containers
+from rink.testing.etcd_server.start import Settings
 
 SETTINGS = Settings(
     data_dir=None, tls=None, root_password=None, fsync=True, heartbeat_ms=1, election_ms=9,
@@ -122,7 +122,7 @@ def test_verbs_become_docker_s_own(docker, tmp_path):
 
 @pytest.mark.parametrize(
     ("given", "image"),
-    [("some/etcd", "some/etcd"), (None, servers_start.IMAGE), ("", servers_start.IMAGE)],
+    [("some/etcd", "some/etcd"), (None, start.IMAGE), ("", start.IMAGE)],
 )
 def test_containers_are_the_last_resort_and_have_an_image(
     docker, monkeypatch, tmp_path, given, image
@@ -131,18 +131,18 @@ def test_containers_are_the_last_resort_and_have_an_image(
         monkeypatch.delenv("RINK_TEST_ETCD_IMAGE", raising=False)
     else:
         monkeypatch.setenv("RINK_TEST_ETCD_IMAGE", given)
-    monkeypatch.setattr(servers_start, "find_etcd", lambda: None)
-    owner = servers_start._source(SETTINGS)([])
+    monkeypatch.setattr(start, "find_etcd", lambda: None)
+    owner = start._source(SETTINGS)([])
     assert isinstance(owner, Containers)
     owner.process([], tmp_path / "etcd.log").start()
     assert [container.image for container in docker.made] == [image]
 
 
 def test_with_nothing_to_start_the_error_says_what_would_help(monkeypatch):
-    monkeypatch.setattr(servers_start, "find_etcd", lambda: None)
-    monkeypatch.setattr(servers_start.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(start, "find_etcd", lambda: None)
+    monkeypatch.setattr(start.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"rink\[testing\].*RINK_TEST_ETCD"):
-        servers_start._source(SETTINGS)
+        start._source(SETTINGS)
 
 
 def test_without_docker_the_error_says_so(monkeypatch, tmp_path):

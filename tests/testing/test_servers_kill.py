@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rink.testing.servers_node import EtcdNode
+from rink.testing.etcd_server.node import EtcdNode
 
 
 class Scripted:

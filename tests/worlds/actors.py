@@ -22,9 +22,9 @@ from snapshots import Snapshots
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.holds import Handle, Hold
-from rink.core.machines import Life, Write
 from rink.core.node import MemberSettings, Node
-from rink.core.records import is_same
+from rink.core.record_index import is_same
+from rink.core.state_tables import Life, Write
 from rink.core.waits import Waits
 
 NEVER_S = 1_000_000

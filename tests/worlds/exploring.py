@@ -19,7 +19,7 @@ from spec import Spec
 from states import DEAD, One, State, with_one, without
 from universe import Universe
 
-from rink.core.machines import Life
+from rink.core.state_tables import Life
 from rink.core.values import Phase
 
 PATIENCE = 500

@@ -23,7 +23,7 @@ from states import DEAD, State, pay, with_one, without
 from universe import Universe
 
 from rink.core import events as ev
-from rink.core.machines import Life
+from rink.core.state_tables import Life
 from rink.core.values import Request
 
 Moves = Iterator[tuple[str, State]]

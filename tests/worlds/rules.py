@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from states import DEAD, State
 
 from rink.core.effects import RemoveRecord
-from rink.core.machines import Life
 from rink.core.placement import Placement
+from rink.core.state_tables import Life
 
 if TYPE_CHECKING:
     from actors import Work

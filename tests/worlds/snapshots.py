@@ -14,7 +14,7 @@ from rink.core.claims import Gate, Obstacles
 from rink.core.node import MemberSettings
 from rink.core.placement import Placement
 from rink.core.ranks import Settings
-from rink.core.records import Records, Roster, Standing
+from rink.core.record_index import Records, Roster, Standing
 from rink.core.values import Member, Proclaimed, Record, Share, Version
 from rink.core.view import View
 

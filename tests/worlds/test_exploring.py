@@ -10,14 +10,14 @@ from small_etcd import Etcd
 from spec import Spec
 from universe import Universe
 
-from rink.core import draft, grants
 from rink.core import effects as do
+from rink.core import grants, next_version
 from rink.core.claims import Obstacles
-from rink.core.history import History
+from rink.core.etcd_history import History
 from rink.core.holds import Table
-from rink.core.life import Living
-from rink.core.machines import Life, LifeEvent
+from rink.core.lifecycle import Living
 from rink.core.node import Node
+from rink.core.state_tables import Life, LifeEvent
 from rink.core.view import View
 from rink.core.writer import Writer
 
@@ -237,13 +237,13 @@ def is_in(actors, state):
 
 
 def test_a_wish_that_is_not_answered_is_seen(monkeypatch):
-    monkeypatch.setattr(draft._Wishes, "grant", lambda *_: None)
+    monkeypatch.setattr(next_version._Wishes, "grant", lambda *_: None)
     result = explore(Spec("a wish", "", versions=4, settings=AT_ONCE, script=(PIN,)))
     assert "1 wishes are not answered" in result.broken
 
 
 def test_a_token_base_that_is_lowered_is_seen(monkeypatch):
-    wishes = draft._Wishes
-    monkeypatch.setattr(draft, "_Wishes", lambda pins, _, room: wishes(pins, 0, room))
+    wishes = next_version._Wishes
+    monkeypatch.setattr(next_version, "_Wishes", lambda pins, _, room: wishes(pins, 0, room))
     result = explore(Spec("wishes", "", versions=5, settings=AT_ONCE, script=(RAISE, PIN)))
     assert "lowers the token base" in result.broken

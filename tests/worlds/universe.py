@@ -17,7 +17,7 @@ from stores import Stores
 
 from rink.core import effects as do
 from rink.core import events as ev
-from rink.core.machines import Life
+from rink.core.state_tables import Life
 from rink.core.view import owner_of
 
 CHORES = (do.LookUpLease, do.RemoveRecord, ev.LeaseLookedUp)

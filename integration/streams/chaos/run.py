@@ -254,7 +254,7 @@ class Chaos:
         return left
 
     def place(self, number):
-        from rink.streams.values import Place
+        from rink.streams.store.values import Place
 
         names = self.pings.names.partition(number)
         return Place("pings", number, names, "plain", self.pings.bounds)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
-from rink.core.backoff import backoff
+from rink.callables import check_plain
 from rink.core.keys import check_name
-from rink.engine.callers import made_at
+from rink.core.retry_delay import backoff
+from rink.engine.caller_context import made_at
 from rink.errors import ConfigError, RoleLost, RoleTimeout, UsageError
-from rink.functions import check_plain
 from rink.guards import Fence
 from rink.roles import Role
 from rink.spark.jobs.job import Job, State

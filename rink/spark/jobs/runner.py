@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from pyspark.sql import SparkSession
 
 from rink.arguments import check_count, check_seconds
-from rink.engine.callers import made_at
+from rink.callables import check_plain
+from rink.engine.caller_context import made_at
 from rink.errors import ConfigError
-from rink.functions import check_plain
 from rink.rink import Rink
 from rink.roles import Role
-from rink.spark.jobs.ends import DriverEnd
+from rink.spark.jobs.driver_exit import DriverEnd
 from rink.spark.jobs.job import Job, State
+from rink.spark.jobs.job_list import ListJobs, Watch
 from rink.spark.jobs.queries import Fenced, Query, Starts
-from rink.spark.jobs.watching import ListJobs, Watch
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

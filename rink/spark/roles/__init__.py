@@ -9,9 +9,9 @@ is imported by the functions, so that `hashing` can be had without.
 """
 
 from rink.spark.roles.assign import assign, moves
+from rink.spark.roles.group_now import standing
 from rink.spark.roles.plans import Flow, Load, Plan, balance, plan
-from rink.spark.roles.standing import standing
-from rink.spark.roles.versions import Ranked, Standing, after
+from rink.spark.roles.version_ranks import Ranked, Standing, after
 
 __all__ = [
     "Flow", "Load", "Plan", "Ranked", "Standing", "after", "assign", "balance", "moves", "plan", "standing",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from rink.errors import ConfigError
-from rink.spark.roles.hashing import text
-from rink.spark.roles.versions import Ranked, RoleMap
+from rink.spark.roles.rank_arrays import text
+from rink.spark.roles.version_ranks import Ranked, RoleMap
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

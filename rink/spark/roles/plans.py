@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from rink.core.values import Version
-from rink.spark.roles import versions
+from rink.spark.roles import version_ranks
 from rink.spark.roles.assign import role_column
-from rink.spark.roles.hashing import counted, nulls
-from rink.spark.roles.versions import Ranked, RoleMap
+from rink.spark.roles.rank_arrays import counted, nulls
+from rink.spark.roles.version_ranks import Ranked, RoleMap
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -137,7 +137,7 @@ def plan(
         ConfigError: As for `balance` and `after`.
         UnknownScheme: There is no such scheme in this process.
     """
-    then = versions.after(version, leave, join, waiting)
+    then = version_ranks.after(version, leave, join, waiting)
     pairs, unnamed = _count(df, role, RoleMap.of(version), RoleMap.of(then))
     return summed(version, then, pairs, unnamed)
 

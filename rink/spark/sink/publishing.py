@@ -16,12 +16,12 @@ import attrs
 
 from rink.core.keys import check_name, encode
 from rink.errors import RinkError, StaleToken, StateError
-from rink.spark.connections import Connection, clear_after
 from rink.spark.options import Place
+from rink.spark.redis_connection import Connection, clear_after
 from rink.spark.sink.staging import gone, remove, rolled_back, staged
 from rink.streams.errors import PartitionFull
-from rink.streams.names import PREFIX
-from rink.streams.values import Bounds
+from rink.streams.store.keys import PREFIX
+from rink.streams.store.values import Bounds
 
 STEP, STEP_BYTES = 1000, 1_000_000
 """So many records one step moves, and it ends with the one that makes it so large: Redis does nothing else meanwhile."""

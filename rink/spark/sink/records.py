@@ -16,7 +16,7 @@ from rink.errors import ConfigError
 from rink.spark import schema as schemas
 from rink.spark.options import Place
 from rink.streams.errors import RecordError
-from rink.streams.fields import fields_of
+from rink.streams.records.fields import fields_of
 from rink.streams.stream import Stream, partition_of
 
 Made = tuple[int, bytes]

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from rink.errors import StateError
-from rink.spark.connections import Connection
 from rink.spark.options import Place
+from rink.spark.redis_connection import Connection
 
 AT_ONCE = 1000
 """Records of a partition that are sent in one step."""

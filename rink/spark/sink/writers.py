@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 
 from rink.errors import ConfigError, RinkError, StateError
 from rink.spark.compat import DataSourceStreamArrowWriter
-from rink.spark.connections import clear_after, connection
 from rink.spark.options import Options, Place
+from rink.spark.redis_connection import clear_after, connection
 from rink.spark.sink.publishing import Batch, Manifest, Sink
 from rink.spark.sink.records import check_columns, maker
 from rink.spark.sink.staging import Staging

@@ -17,13 +17,13 @@ import attrs
 
 from rink.core.keys import check_name
 from rink.errors import StaleToken, StateError
-from rink.spark.connections import Connection, clear_after
 from rink.spark.options import Place
+from rink.spark.redis_connection import Connection, clear_after
 from rink.spark.source.offsets import Offsets
 from rink.spark.times import shown
-from rink.streams import ids
-from rink.streams.names import OF_SPARK, PartitionNames
-from rink.streams.values import Bounds
+from rink.streams.store import entry_ids
+from rink.streams.store.keys import OF_SPARK, PartitionNames
+from rink.streams.store.values import Bounds
 
 log = logging.getLogger("rink.spark")
 
@@ -265,7 +265,7 @@ class Gone:
 
     def cause(self, start: str) -> str:
         """Return why they are gone, as far as that is known."""
-        if ids.order(self.last) < ids.order(start.strip("(")):
+        if entry_ids.order(self.last) < entry_ids.order(start.strip("(")):
             return f"the last event that Redis knows of is {self.last}: it was restored from an older state, or emptied"
         if self.why == "deleted":
             return f"somebody has removed {self.deleted} by XDEL"
@@ -303,7 +303,7 @@ def tell_gone(
 
 def _event(at: str) -> str:
     """Return an id with its time."""
-    return f"{at} ({shown(ids.order(at)[0])})"
+    return f"{at} ({shown(entry_ids.order(at)[0])})"
 
 
 def _now() -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rink.errors import StateError
-from rink.streams import ids
+from rink.streams.store import entry_ids
 
 Offsets = dict[int, str]
 
@@ -43,7 +43,7 @@ def of_json(found: Mapping[str, str], partition_count: int, what: str) -> Offset
         offsets = {int(number): str(at) for number, at in found.items()}
     except (ValueError, AttributeError):
         offsets = {}
-    if not offsets or not all(map(ids.is_id, offsets.values())):
+    if not offsets or not all(map(entry_ids.is_id, offsets.values())):
         raise StateError(f"the checkpoint holds {found!r}, and no offsets of {what}")
     if offsets.keys() != set(range(partition_count)):
         raise StateError(
@@ -67,8 +67,12 @@ def share_out(
     end = dict(start)
     # The oldest first: where there are fewer events to share than partitions, none is left behind for ever.
     waiting = sorted(
-        (number for number in start if ids.order(start[number]) < ids.order(target[number])),
-        key=lambda number: ids.order(start[number]),
+        (
+            number
+            for number in start
+            if entry_ids.order(start[number]) < entry_ids.order(target[number])
+        ),
+        key=lambda number: entry_ids.order(start[number]),
     )
     left = most
     while left and waiting:

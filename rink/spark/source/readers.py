@@ -12,13 +12,13 @@ from pyspark.sql.types import StructType
 from rink.errors import ConfigError, StateError
 from rink.spark import schema as schemas
 from rink.spark.compat import SupportsTriggerAvailableNow, check_read_limit
-from rink.spark.connections import Connection, connection
 from rink.spark.options import Options, Place
+from rink.spark.redis_connection import Connection, connection
 from rink.spark.rows import Rows
 from rink.spark.source.group import Gone, Group, tell_gone
 from rink.spark.source.offsets import ANSWER_BYTES, Offsets, as_json, of_json, share_out
 from rink.spark.source.reading import Range, pages
-from rink.streams import ids
+from rink.streams.store import entry_ids
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
@@ -98,7 +98,7 @@ class _Reading:
                 )
             )
             for number, at in start.items()
-            if ids.order(at) < ids.order(end[number])
+            if entry_ids.order(at) < entry_ids.order(end[number])
         ]
 
 
@@ -205,12 +205,14 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         group = self._its_group()
         if not group.has_entered:  # a replay after a restart: Spark asks for nothing before
             group.follow(begin)
-        if behind := [n for n in begin if ids.order(begin[n]) > ids.order(to[n])]:
+        if behind := [n for n in begin if entry_ids.order(begin[n]) > entry_ids.order(to[n])]:
             raise StateError(
                 f"the checkpoint's batch of {self._place} ends before it begins, in partition {behind[0]}: it begins at "
                 f"{begin[behind[0]]}, and ends at {to[behind[0]]}"
             )
-        first = [number for number, at in begin.items() if at == ids.NONE and to[number] != at]
+        first = [
+            number for number, at in begin.items() if at == entry_ids.NONE and to[number] != at
+        ]
         return self._parts(begin, to, group.removed(first), group.name)
 
     def commit(self, end: dict[str, str]) -> None:
@@ -264,12 +266,12 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
 def _id_of(edge: str | dict[int, str]) -> tuple[int, int]:
     """Return the order of an edge that a time has given."""
-    return ids.order(str(edge).lstrip("("))
+    return entry_ids.order(str(edge).lstrip("("))
 
 
 def _lower(one: str, other: str) -> str:
-    return min(one, other, key=ids.order)
+    return min(one, other, key=entry_ids.order)
 
 
 def _higher(one: str, other: str) -> str:
-    return max(one, other, key=ids.order)
+    return max(one, other, key=entry_ids.order)

@@ -7,11 +7,11 @@ from typing import Any
 
 import attrs
 
-from rink.spark.connections import Connection
 from rink.spark.options import Place
+from rink.spark.redis_connection import Connection
 from rink.spark.source.group import tell_gone
 from rink.spark.source.offsets import ANSWER_BYTES, PAGE
-from rink.streams import ids
+from rink.streams.store import entry_ids
 
 Entry = tuple[bytes, list[bytes]]
 """An id, and names and values in turn."""
@@ -51,9 +51,9 @@ def pages(redis: Connection, wanted: Range, size: int = PAGE) -> Iterator[list[E
         StateError: some are gone, and the range is strict.
     """
     stream = wanted.place.names.partition(wanted.number).stream
-    at, last = wanted.start, ids.order(wanted.end)
+    at, last = wanted.start, entry_ids.order(wanted.end)
     has_told, count = False, min(size, FIRST_PAGE)
-    while ids.order(at) < last:
+    while entry_ids.order(at) < last:
         found, is_whole = _page(redis, stream, wanted, at, count)
         if not has_told and (not is_whole or not found):
             tell_gone(wanted.place, wanted.number, at, strict=wanted.strict)
@@ -75,7 +75,7 @@ def _page(
     redis: Connection, stream: str, wanted: Range, at: str, size: int
 ) -> tuple[list[Entry], bool]:
     """Return the entries behind `at`, and whether none of them can be missing."""
-    if at != ids.NONE:
+    if at != entry_ids.NONE:
         found = redis.repeated(lambda: _range(redis, stream, at, wanted.end, size + 1), stream)
         if found and found[0][0] == at.encode():
             return found[1:], True

@@ -8,8 +8,7 @@ All of it works while workers run. What is seen is not one moment: each partitio
 Processors that Redis knows and the app does not declare are meant, too: trimming waits for them as well.
 """
 
-from rink.streams.admin.lagging import Lag, lag
-from rink.streams.admin.letters import (
+from rink.streams.admin.dead_letters import (
     DeadLetterRow,
     DeadLetters,
     Discarded,
@@ -19,6 +18,7 @@ from rink.streams.admin.letters import (
     discard,
     requeue,
 )
+from rink.streams.admin.lag import Lag, lag
 from rink.streams.admin.offsets import (
     Forgotten,
     Moved,
@@ -27,8 +27,8 @@ from rink.streams.admin.offsets import (
     reset,
     unquarantine,
 )
-from rink.streams.admin.owning import Owners, PartitionOwner, owners
-from rink.streams.admin.pausing import Paused, Resumed, pause, resume
+from rink.streams.admin.owners import Owners, PartitionOwner, owners
+from rink.streams.admin.pause import Paused, Resumed, pause, resume
 
 __all__ = [
     "DeadLetterRow",

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rink.core.record import some
+from rink.core.own_record import some
 from rink.errors import ConfigError, StateError
-from rink.streams import ids
-from rink.streams.admin.places import Found, change, check_not_sparks, each, find, read, store_of
-from rink.streams.store import Store, text
-from rink.streams.values import Place
+from rink.streams.admin.targets import Found, change, check_not_sparks, each, find, read, store_of
+from rink.streams.store import entry_ids
+from rink.streams.store.store import Store, text
+from rink.streams.store.values import Place
 
 if TYPE_CHECKING:
     from rink.streams.app import App
@@ -202,10 +202,10 @@ def _target(to: str | datetime) -> tuple[str, bool]:
     if isinstance(to, str):
         if to in ("earliest", "latest"):
             return to, False
-        if ids.is_id(
+        if entry_ids.is_id(
             to
         ):  # scripts compare ids part by part as text: there is one way to write each
-            return "{}-{}".format(*ids.order(to)), False
+            return "{}-{}".format(*entry_ids.order(to)), False
     ms = _milliseconds(to)
     if ms is None or ms < 1:
         raise ConfigError(
@@ -217,7 +217,7 @@ def _target(to: str | datetime) -> tuple[str, bool]:
 
 def _milliseconds(to: str | datetime) -> int | None:
     if isinstance(to, datetime):
-        return ids.ms_of(to)
+        return entry_ids.ms_of(to)
     if re.fullmatch(r"\d{8,10}", to, re.ASCII):
         raise ConfigError(
             f"{to!r} may be a date, seconds or milliseconds: write a date as 2026-11-27, and milliseconds since 1970 "
@@ -226,7 +226,7 @@ def _milliseconds(to: str | datetime) -> int | None:
     if re.fullmatch(r"\d{1,19}", to, re.ASCII):
         return int(to)
     try:
-        return ids.ms_of(datetime.fromisoformat(to))
+        return entry_ids.ms_of(datetime.fromisoformat(to))
     except ValueError:
         return None
 
@@ -242,10 +242,10 @@ async def _within(store: Store, place: Place, target: str, is_time: bool) -> tup
     key = place.names.stream
     look = await store.look(place)
     last = await read(store, key, lambda redis: redis.xrevrange(key, count=1))
-    end = text(last[0][0]) if last else ids.NONE
-    if ids.order(target) <= ids.order(end):
-        is_gone = look.removed and ids.order(target) < ids.order(look.oldest)
-        return target, ids.when(look.oldest) if is_gone else ""
+    end = text(last[0][0]) if last else entry_ids.NONE
+    if entry_ids.order(target) <= entry_ids.order(end):
+        is_gone = look.removed and entry_ids.order(target) < entry_ids.order(look.oldest)
+        return target, entry_ids.when(look.oldest) if is_gone else ""
     if is_time:  # nothing was sent since
         return end, ""
     raise StateError(

@@ -1,0 +1,104 @@
+"""Read and change what a member's public interface does not show.
+
+The sidecar and `rink run` use this. Each function takes the engine's lock once, so its answer is of
+one moment.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rink.core.own_record import describe
+from rink.core.view import View
+from rink.engine.engine import Engine
+from rink.face import BaseRink
+from rink.inspect.group_status import GroupStatus, seen
+
+
+def tenure_of(member: BaseRink[Any, Any]) -> tuple[int, float]:
+    """Return the live lease and its deadline by the member's clock.
+
+    Both are 0 without a live lease. They come from the engine. The record in the view is behind:
+    right after a new lease was granted, it may still name the old lease.
+    """
+    engine = _engine_of(member)
+    with engine.lock:
+        tenure = engine.node.tenure
+        return (tenure.lease, tenure.deadline) if tenure.is_alive else (0, 0.0)
+
+
+def obstacle_of(member: BaseRink[Any, Any], role: str) -> str:
+    """Return who owns a role, or what keeps the member from holding it."""
+    return member._obstacle(role)  # noqa: SLF001 - a part of the same package
+
+
+def create_revision_of(member: BaseRink[Any, Any]) -> int:
+    """Return the create revision of the member's record, or 0 without one."""
+    engine = _engine_of(member)
+    with engine.lock:
+        record = engine.node.view.members.get(member.name)
+    return record.create_revision if record else 0
+
+
+def owner_of_name(member: BaseRink[Any, Any]) -> str:
+    """Return whose record keeps a member from joining under its name, or ""."""
+    engine = member._opened  # noqa: SLF001 - a part of the same package
+    if engine is None:
+        return ""
+    with engine.lock:
+        other = engine.node.writer.taken_by
+    return describe(other) if other is not None else ""
+
+
+def member_count_of(member: BaseRink[Any, Any]) -> int:
+    """Return how many live members the group has.
+
+    A status has this number, too, but it goes through each role that is waited for.
+    """
+    engine = _engine_of(member)
+    with engine.lock:
+        return len(engine.node.view.by_age)
+
+
+def view_of(member: BaseRink[Any, Any]) -> View:
+    """Return the group's keys as the member sees them now."""
+    engine = _engine_of(member)
+    with engine.lock:
+        return engine.node.view
+
+
+def prefix_of(member: BaseRink[Any, Any]) -> str:
+    """Return the prefix of all keys."""
+    return member._session.prefix  # noqa: SLF001 - a part of the same package
+
+
+def has_other_members(member: BaseRink[Any, Any]) -> bool:
+    """Return whether another member is there that does not leave."""
+    engine = _engine_of(member)
+    with engine.lock:
+        by_age = engine.node.view.by_age
+        return any(other.is_active and other.name != member.name for other in by_age)
+
+
+def status_without_waits(member: BaseRink[Any, Any]) -> GroupStatus:
+    """Return the group's status without the roles that this member waits for.
+
+    There may be 10,000 of them.
+    """
+    engine = _engine_of(member)
+    with engine.lock:
+        view, owned = engine.node.view, engine.node.owned
+    return seen(view, member.group, owned)
+
+
+def raise_tokens(member: BaseRink[Any, Any], floor: int) -> None:
+    """Raise the group's tokens above a floor, unless they are above it by now."""
+    engine = _engine_of(member)
+    with engine.lock:
+        history = engine.node.sight.history
+        history.token_floor = max(history.token_floor, floor)
+    engine.nudge()
+
+
+def _engine_of(member: BaseRink[Any, Any]) -> Engine:
+    return member._engine  # noqa: SLF001 - a part of the same package

@@ -1,0 +1,206 @@
+"""Show who owns a role, who holds it, and who would be next: `rink owner`.
+
+No key says who holds a role. A role counts as held if its owner's newest share has it and no other
+record claims it: then its owner's code has it, or has it as soon as it asks (rule R2).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from rink.cli import observe, render
+from rink.cli.exit_status import NO
+from rink.cli.holding_since import Since, lost_since
+from rink.cli.leases import Leases, read_leases_of
+from rink.cli.options import (
+    Target,
+    announced,
+    check_group,
+    check_roles,
+    opened,
+    outside,
+    with_target,
+)
+from rink.core.placement import Placement
+from rink.core.values import Member
+from rink.core.view import View
+from rink.engine.group_watch import read_group
+from rink.inspect.group_status import seen
+from rink.inspect.standby import Standby, standbys
+
+
+@attrs.frozen
+class RoleSeen:
+    """Hold a role as the group's records show it.
+
+    `holder` is None where nobody's record claims the role by name or share. `why` says why the role
+    is not held, and `since` since when that is so, if the versions tell.
+    """
+
+    role: str
+    owner: str | None
+    holder: str | None
+    next: str | None
+    held: bool = False
+    why: str = ""
+    since: Since | None = None
+
+    def reason(self, now: str) -> str:
+        """Return why it is not held, and since when.
+
+        `now` is this machine's wall clock.
+        """
+        return self.why if self.since is None else f"{self.why}, {self.since.text(now)}"
+
+
+def roles_seen(view: View, group: str, roles: Iterable[str]) -> list[RoleSeen]:
+    """Return what the records say of each role, in the order of the roles."""
+    found = standbys(seen(view, group), roles)
+    placement = Placement()
+    return [_role_seen(view, group, role, one, placement) for role, one in found.items()]
+
+
+def _role_seen(
+    view: View, group: str, role: str, standby: Standby, placement: Placement
+) -> RoleSeen:
+    owner = standby.owner
+    others = [member for member in view.by_age if member.name != owner]
+    claims = {one.name: why for one in others if (why := _named(one, role, placement))}
+    # Who claims every role is no holder: its record, or its scheme, cannot be read here.
+    vague = {one.name: why for one in others if (why := _vague(one, placement))}
+    base = RoleSeen(role, owner, None, standby.next)
+    if claims:
+        name, why = next(iter(claims.items()))
+        since = lost_since(view, name, [role])
+        return attrs.evolve(base, holder=name, why=f"{name} {why}", since=since)
+    if vague:
+        name, why = next(iter(vague.items()))
+        return attrs.evolve(base, why=f"{name} {why}")
+    if owner is None:
+        return attrs.evolve(base, why=_why_nobody(view, group))
+    return _of_owner(view, base, owner, placement)
+
+
+def _of_owner(view: View, base: RoleSeen, owner: str, placement: Placement) -> RoleSeen:
+    """Return what the owner's own record says.
+
+    No other record claims the role.
+    """
+    member = view.members.get(owner)
+    if member is None or not member.lease:
+        return attrs.evolve(
+            base, why=f"{owner} is gone, and its rank is not given to another member yet"
+        )
+    record = member.record
+    if record is None:
+        return attrs.evolve(base, why=f"{owner} {_vague(member, placement)}")
+    if base.role in record.draining:
+        why = f"{owner} has not released an earlier grant of it"
+        return attrs.evolve(base, holder=owner, why=why)
+    if not record.shares or not placement.has(record.shares[0], base.role):
+        return attrs.evolve(base, why=f"{owner} has not claimed it yet")
+    return attrs.evolve(base, holder=owner, held=True)
+
+
+def _named(member: Member, role: str, placement: Placement) -> str:
+    """Return how the member's record claims just this role, or ""."""
+    if member.record is None:
+        return ""
+    if role in member.record.draining:
+        return "has not released it"
+    for share in member.record.shares:
+        if placement.has(share, role):
+            return f"still claims it, as rank {share.rank} of {share.size}"
+    return ""
+
+
+def _vague(member: Member, placement: Placement) -> str:
+    """Return why the member's record counts as claiming every role, or ""."""
+    if member.record is None:
+        return f"claims every role: its record {member.problem}"
+    for share in member.record.shares:
+        if not placement.can_follow(share.scheme):
+            return f"claims roles by scheme {share.scheme!r}, which is not known here"
+    return ""
+
+
+def _why_nobody(view: View, group: str) -> str:
+    version = view.version
+    if version is None:
+        return why_no_version(view, group)
+    if not version.ranks:
+        return "nobody has a rank"
+    return f"scheme {version.scheme!r} is not known here"
+
+
+def why_no_version(view: View, group: str) -> str:
+    """Return why the group has no newest version that can be read."""
+    if observe.is_empty(view):
+        return f"there is no group {group!r}"
+    if view.newest is None:
+        return "the group has no version yet"
+    return f"version {view.newest.number} {view.newest.problem}"
+
+
+@click.command(short_help="Who has each ROLE of GROUP, and who would be next.")
+@click.argument("group", callback=check_group)
+@click.argument("roles", metavar="ROLE...", nargs=-1, required=True, callback=check_roles)
+@click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
+@with_target
+@click.pass_context
+def owner(
+    ctx: click.Context, group: str, roles: tuple[str, ...], as_json: bool, target: Target
+) -> None:
+    """Show who owns each ROLE of GROUP, who holds it, and who would be next.
+
+    Exit status: 0 if every role is held, 3 if one is not, 1 without an answer of etcd.
+    """
+    with opened(target) as etcd:
+        with target.reading(group):
+            view = read_group(etcd, target.keys(group))
+        found = roles_seen(view, group, roles)
+        with announced(target, f"asking for the leases of group {group!r} at"):
+            holders = {one.holder: None for one in found if one.holder is not None}
+            leases = read_leases_of(etcd, view, holders)
+    if as_json:
+        facts: dict[str, Any] = {
+            "group": group,
+            "prefix": target.prefix,
+            "revision": view.revision,
+            "version": view.newest.number if view.newest else 0,
+            "roles": [attrs.asdict(one) for one in found],
+            "leases": leases.as_json(),
+            "leases_problem": leases.problem,
+        }
+        click.echo(json.dumps(facts, indent=2))
+    else:
+        render.console().print(_shown(found, leases, outside().clock.wall()))
+    if not all(one.held for one in found):
+        ctx.exit(NO)
+
+
+def _shown(found: Iterable[RoleSeen], leases: Leases, now: str) -> RenderableType:
+    made = render.Listing(("role", "owner", "holder", "next", "state"))
+    why = []
+    for one in found:
+        names = [render.clean(name or "-") for name in (one.role, one.owner, one.holder, one.next)]
+        made.add(*names, _state(one, leases))
+        if not one.held:
+            why.append(("not held", f"{one.role}: {one.reason(now)}", "yellow"))
+    why += render.lease_lines(leases)
+    return Group(made, Text(""), render.titled(why)) if why else made
+
+
+def _state(role: RoleSeen, leases: Leases) -> Text:
+    """Return whether the role is held, in green only where its holder renews its lease."""
+    if not role.held:
+        return Text("not held", "bold yellow")
+    is_doubtful = leases.problem or role.holder in leases.overdue
+    return Text("held", "yellow" if is_doubtful else "green")

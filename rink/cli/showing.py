@@ -1,0 +1,155 @@
+"""Show a group, read once: `rink status`, `groups` and `history`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from rink.cli import observe, render
+from rink.cli.exit_status import NO, Failed, Not
+from rink.cli.growth import growth
+from rink.cli.holding_since import draining_since
+from rink.cli.leases import Leases, read_leases
+from rink.cli.options import Target, announced, check_group, opened, outside, tell, with_target
+from rink.engine.group_watch import read_group
+from rink.inspect.group_status import GroupStatus, seen
+from rink.inspect.version_diff import steps
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
+
+
+@click.command(short_help="How GROUP is now, and what keeps it from being settled.")
+@click.argument("group", required=False, callback=check_group)
+@click.option("--check", is_flag=True, help="Exit with 3 unless it is settled and alive.")
+@click.option("--leases", "every_lease", is_flag=True, help="Ask for each lease, however many.")
+@_JSON
+@with_target
+@click.pass_context
+def status(
+    ctx: click.Context,
+    group: str | None,
+    check: bool,
+    every_lease: bool,
+    as_json: bool,
+    target: Target,
+) -> None:
+    """Show GROUP as it is now: its version, ranks, members, and what keeps it from being settled.
+
+    With --check, the exit status is 0 if it is settled and every member renews its lease, and 3 if
+    not.
+    Without GROUP: list the groups, as `rink groups` does.
+    """
+    if group is None and check:
+        raise click.UsageError("Say which GROUP to check.")
+    if group is None:
+        _list_groups(target, as_json)
+        return
+    with opened(target) as etcd:
+        with target.reading(group):
+            view = read_group(etcd, target.keys(group))
+        if observe.is_empty(view) and check:
+            raise Not(str(target.unknown(group)))
+        if observe.is_empty(view):
+            raise target.unknown(group)
+        with announced(target, f"asking for the leases of group {group!r} at"):
+            leases = read_leases(etcd, view, however_many=every_lease)
+    wall = outside().clock.wall()
+    now, since = seen(view, group), draining_since(view)
+    grows = growth(view, now, wall)
+    if as_json:
+        _write(
+            {
+                "prefix": target.prefix,
+                **now.as_json(),
+                "leases": leases.as_json(),
+                "leases_problem": leases.problem,
+                "draining_since": {name: one.as_json() for name, one in since.items()},
+                "not_ranked": {name: one.as_json() for name, one in grows.items()},
+            }
+        )
+    else:
+        words = {name: f", {one.text(wall)}" for name, one in since.items()}
+        render.console().print(render.show(now, leases=leases, since=words, growth=grows))
+    if check:
+        _answer(ctx, now, leases)
+
+
+def _answer(ctx: click.Context, now: GroupStatus, leases: Leases) -> None:
+    """Exit with the status that answers `--check`, unless it is 0."""
+    if not now.settled or leases.overdue:
+        ctx.exit(NO)
+    if leases.problem:
+        raise Failed(f"whether the members are alive is not known: {leases.problem}")
+
+
+@click.command(short_help="The groups under the prefix that have members.")
+@click.option("--all", "every", is_flag=True, help="Also those without members.")
+@_JSON
+@with_target
+def groups(every: bool, as_json: bool, target: Target) -> None:
+    """List the groups under the prefix that have members."""
+    _list_groups(target, as_json, every=every)
+
+
+def _list_groups(target: Target, as_json: bool, *, every: bool = False) -> None:
+    doing = f"reading the groups under {target.prefix!r} from"
+    with opened(target) as etcd, announced(target, doing):
+        found = observe.read_groups(etcd, target.prefix)
+    shown = {group: view for group, view in found.views.items() if every or view.by_age}
+    statuses = [seen(view, group) for group, view in sorted(shown.items())]
+    hidden = len(found.views) - len(shown)
+    if as_json:
+        brief = [
+            {
+                "group": one.group,
+                "version": one.version,
+                "ranks": len(one.ranks),
+                "members": len(one.members),
+                "coordinator": one.coordinator,
+                "settled": one.settled,
+            }
+            for one in statuses
+        ]
+        _write({"prefix": target.prefix, "revision": found.revision, "groups": brief,
+                "hidden": hidden, "strays": list(found.strays)})  # fmt: skip
+    elif found.views or found.strays:
+        render.console().print(render.show_groups(statuses, hidden, found.strays))
+    else:
+        tell(f"no groups: the etcd at {target.where} has no key under {target.prefix!r}")
+
+
+@click.command(short_help="The versions of GROUP: when, by whom, why, what changed.")
+@click.argument("group", callback=check_group)
+@click.option(
+    "--last",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How many versions, the newest ones.",
+)
+@_JSON
+@with_target
+def history(group: str, last: int, as_json: bool, target: Target) -> None:
+    """Show the versions of GROUP: when, by whom, why, and which rank went from whom to whom.
+
+    etcd keeps the last hundred of them.
+    """
+    with opened(target) as etcd, target.reading(group):
+        view = read_group(etcd, target.keys(group))
+    if observe.is_empty(view):
+        raise target.unknown(group)
+    found = steps(view)[-last:]
+    if as_json:
+        versions = [step.as_json() for step in found]
+        _write({"group": group, "prefix": target.prefix, "revision": view.revision,
+                "versions": versions})  # fmt: skip
+    elif found:
+        render.console().print(render.show_history(found))
+    else:
+        tell(f"group {group!r} has no version yet")
+
+
+def _write(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2))

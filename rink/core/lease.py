@@ -1,0 +1,185 @@
+"""The lease of one member, and the deadline that it gives (R6, R7).
+
+The deadline is the time of *sending* the last answered keepalive, plus the granted TTL, minus the
+margin. etcd starts to count when the keepalive arrives, which is not earlier. At the deadline every
+role is lost, whatever etcd says. The lease is then SUSPECT. Rink goes on renewing it, because the
+outage may have been on this side only. It ends with TTL 0, a missing record, another history of
+etcd (R11) or a leave.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from rink.core.effects import DropLease, Effect, GrantLease, KeepLease, RevokeLease
+from rink.core.events import LeaseGranted
+from rink.core.outbox import Outbox
+from rink.core.retry_delay import backoff
+from rink.core.state_tables import LEASE, Lease, LeaseEvent, advance
+
+
+def default_margin(ttl: float) -> float:
+    """Return the margin of a lease where the user set none.
+
+    It is a tenth of the TTL, at least 0.5 s.
+    """
+    return max(0.5, ttl / 10)
+
+
+@attrs.define
+class Tenure:
+    """One lease at a time; all times are readings of the member's clock, in seconds.
+
+    `margin_set` is the user's margin; where it is None, the margin goes by the TTL.
+    """
+
+    ttl: int
+    margin_set: float | None = attrs.field(alias="margin")
+    state: Lease = Lease.NONE
+    lease: int = 0
+    granted_ttl: int = 0
+    deadline: float = -math.inf
+    failures: int = 0
+    retry_at: float = -math.inf
+
+    @property
+    def margin(self) -> float:
+        """Return the seconds from the deadline to the lease's earliest end.
+
+        etcd may grant a larger TTL than was asked for. A clock that is slow by a tenth then falls
+        behind by a tenth of that one, so the default margin is a tenth of the larger one.
+        """
+        if self.margin_set is not None:
+            return self.margin_set
+        return default_margin(max(self.ttl, self.granted_ttl))
+
+    @property
+    def answered_at(self) -> float:
+        """Return when the last keepalive that counts was sent.
+
+        Before the first one, return when the lease was requested.
+        """
+        return self.deadline + self.margin - self.granted_ttl
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether the lease was renewed in time, at the last step."""
+        return self.state is Lease.ALIVE
+
+    @property
+    def is_held(self) -> bool:
+        """Return whether there is a lease that this member has not given up."""
+        return self.state in (Lease.ALIVE, Lease.SUSPECT)
+
+    @property
+    def is_revoking(self) -> bool:
+        """Return whether the lease is being ended."""
+        return self.state is Lease.REVOKING
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether there is a lease that may still live in etcd."""
+        return self.is_held or self.is_revoking
+
+    @property
+    def is_none(self) -> bool:
+        """Return whether there is no lease, and none is asked for."""
+        return self.state is Lease.NONE
+
+    def look(self, wants_lease: bool, now: float, out: Outbox) -> None:
+        """Ask for what is due: a new lease, or the revocation again."""
+        if self.is_none and wants_lease:
+            if now >= self.retry_at:
+                out.do(self.ask())
+            else:
+                out.wake(self.retry_at)
+        elif self.is_revoking:
+            if now >= self.retry_at:
+                out.do(self.revoke())
+            out.wake(self.retry_at if self.retry_at < math.inf else None)
+
+    def ask(self) -> Effect:
+        """Ask for a lease."""
+        self.state = advance(LEASE, self.state, LeaseEvent.ASK)
+        return GrantLease(self.ttl)
+
+    def granted(self, event: LeaseGranted) -> Effect:
+        """Begin with a new lease."""
+        self.state = advance(LEASE, self.state, LeaseEvent.GRANTED)
+        self.lease, self.granted_ttl = event.lease, event.ttl
+        self._succeed()
+        self.deadline = event.sent_at + event.ttl - self.margin
+        return KeepLease(event.lease, event.ttl)
+
+    def ask_failed(self, now: float, who: str) -> None:
+        """Note that no lease was granted."""
+        self.state = advance(LEASE, self.state, LeaseEvent.FAILED)
+        self._fail(now, who)
+
+    def renewed(self, sent_at: float, now: float) -> bool:
+        """Move the deadline; true where that revives a suspect lease."""
+        self.deadline = max(self.deadline, sent_at + self.granted_ttl - self.margin)
+        if self.state is not Lease.SUSPECT or now >= self.deadline:
+            return False
+        self.state = advance(LEASE, self.state, LeaseEvent.RENEWED)
+        return True
+
+    def passed_deadline(self, now: float) -> bool:
+        """Mark the lease as suspect if its deadline has passed.
+
+        Return True where it was alive before.
+        """
+        if self.state is not Lease.ALIVE or now < self.deadline:
+            return False
+        self.state = advance(LEASE, self.state, LeaseEvent.DEADLINE)
+        return True
+
+    def ended(self) -> Effect:
+        """Mark the lease as ended by etcd."""
+        self.state = advance(LEASE, self.state, LeaseEvent.ENDED)
+        self._succeed()
+        return DropLease(self.lease)
+
+    def abandon(self) -> Effect:
+        """Stop renewing the lease, and let it run out.
+
+        Its record still claims something.
+        """
+        self.state = advance(LEASE, self.state, LeaseEvent.ABANDON)
+        self._succeed()
+        return DropLease(self.lease)
+
+    def disown(self) -> Effect:
+        """Revoke the lease, because the session ends or the member leaves."""
+        self.state = advance(LEASE, self.state, LeaseEvent.DISOWN)
+        self.failures = 0
+        return self.revoke()
+
+    def revoke(self) -> Effect:
+        """Ask for the revocation, for the first time or again.
+
+        `retry_at` is set when that fails.
+        """
+        self.retry_at = math.inf
+        return RevokeLease(self.lease)
+
+    def revoke_failed(self, now: float, who: str) -> None:
+        """Note that the revocation was not answered.
+
+        `retry_at` says when to ask again.
+        """
+        self._fail(now, who)
+
+    def revoked(self) -> None:
+        """Mark the lease as gone, with all keys bound to it."""
+        self.state = advance(LEASE, self.state, LeaseEvent.REVOKED)
+        self._succeed()
+
+    def _succeed(self) -> None:
+        self.failures, self.retry_at = 0, -math.inf
+
+    def _fail(self, now: float, who: str) -> None:
+        self.failures += 1
+        self.retry_at = now + backoff(self.failures, who)

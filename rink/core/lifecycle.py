@@ -1,0 +1,359 @@
+"""A member's life from join to leave, driven by the table `LIFE` in `rink.core.state_tables`.
+
+What ends a join, beside its timeout (R8):
+
+* Until its name has been seen taken: the first request that fails. Endpoints that nobody answers at
+  must not look like a wait, so that costs the session's `timeout`, not `join_timeout`.
+* From then on: no request that fails. etcd has answered, so a failed request is tried again, as for
+  any member. `join_timeout` bounds this (None: no bound), counted from the beginning. So a pod that
+  restarts in the place of a crashed one survives an outage of etcd as the others do.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from rink.core import drains
+from rink.core.effects import Joined, JoinFailed, Left, Level
+from rink.core.events import LeaveAsked
+from rink.core.holds import Table
+from rink.core.lease import Tenure
+from rink.core.outbox import Outbox
+from rink.core.own_record import describe
+from rink.core.state_tables import LIFE, Life, LifeEvent, advance
+from rink.core.values import Phase
+from rink.core.view import View
+from rink.core.writer import Writer
+from rink.errors import JoinError, MemberNameTaken, RinkError
+from rink.report_interval import REPORT_INTERVAL_S
+
+REVOKE_TRY_S = 1.0
+"""How long a revocation is waited for at least, even of a lease that may be over."""
+
+LAST_WRITE_TIMEOUT_S = 1.0
+"""How long to wait for the answer to the last record before the lease is left to run out."""
+
+
+@attrs.define
+class Living:
+    """Keep the state of a member's life.
+
+    Times are readings of its clock, in seconds.
+    """
+
+    name: str
+    join_timeout: float | None
+    leave_timeout: float
+    handover_wait: float = 0.0
+    state: Life = Life.JOINING
+    began_at: float | None = None
+    offer_until: float = math.inf
+    leave_until: float = math.inf
+    release_within: float = math.inf
+    release_until: float = math.inf
+    run_out_at: float = math.inf
+    revoke_until: float = math.inf
+    keeps_rank: bool = False
+    _saw_name_taken: bool = False
+    _ranks_when_leaving: tuple[str, ...] = ()
+    _report_at: float = -math.inf
+
+    @property
+    def phase(self) -> Phase:
+        """Return the phase for the record.
+
+        While this member waits for a successor, the phase is `offering`, so the group does not
+        shrink. A member that only waits for its handles must not be given a rank. While the lease
+        runs out, the phase is `leaving` even with `keep_rank`. The name stays taken until the lease
+        ends, so nobody could return to the rank. An active phase would also make this member look
+        like the coordinator.
+        """
+        if self.state is Life.OFFERING:
+            return Phase.OFFERING
+        leaves = self.state in (Life.LEAVING, Life.LETTING_GO) and not self.keeps_rank
+        return Phase.LEAVING if leaves or self.state is Life.RUNNING_OUT else Phase.ACTIVE
+
+    @property
+    def serves(self) -> bool:
+        """Return whether roles may be granted and held."""
+        return self.state in (Life.ACTIVE, Life.OFFERING, Life.LEAVING)
+
+    @property
+    def wants_record(self) -> bool:
+        """Return whether to keep a record.
+
+        The claims stay until user code has released the roles.
+        """
+        return self.state not in (Life.REVOKING, Life.LEFT, Life.RAN_OUT)
+
+    @property
+    def wants_share(self) -> bool:
+        """Return whether the record is to claim a share.
+
+        The last record claims only the roles that are not released.
+        """
+        return self.state is not Life.RUNNING_OUT
+
+    @property
+    def wants_lease(self) -> bool:
+        """Return whether to take a new lease where there is none."""
+        return self.state in (Life.JOINING, Life.ACTIVE)
+
+    @property
+    def is_ending(self) -> bool:
+        """Return whether no role will be granted any more."""
+        return not (self.serves or self.wants_lease)
+
+    def _on(self, event: LifeEvent) -> None:
+        self.state = advance(LIFE, self.state, event)
+
+    # ── joining ──────────────────────────────────────────────────────────────────────────────
+
+    def join(self, writer: Writer, view: View, now: float, out: Outbox) -> None:
+        """Join once the record exists and is in the view.
+
+        Where the name is taken, wait for it (R8).
+        """
+        if self.began_at is None:
+            self.began_at = now
+        self._wait_for_name(writer, view, now, out)
+        if self.state is not Life.JOINING:
+            return
+        if writer.is_settled and view.revision >= writer.compare:
+            self._on(LifeEvent.JOINED)
+            out.do(Joined())
+        elif self.join_timeout is not None:
+            if now >= self.began_at + self.join_timeout:
+                self.fail(self._timed_out(writer, out), out)
+            else:
+                out.wake(self.began_at + self.join_timeout)
+
+    def _wait_for_name(self, writer: Writer, view: View, now: float, out: Outbox) -> None:
+        other = writer.taken_by
+        self._saw_name_taken = self._saw_name_taken or other is not None
+        if not self.wants_record or other is None:
+            return
+        found = view.members.get(self.name)
+        is_free = found is None or writer.is_mine(found)  # the latter: a create was applied late
+        # An older view cannot show that the name is free. It may be of another history.
+        if is_free and view.revision >= writer.taken_at:
+            writer.freed()
+            return
+        if not self.wants_lease:
+            return
+        if now >= self._report_at:
+            self._report_at = now + REPORT_INTERVAL_S
+            text = f"member {self.name!r} waits to join: {describe(other)} still has its name"
+            out.report(Level.WARNING, text)
+        out.wake(self._report_at)
+
+    def _timed_out(self, writer: Writer, out: Outbox) -> RinkError:
+        text = f"member {self.name!r} did not join within {self.join_timeout:g} s"
+        if writer.taken_by is not None:
+            return MemberNameTaken(
+                f"{text}: {describe(writer.taken_by)} has its name; end that process, or join "
+                "under another name",
+                member=self.name,
+            )
+        text = f"{text}; last: {out.last_error or 'no answer from etcd yet'}"
+        return JoinError(text, member=self.name)
+
+    def request_failed(self, error: Exception, writer: Writer, out: Outbox) -> None:
+        """Give up the join, unless etcd has answered that the name is taken."""
+        if not self._saw_name_taken and writer.taken_by is None:
+            self.fail(error, out)
+
+    def fail(self, error: Exception, out: Outbox) -> None:
+        """Give up the join; the lease is revoked afterwards."""
+        if self.state is Life.JOINING:
+            self._on(LifeEvent.GAVE_UP)
+            out.do(JoinFailed(error))
+
+    # ── leaving ──────────────────────────────────────────────────────────────────────────────
+
+    def ask_to_leave(
+        self,
+        event: LeaveAsked,
+        is_ranked: bool,
+        is_used: bool,
+        view: View,
+        now: float,
+        out: Outbox,
+    ) -> bool:
+        """Begin to leave; return whether every role is to be lost at once.
+
+        A second leave may shorten the wait for handles, and never lengthens it. If it is to be
+        `now`, it ends the wait for a successor. If it names a bound of its own, it also ends the
+        wait for a version.
+        """
+        bound = event.release_within
+        self.release_within = min(
+            self.release_within, self.leave_timeout if bound is None else bound
+        )
+        if self.state is Life.LETTING_GO:
+            self.release_until = min(self.release_until, now + self.release_within)
+        if LifeEvent.STOP not in LIFE[self.state]:
+            return False
+        again = self.state in (Life.OFFERING, Life.LEAVING)
+        is_bounded = bound not in (None, math.inf)
+        if again and not event.keep_rank and not is_bounded:
+            if event.now and self.state is Life.OFFERING:
+                self._begin_leaving(view, now)
+            return False  # else no more urgent than the leave that is under way
+        self.keeps_rank = event.keep_rank and not again
+        if event.keep_rank or again or not is_ranked or self.state is Life.JOINING:
+            self._stop(LifeEvent.STOP, now)
+            return True
+        if event.now or is_bounded or not is_used or not self.handover_wait:
+            self._begin_leaving(view, now)
+            return False
+        self._on(LifeEvent.OFFER)
+        self.offer_until = now + self.handover_wait
+        out.report(Level.INFO, f"member {self.name!r} is {self.doing(now)}")
+        return False
+
+    def _begin_leaving(self, view: View, now: float) -> None:
+        self._on(LifeEvent.LEAVE)
+        self.offer_until = math.inf
+        self.leave_until = now + self._version_within
+        self._ranks_when_leaving = view.version.ranks if view.version else ()
+
+    def doing(self, now: float) -> str:
+        """Return what a leave waits for, and how long at most, or ""."""
+        match self.state:
+            case Life.OFFERING:
+                what, until = "a successor", self.offer_until
+            case Life.LEAVING:
+                what, until = "a version without it", self.leave_until
+            case Life.LETTING_GO:
+                what, until = "its roles to be released", self.release_until
+            case Life.RUNNING_OUT | Life.REVOKING:
+                return "leaving; waits for etcd"
+            case _:
+                return ""
+        bound = "" if until == math.inf else f" up to {max(0.0, until - now):.0f} s"
+        return f"leaving; waits{bound} for {what}"
+
+    @property
+    def _version_within(self) -> float:
+        """Return how long to wait for a version without this member.
+
+        It is never longer than the wait for handles.
+        """
+        return min(self.leave_timeout, self.release_within)
+
+    def leave(
+        self,
+        view: View,
+        is_ranked: bool,
+        is_alive: bool,
+        is_used: bool,
+        now: float,
+        out: Outbox,
+    ) -> bool:
+        """Serve until a version without this member is seen, or none can be expected.
+
+        A successor is waited for while the member `is_used`: user code holds a role, or waits for
+        one. Else nobody would serve meanwhile. It has taken over once it has claimed its share:
+        until then `is_ranked` is true (`rink.core.handover`).
+
+        Return True if every role is to be lost now.
+        """
+        serves = is_ranked and is_alive
+        if self.state is Life.OFFERING and serves:
+            if is_used and now < self.offer_until:
+                out.wake(self.offer_until)
+                return False
+            why = "no code here holds a role or waits for one"
+            if is_used:  # a successor may have the rank, and not have claimed its share yet
+                why = f"none has taken over within {self.handover_wait:g} s"
+            text = f"member {self.name!r} leaves, and waits for no successor any more: {why}"
+            out.report(Level.INFO, text)
+            self._begin_leaving(view, now)
+        if self.state not in (Life.OFFERING, Life.LEAVING):
+            return False
+        if view.version is not None and view.version.ranks != self._ranks_when_leaving:
+            # With `stagger`, the turns of other members come first, and each changes the ranks. A
+            # version that changes only pins is no turn, and may come while no turn is possible.
+            self._ranks_when_leaving = view.version.ranks
+            self.leave_until = now + self._version_within
+        successor = any(member.name != self.name and member.is_active for member in view.by_age)
+        if serves and successor and now < self.leave_until:
+            out.wake(self.leave_until)
+            return False
+        is_replaced = view.version is not None and self.name not in view.version.ranks
+        if serves and successor and not is_replaced:
+            text = f"member {self.name!r} leaves without a successor: no version has given its rank"
+            waited = f"to another member within {self._version_within:g} s"
+            out.report(Level.WARNING, f"{text} {waited}")
+        self._stop(LifeEvent.UNRANKED, now)
+        return True
+
+    def _stop(self, event: LifeEvent, now: float) -> None:
+        self._on(event)
+        self.offer_until = self.leave_until = math.inf
+        self.release_until = now + self.release_within  # counted from when user code hears of it
+
+    def let_go(self, table: Table, tenure: Tenure, writer: Writer, now: float, out: Outbox) -> None:
+        """Wait for the handles of lost roles, for a bounded time.
+
+        Roles that are not released by then stay claimed where there is a record. User code may
+        still work under them, so the lease is not revoked: the record is written once more, and the
+        lease runs out.
+        """
+        if self.state not in (Life.LETTING_GO, Life.RUNNING_OUT):
+            return
+        if table.drains and self.state is Life.LETTING_GO:
+            if now < self.release_until:
+                out.wake(self.release_until if self.release_until < math.inf else None)
+                return
+            if not (tenure.is_held and writer.exists):
+                drains.give_up(
+                    table,
+                    table.draining,
+                    "since the member leaves and has lost its session",
+                    now,
+                    out,
+                )
+            else:
+                drains.overrun(table, tenure.granted_ttl, now, out)
+                self._on(LifeEvent.OVERRUN)
+                self.run_out_at = now + LAST_WRITE_TIMEOUT_S
+        if not table.drains:
+            self._on(LifeEvent.RELEASED)
+            self.revoke_until = now + self.leave_timeout
+
+    def run_out(self, tenure: Tenure, is_written: bool, now: float, out: Outbox) -> None:
+        """Let the lease run out once the last record is answered.
+
+        If it cannot be answered any more, the lease runs out too.
+        """
+        if tenure.is_alive and not is_written and now < self.run_out_at:
+            out.wake(self.run_out_at)
+            return
+        if tenure.is_held:
+            out.do(tenure.abandon())
+        self._on(LifeEvent.RUN_OUT)
+        out.do(Left())
+
+    def end(self, tenure: Tenure, now: float, out: Outbox) -> None:
+        """End the lease, and with it the member's life."""
+        if self.state is not Life.REVOKING:
+            return
+        if tenure.is_held:
+            # After its TTL the lease is over whether that is answered or not.
+            over_at = tenure.deadline + tenure.margin
+            self.revoke_until = min(self.revoke_until, max(over_at, now + REVOKE_TRY_S))
+            out.do(tenure.disown())
+        if tenure.is_revoking:
+            if now < self.revoke_until:
+                out.wake(self.revoke_until)
+            else:
+                text = f"lease {tenure.lease:x} could not be revoked: it runs out"
+                out.report(Level.ERROR, f"{text} within {tenure.granted_ttl} s")
+                out.do(tenure.ended())
+        if tenure.is_none:
+            self._on(LifeEvent.ENDED)
+            out.do(Left())

@@ -1,0 +1,294 @@
+"""The next version: what the newest one, the live records and operators' wishes ask for.
+
+A pure function of the view and of what the coordinator remembers. Deliberately absent: whether it
+may be proclaimed now; that is `rink.core.coordinator`.
+"""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+
+from rink.core import ranks
+from rink.core.codec import encode
+from rink.core.observed_times import Chronicle
+from rink.core.ranks import Candidate, Plan, Settings, Situation, Upcoming
+from rink.core.schemes import follows
+from rink.core.values import Member, Phase, Request, Version, Wish
+from rink.core.view import View
+
+VERSION_LIMIT_BYTES = 1_000_000
+"""How large a version may be; etcd refuses a request above 1.5 MB."""
+
+BECAUSE_LIMIT_BYTES = 50_000
+FIELDS_LIMIT_BYTES = 30_000
+"""What a version takes beside ranks, pins and causes: two names, a time, punctuation."""
+
+NAMES_LIMIT_BYTES = 100_000
+"""What pins leave free for new members: no name may lack room for an operator's wish."""
+
+WISHES_AT_ONCE = 100
+"""How many requests one version answers: each is deleted with it, and etcd refuses a transaction of
+more than 128 operations. Where its `--max-txn-ops` is lower, the coordinator learns how many
+pass."""
+
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+@attrs.frozen
+class Draft:
+    """The next version (None: the newest one stands), and what comes after it."""
+
+    version: Version | None
+    requests: tuple[str, ...] = ()
+    upcoming: Upcoming | None = None
+
+
+def draft(
+    by: str,
+    view: View,
+    chronicle: Chronicle,
+    settled: bool,
+    now: float,
+    settings: Settings,
+    left_out: frozenset[str] = frozenset(),
+    wishes_at_once: int = WISHES_AT_ONCE,
+) -> Draft:
+    """Draft the next version, as if whoever is `left_out` was not there.
+
+    A rank whose member is gone counts as room, but `leave_delay` may keep it while newcomers take
+    lower ones. Where that makes a version too large, it is drafted without counting on such ranks.
+    """
+    drafted = _draft(by, view, chronicle, settled, now, settings, left_out, wishes_at_once)
+    if drafted.version is None or len(encode(drafted.version)) <= VERSION_LIMIT_BYTES:
+        return drafted
+    left_out |= without_room(view, freed=False)
+    return _draft(by, view, chronicle, settled, now, settings, left_out, wishes_at_once)
+
+
+def _draft(
+    by: str,
+    view: View,
+    chronicle: Chronicle,
+    settled: bool,
+    now: float,
+    settings: Settings,
+    left_out: frozenset[str],
+    wishes_at_once: int,
+) -> Draft:
+    current = view.version
+    scheme = _scheme(view, current)
+    plan = ranks.plan(_situation(view, chronicle, scheme, settled, left_out), now, settings)
+    if current is not None and scheme != current.scheme:
+        # One more version, with the ranks as they are; what the new scheme asks of them comes next.
+        plan = Plan(current.ranks, (f"scheme {current.scheme} -> {scheme}",))
+    room = _for_ranks_and_pins() - _bytes_of(plan.ranks) - NAMES_LIMIT_BYTES
+    wishes = _Wishes(dict(current.pins) if current else {}, chronicle.token_base, room)
+    if current is not None and current.ranks:
+        wishes.grant(view, wishes_at_once)
+    because = (*plan.because, *wishes.because)
+    if not because:
+        return Draft(None, (), plan.upcoming)
+    version = Version(
+        number=view.newest.number + 1 if view.newest else 1,
+        ranks=plan.ranks,
+        scheme=scheme,
+        pins=wishes.pins,
+        token_base=wishes.token_base,
+        because=_shortened(because),
+        by=by,
+    )
+    return Draft(version, tuple(wishes.answered), plan.upcoming)
+
+
+def without_room(view: View, freed: bool = True) -> frozenset[str]:
+    """Return who waits and cannot be ranked for want of room (R4).
+
+    The version would grow too large. It follows from the view alone, so that each of them can say
+    so itself. A rank whose member is gone makes room, if `freed`; one whose member leaves may have
+    to be served on for a while (`stagger`). Whoever could not be ranked anyway takes no room.
+    """
+    live = {member.name for member in view.by_age}
+    ranks, pins = (view.version.ranks, view.version.pins) if view.version else ((), {})
+    ranked = set(ranks)
+    room = _for_ranks_and_pins() - _bytes_of(ranks) - _bytes_of(dict(pins))
+    if freed:
+        room += sum(_bytes_of_one(name) for name in ranks if name not in live)
+    scheme = _scheme(view, view.version)
+    found = set()
+    for member in view.by_age:
+        if member.name in ranked or not _is_usable(member, scheme):
+            continue
+        takes = _bytes_of_one(member.name)
+        if takes > room:
+            found.add(member.name)
+        else:
+            room -= takes
+    return frozenset(found)
+
+
+def unrankable(view: View) -> dict[str, str]:
+    """Return the active members that can get no rank now, and why.
+
+    The view alone decides this, so every process that reads the group gets the same answer.
+    """
+    if view.version is None:
+        return {}
+    scheme, ranked = _scheme(view, view.version), set(view.version.ranks)
+    why = (
+        f"it cannot follow the group's scheme {scheme!r}: register that in its process and name it "
+        "in Rink(scheme=…), or have every ranked member list another scheme first"
+    )
+    strangers = [
+        member.name
+        for member in view.by_age
+        if member.name not in ranked
+        and member.record is not None
+        and member.is_active
+        and not follows(member.record.schemes, scheme)
+    ]
+    return {**dict.fromkeys(strangers, why), **dict.fromkeys(without_room(view), no_room())}
+
+
+def why_unrankable(view: View, name: str) -> str:
+    """Return why a member waits for a rank in vain, or an empty string."""
+    if view.version is None or name in view.version.ranks:
+        return ""  # the usual case, told without a look at all members
+    return unrankable(view).get(name, "")
+
+
+def _is_usable(member: Member, scheme: str) -> bool:
+    record = member.record
+    return record is not None and member.is_active and follows(record.schemes, scheme)
+
+
+def _for_ranks_and_pins() -> int:
+    return VERSION_LIMIT_BYTES - BECAUSE_LIMIT_BYTES - FIELDS_LIMIT_BYTES
+
+
+def no_room() -> str:
+    """Return why a member without room is not ranked, and what helps."""
+    return (
+        f"it has no room for its name within the limit of {VERSION_LIMIT_BYTES} bytes: use shorter "
+        "member names, fewer pins, or several groups"
+    )
+
+
+def _shortened(because: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out the causes that would make a large version twice as large."""
+    total = 0
+    for index, cause in enumerate(because):
+        total += len(cause.encode())
+        if total > BECAUSE_LIMIT_BYTES:
+            return (*because[:index], f"and {len(because) - index} more")
+    return because
+
+
+def _situation(
+    view: View, chronicle: Chronicle, scheme: str, settled: bool, left_out: frozenset[str]
+) -> Situation:
+    today = view.version.ranks if view.version else ()
+    return Situation(
+        ranks=today,
+        members=[
+            Candidate(
+                name=member.name,
+                create_revision=member.create_revision,
+                first_seen=chronicle.first_seen[member.name, member.create_revision],
+                rebalance_delay=member.record.rebalance_delay if member.record else 0.0,
+                phase=member.record.phase if member.record else Phase.ACTIVE,
+                can_follow=member.record is not None and follows(member.record.schemes, scheme),
+            )
+            for member in view.by_age
+            if member.name not in left_out
+        ],
+        was_empty=chronicle.was_empty,
+        gone_since=chronicle.gone_since,
+        offering_since=chronicle.offering_since,
+        emptied_since=chronicle.emptied_since,
+        started_at=chronicle.started_at,
+        settled=settled,
+    )
+
+
+def _scheme(view: View, current: Version | None) -> str:
+    """Return the scheme of the next version.
+
+    It changes only when every ranked, active member lists the same other one first, or, where no
+    active member can follow it, to the oldest active record's first: one old pod in a crash loop
+    drags nobody back, and nobody is stuck. A member that offers its rank counts as active here: it
+    still serves.
+    """
+    active = {
+        member.name: member.record
+        for member in view.by_age
+        if member.record is not None and (member.is_active or member.is_offering)
+    }
+    firsts = [record.schemes[0] for record in active.values() if record.schemes]
+    if current is None or not any(follows(one.schemes, current.scheme) for one in active.values()):
+        return firsts[0] if firsts else current.scheme if current else "jump"
+    wanted = {active[name].schemes[:1] for name in current.ranks if name in active}
+    first = wanted.pop() if len(wanted) == 1 else ()
+    return first[0] if first else current.scheme
+
+
+@attrs.define
+class _Wishes:
+    """Pins and token base as operators wish them; each wish is answered, if only by a refusal.
+
+    `room` is how many bytes pins may take: a wish for more must not keep ranks from changing. The
+    bytes are counted along, as to write all pins out for each wish takes a second per hundred.
+    """
+
+    pins: dict[str, str]
+    token_base: int
+    room: int
+    bytes: int = 0
+    because: list[str] = attrs.field(factory=list)
+    answered: list[str] = attrs.field(factory=list)
+
+    def grant(self, view: View, at_once: int) -> None:
+        """Carry out the requests that can be read, oldest first.
+
+        Those that are left come with the next version.
+        """
+        oldest = sorted(view.requests.values(), key=lambda asked: (asked.mod_revision, asked.id))
+        wishes = [(asked.id, asked.request) for asked in oldest if asked.request is not None]
+        self.bytes = _bytes_of(self.pins) if wishes else 0
+        for request_id, request in wishes[:at_once]:
+            self.answered.append(request_id)
+            self.because.append(self._grant(request))
+
+    def _grant(self, request: Request) -> str:
+        if request.wish is Wish.PIN and request.role and request.member:
+            grows_by = self._takes(request.role, request.member) - self._taken(request.role)
+            if grows_by > 0 and self.bytes + grows_by > self.room:
+                return f"refused to pin {request.role}: the version would be too large"
+            self.bytes += grows_by
+            self.pins[request.role] = request.member
+            return f"pinned {request.role} to {request.member}"
+        if request.wish is Wish.UNPIN and request.role in self.pins:
+            self.bytes -= self._taken(request.role)
+            del self.pins[request.role]
+            return f"unpinned {request.role}"
+        if request.wish is Wish.TOKEN_BASE and request.token_base > self.token_base:
+            before, self.token_base = self.token_base, request.token_base
+            return f"token base {before} -> {request.token_base}"
+        return f"request {request.wish.value} changed nothing"
+
+    def _taken(self, role: str) -> int:
+        return self._takes(role, self.pins[role]) if role in self.pins else 0
+
+    @staticmethod
+    def _takes(role: str, member: str) -> int:
+        return _bytes_of_one(role) + _bytes_of_one(member)
+
+
+def _bytes_of(value: object) -> int:
+    return len(_JSON.encode(value).encode())
+
+
+def _bytes_of_one(name: str) -> int:
+    """Return the bytes that a name takes among others, with its separator."""
+    return _bytes_of(name) + len(",")

@@ -1,0 +1,104 @@
+"""Remember times and starts of the group that no view contains (R9).
+
+Every member keeps one, since every member watches: when it first saw each record, when it first
+missed each ranked member, when each of them began to offer its rank, when no ranked member was
+active, and when the group last started from empty. So a new coordinator knows the delays, and
+nobody's wall clock is compared with another's.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from rink.core import ranks
+from rink.core.record_index import is_same
+from rink.core.view import View
+
+
+@attrs.define
+class Chronicle:
+    """Keep the times at which this member first saw each record and change.
+
+    All times are readings of its own monotonic clock.
+
+    `was_empty` says that no ranked member was live at some time since the newest version.
+    `token_base` is the highest one seen: it is never lowered, even where the log was deleted.
+    """
+
+    first_seen: dict[tuple[str, int], float] = attrs.field(factory=dict)
+    gone_since: dict[str, float] = attrs.field(factory=dict)
+    offering_since: dict[str, float] = attrs.field(factory=dict)
+    emptied_since: dict[str, float] = attrs.field(factory=dict)
+    started_at: float | None = None
+    was_empty: bool = False
+    token_base: int = 0
+    _leaving: frozenset[str] = frozenset()
+    _is_empty: bool = False
+    _last_number: int | None = None
+    _sources: tuple[object, ...] = ()
+
+    def note(self, view: View, now: float) -> None:
+        """Take in a view; times of what is no longer there are forgotten."""
+        if not view.revision:
+            return  # nothing has been read yet
+        sources = (view.records.standing, view.newest)
+        if is_same(sources, self._sources):
+            return  # most changes are of what records claim
+        self._sources = sources
+        seen = view.records.roster.births
+        if seen != self.first_seen.keys():
+            for key in self.first_seen.keys() - seen:
+                del self.first_seen[key]
+            for key in seen - self.first_seen.keys():
+                self.first_seen[key] = now
+        live = view.records.roster.place.keys()
+        ranked = set(view.version.ranks) if view.version else set()
+        self._note_gone(view, ranked - live, now)
+        self._note_start(view, ranked.isdisjoint(live), now)
+        self._note_leaves(view, ranked, now)
+        if view.version:
+            self.token_base = max(self.token_base, view.version.token_base)
+
+    def _note_gone(self, view: View, gone: set[str], now: float) -> None:
+        for name in self.gone_since.keys() - gone:
+            del self.gone_since[name]
+        for name in gone - self.gone_since.keys():
+            # Nothing is reserved for one that left by plan, even if no version said so in time.
+            self.gone_since[name] = -math.inf if name in self._leaving else now
+        self._leaving = view.records.standing.leaving
+
+    def _note_start(self, view: View, is_empty: bool, now: float) -> None:
+        number = view.newest.number if view.newest else 0
+        last, self._last_number = self._last_number, number
+        came_back = self._is_empty and not is_empty and number == last
+        self._is_empty = is_empty
+        self.was_empty = is_empty or (self.was_empty and number == last)
+        if last is None:
+            return  # what a first list brings was proclaimed at a time nobody here knows
+        started = number > last and any(
+            entry.number > last and entry.version and ranks.STARTED in entry.version.because
+            for entry in view.versions.values()
+        )
+        if came_back or started:
+            self.started_at = now
+
+    def _note_leaves(self, view: View, ranked: set[str], now: float) -> None:
+        """Note who offers a rank, and whether any ranked member is active.
+
+        A group whose members are being replaced is not starting any more: its newcomers are
+        successors, and the group is not to grow for them after `initial_delay`.
+        """
+        active = {member.name for member in view.by_age if member.is_active}
+        offering = {member.name for member in view.by_age if member.is_offering} & ranked
+        since = self.offering_since
+        self.offering_since = {name: since.get(name, now) for name in offering}
+        if offering:
+            self.started_at = None
+        if ranked.isdisjoint(active):
+            self.emptied_since = dict.fromkeys(ranked, now)
+        elif self.emptied_since:
+            absent = ranked - active
+            kept = {name: at for name, at in self.emptied_since.items() if name in absent}
+            self.emptied_since = kept

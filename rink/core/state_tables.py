@@ -1,0 +1,177 @@
+"""Define the three machines of a member as data: life, lease, record.
+
+Two rules about this file:
+
+* A transition stands in a table or it does not happen: `advance` refuses all others, so an event in
+  a state that does not expect it is a bug that shows at once.
+* Only states live here. What a state needs beside its name (a lease id, a deadline, a compare) is
+  kept by whoever drives the machine: `rink.core.lease` the lease, `rink.core.writer` the record,
+  `rink.core.lifecycle` the life. `docs/internals/machines.md` is drawn from these tables.
+
+How they meet: a role is granted only while the life is ACTIVE, OFFERING or LEAVING, the lease ALIVE
+and the record SETTLED. The life never waits on the machines below it except where it says so:
+JOINING waits for the record to be SETTLED, REVOKING for the lease to be NONE. RUNNING_OUT waits for
+the record to be SETTLED, for a second at most, and ends with the lease NONE here and alive in etcd.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import TypeVar
+
+S = TypeVar("S", bound=enum.Enum)
+E = TypeVar("E", bound=enum.Enum)
+
+
+class Life(enum.Enum):
+    """Names the states of a member between join and leave."""
+
+    JOINING = "joining"
+    ACTIVE = "active"
+    OFFERING = "offering"
+    LEAVING = "leaving"
+    LETTING_GO = "letting go"
+    RUNNING_OUT = "running out"
+    REVOKING = "revoking"
+    LEFT = "left"
+    RAN_OUT = "run out"
+
+
+class LifeEvent(enum.Enum):
+    """Names the events that change a member's life."""
+
+    JOINED = "joined"
+    GAVE_UP = "join given up"
+    OFFER = "leave asked, with a handover_wait"
+    LEAVE = "leave asked, or handover_wait over"
+    STOP = "leave at once"
+    UNRANKED = "no longer ranked, or nobody will take over"
+    RELEASED = "every handle released or given up"
+    OVERRUN = "handles still held after leave_timeout"
+    ENDED = "lease ended"
+    RUN_OUT = "renewed no more"
+
+
+LIFE: Mapping[Life, Mapping[LifeEvent, Life]] = {
+    Life.JOINING: {
+        LifeEvent.JOINED: Life.ACTIVE,
+        LifeEvent.GAVE_UP: Life.LETTING_GO,
+        LifeEvent.LEAVE: Life.LETTING_GO,
+        LifeEvent.STOP: Life.LETTING_GO,
+    },
+    Life.ACTIVE: {
+        LifeEvent.OFFER: Life.OFFERING,
+        LifeEvent.LEAVE: Life.LEAVING,
+        LifeEvent.STOP: Life.LETTING_GO,
+    },
+    # The phase `offering` goes into the record; roles go on until another member takes the rank.
+    Life.OFFERING: {
+        LifeEvent.UNRANKED: Life.LETTING_GO,
+        LifeEvent.LEAVE: Life.LEAVING,
+        LifeEvent.STOP: Life.LETTING_GO,
+    },
+    # The phase `leaving` goes into the record; roles go on until a version without this member.
+    # A second, more urgent leave is obeyed.
+    Life.LEAVING: {LifeEvent.UNRANKED: Life.LETTING_GO, LifeEvent.STOP: Life.LETTING_GO},
+    # Everything is lost; the claims stay until user code lets go, or its time is over.
+    Life.LETTING_GO: {LifeEvent.RELEASED: Life.REVOKING, LifeEvent.OVERRUN: Life.RUNNING_OUT},
+    # The last record claims what is unreleased; nobody revokes its lease, which ends by itself.
+    Life.RUNNING_OUT: {LifeEvent.RELEASED: Life.REVOKING, LifeEvent.RUN_OUT: Life.RAN_OUT},
+    Life.REVOKING: {LifeEvent.ENDED: Life.LEFT},
+    Life.LEFT: {},
+    Life.RAN_OUT: {},
+}
+
+
+class Lease(enum.Enum):
+    """Names the states of the lease, as far as they are known."""
+
+    NONE = "none"
+    ASKED = "asked"
+    ALIVE = "alive"
+    SUSPECT = "suspect"
+    REVOKING = "revoking"
+
+
+class LeaseEvent(enum.Enum):
+    """Names the events that change the lease."""
+
+    ASK = "grant asked"
+    FAILED = "grant not answered"
+    GRANTED = "granted"
+    DEADLINE = "deadline passed"
+    RENEWED = "keepalive answered"
+    ENDED = "TTL 0"
+    DISOWN = "record gone, or leaving"
+    ABANDON = "left to run out"
+    REVOKED = "revocation answered"
+
+
+LEASE: Mapping[Lease, Mapping[LeaseEvent, Lease]] = {
+    Lease.NONE: {LeaseEvent.ASK: Lease.ASKED},
+    Lease.ASKED: {LeaseEvent.GRANTED: Lease.ALIVE, LeaseEvent.FAILED: Lease.NONE},
+    Lease.ALIVE: {
+        LeaseEvent.RENEWED: Lease.ALIVE,
+        LeaseEvent.DEADLINE: Lease.SUSPECT,
+        LeaseEvent.ENDED: Lease.NONE,
+        LeaseEvent.ABANDON: Lease.NONE,
+        LeaseEvent.DISOWN: Lease.REVOKING,
+    },
+    # Every role is lost; the same lease is asked for once more before a new one is taken (R7).
+    Lease.SUSPECT: {
+        LeaseEvent.RENEWED: Lease.ALIVE,
+        LeaseEvent.ENDED: Lease.NONE,
+        LeaseEvent.ABANDON: Lease.NONE,
+        LeaseEvent.DISOWN: Lease.REVOKING,
+    },
+    # A create whose answer was lost could still be applied under it: no new lease before the end.
+    Lease.REVOKING: {LeaseEvent.REVOKED: Lease.NONE, LeaseEvent.ENDED: Lease.NONE},
+}
+
+
+class Write(enum.Enum):
+    """Names the states of this member's record in etcd."""
+
+    ABSENT = "absent"
+    SENT = "sent"
+    OWED = "owed"
+    SETTLED = "settled"
+    TAKEN = "taken"
+
+
+class WriteEvent(enum.Enum):
+    """Names the events that change this member's record."""
+
+    SEND = "transaction sent"
+    NO_ANSWER = "ended without an answer"
+    ANSWERED = "answered, the record is ours"
+    FOREIGN = "answered, the name is taken"
+    MISSING = "answered, the record is gone"
+    FREED = "the other record is gone"
+
+
+WRITE: Mapping[Write, Mapping[WriteEvent, Write]] = {
+    Write.ABSENT: {WriteEvent.SEND: Write.SENT},
+    # Unsettled: only an answer settles it (R1), and a retry keeps its compare.
+    Write.SENT: {
+        WriteEvent.ANSWERED: Write.SETTLED,
+        WriteEvent.NO_ANSWER: Write.OWED,
+        WriteEvent.FOREIGN: Write.TAKEN,
+        WriteEvent.MISSING: Write.ABSENT,
+    },
+    Write.OWED: {WriteEvent.SEND: Write.SENT},
+    Write.SETTLED: {WriteEvent.SEND: Write.SENT},
+    Write.TAKEN: {WriteEvent.FREED: Write.ABSENT},
+}
+
+
+def advance(table: Mapping[S, Mapping[E, S]], state: S, event: E) -> S:
+    """Return the next state.
+
+    Raises LookupError if the table has no such transition.
+    """
+    try:
+        return table[state][event]
+    except KeyError:
+        raise LookupError(f"{event} in {state}") from None

@@ -1,0 +1,41 @@
+"""The channels of an application's own `etcd3` client (python3-etcd3), used by ours.
+
+The application has its endpoints, certificates and login there already. Its channels are used and
+never closed; its token is read for each request, and only the application can renew it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from rink.errors import ConfigError
+from rink.etcd.auth_token import GivenTokens
+from rink.etcd.connections import BorrowedConnection
+
+
+def borrow(client: Any) -> tuple[list[BorrowedConnection], GivenTokens]:
+    """Return the connections and the token of an etcd3 client.
+
+    Raises:
+        ConfigError: this is no etcd3 client.
+    """
+    endpoints = getattr(client, "endpoints", None)
+    if isinstance(endpoints, dict) and endpoints:
+        connections = [
+            BorrowedConnection(str(name), functools.partial(getattr, endpoint, "channel"))
+            for name, endpoint in endpoints.items()
+        ]
+    elif hasattr(client, "channel"):
+        connections = [BorrowedConnection("etcd3 client", lambda: client.channel)]
+    else:
+        raise ConfigError(
+            f"{type(client).__name__} is no etcd3 client: it has neither endpoints nor a channel"
+        )
+
+    def token() -> str | None:
+        # etcd3 keeps ("token", …) as the metadata of its calls, and None where nobody logged in.
+        found = dict(getattr(client, "metadata", None) or ()).get("token")
+        return None if found is None else str(found)
+
+    return connections, GivenTokens(token)

@@ -1,0 +1,1 @@
+"""Show a group to anybody who reads its keys: status, history, standbys."""

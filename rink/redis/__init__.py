@@ -1,0 +1,1 @@
+"""Reach Redis: clients, Lua scripts, errors and retries. It knows no streams."""

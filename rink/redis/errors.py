@@ -1,0 +1,41 @@
+"""Define the errors of calls to Redis.
+
+RinkError
+RedisError                        a call to Redis that failed
+RedisUnavailable              no answer within the timeout, or Redis cannot do it now
+RedisAuth                     user, password or permission refused
+RedisOutOfMemory              Redis is out of memory
+CrossSlot (UsageError)            keys of several slots in one step, on a Redis Cluster
+"""
+
+from __future__ import annotations
+
+from rink.errors import RinkError, UsageError
+
+
+class RedisError(RinkError):
+    """A call to Redis failed; the message names the server.
+
+    Attributes:
+        server: the address of Redis.
+    """
+
+    def __init__(self, *args: object, server: str = "") -> None:
+        super().__init__(*args)
+        self.server = server
+
+
+class RedisUnavailable(RedisError):  # noqa: N818 - as the other public errors are named
+    """Redis did not answer, or cannot answer now; a step may still have been applied."""
+
+
+class RedisAuth(RedisError):  # noqa: N818 - as the other public errors are named
+    """User, password or permission was refused."""
+
+
+class RedisOutOfMemory(RedisError):  # noqa: N818 - as the other public errors are named
+    """Redis is out of memory: it takes commits, and nothing that grows."""
+
+
+class CrossSlot(UsageError):  # noqa: N818 - as the other public errors are named
+    """On a Redis Cluster, one step cannot write keys of several slots."""

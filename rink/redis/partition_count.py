@@ -1,0 +1,80 @@
+"""Settle how many partitions a stream has, among all programs that use it.
+
+The first program writes the number of partitions and the fingerprint of the hasher to the stream's
+hash. Every other program compares. If it has another number or hasher, its keys would go to other
+partitions, and the order of each key would be lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from rink.errors import StateError
+from rink.redis import stored_format
+
+FIELDS = ("partitions", stored_format.FIELD, "hasher")
+"""The fields of a stream's hash to read for `stored`."""
+
+
+@attrs.frozen
+class PartitionCount:
+    """The settled number of partitions, and the fingerprint of the hasher ("": the built-in one)."""
+
+    count: int
+    hasher: str = ""
+
+
+def stored(reply: Any, server: str, key: str) -> PartitionCount | None:
+    """Return what is settled, or None if no program has settled it.
+
+    Args:
+        reply: the values of `FIELDS`.
+        server: the address of Redis, for the error.
+        key: the stream's hash.
+
+    Raises:
+        StateError: the hash has another format.
+    """
+    count, format_number, hasher = reply
+    if count is None:
+        return None
+    if _text(format_number) != stored_format.FORMAT:
+        raise stored_format.other_format(server, key, _text(format_number))
+    return PartitionCount(int(count), _text(hasher))
+
+
+def check_same(
+    found: PartitionCount, declared: PartitionCount, stream: str, server: str, key: str
+) -> None:
+    """Raise a StateError if this program declares another number of partitions or another hasher.
+
+    Args:
+        found: what is settled in Redis.
+        declared: what this program declares.
+        stream: the stream, for the error: "stream 'orders'".
+        server: the address of Redis.
+        key: the stream's hash.
+    """
+    lost_order = "keys would go to other partitions than before, and their order be lost. Use "
+    if found.count != declared.count:
+        raise StateError(
+            f"{stream} has {found.count} partitions in Redis at {server} (key {key!r}) and "
+            f"partition_count={declared.count} in this program: {lost_order}{found.count}, or another stream",
+            key=key,
+        )
+    if found.hasher != declared.hasher:
+        raise StateError(
+            f"{stream} has {_hasher(found)} in Redis at {server} (key {key!r}) and {_hasher(declared)} in this "
+            f"program: {lost_order}the same hasher= in all programs, or another stream",
+            key=key,
+        )
+
+
+def _hasher(settled: PartitionCount) -> str:
+    return f"a hasher of fingerprint {settled.hasher}" if settled.hasher else "the built-in hasher"
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value or "")

@@ -1,0 +1,84 @@
+"""Repeat requests to Redis, and log now and then what waits, and for what."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from rink.backoff import Backoff, repeat_for
+from rink.redis.errors import RedisOutOfMemory, RedisUnavailable
+from rink.report_interval import REPORT_INTERVAL_S
+
+T = TypeVar("T")
+log = logging.getLogger("rink.streams")
+
+PASSING = (RedisUnavailable, RedisOutOfMemory)
+"""The errors that end by themselves, so that a request is worth repeating."""
+
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.02, 1.0
+"""Bounds of the first pause and of every pause of requests on asyncio, in seconds."""
+
+BLOCKING_FIRST_PAUSE_S, BLOCKING_MAX_PAUSE_S = 0.1, 2.0
+"""The same bounds for blocking requests, such as those of Spark's source and sink."""
+
+
+class RetryPauses:
+    """The pauses between the tries of one request.
+
+    Args:
+        what: the subject of the log lines, such as the role of a partition.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._pauses = Backoff(FIRST_PAUSE_S, MAX_PAUSE_S)
+        self._logged_at = time.monotonic()
+
+    def after(self, error: Exception, *, at_once: bool = False) -> float:
+        """Return the seconds to wait after a failed try.
+
+        A line is logged every ten seconds, or at once.
+        """
+        if at_once or time.monotonic() - self._logged_at > REPORT_INTERVAL_S:
+            self._logged_at = time.monotonic()
+            log.warning("%s waits: %s", self._what, error)
+        return self._pauses.next()
+
+    def reset(self) -> None:
+        """Begin with short pauses again, after a try that succeeded."""
+        self._pauses.reset()
+
+
+async def repeat_until_answered(
+    what: str,
+    request: Callable[[], Awaitable[T]],
+    passing: tuple[type[Exception], ...] = PASSING,
+) -> T:
+    """Repeat a request until Redis answers it, and return the answer.
+
+    Args:
+        what: the subject of the log lines.
+        request: sends the request, which may be sent again.
+        passing: the errors after which it is sent again.
+    """
+    pauses: RetryPauses | None = None  # hardly ever needed
+    while True:
+        try:
+            return await request()
+        except passing as error:
+            pauses = pauses or RetryPauses(what)
+            await asyncio.sleep(pauses.after(error))
+
+
+def repeat_while_unavailable(timeout_s: float, request: Callable[[], T]) -> T:
+    """Repeat a blocking request while Redis is unavailable, for at most `timeout_s`."""
+    return repeat_for(
+        timeout_s,
+        request,
+        RedisUnavailable,
+        first=BLOCKING_FIRST_PAUSE_S,
+        longest=BLOCKING_MAX_PAUSE_S,
+    )

@@ -1,0 +1,45 @@
+"""Define the format of what Rink stores in Redis.
+
+Each of its hashes has the format as a field, from the first write on.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from rink.errors import StateError
+
+FORMAT = "1"
+"""The format that this version reads and writes; `FORMAT` in lua/base.lua is the same."""
+
+FIELD = "format"
+"""The field with the format."""
+
+_WITH_OTHER_KEYS = re.compile(r"[^{}]*\{[^{}/]+/[^{}/]+\}")
+"""Match the hash of a stream, beside which lie the keys of its partitions."""
+
+
+def other_format(server: str, key: str, found: str) -> StateError:
+    """Return the error for a hash of another format.
+
+    Args:
+        server: the address of Redis.
+        key: the hash.
+        found: its format; "" if it has none.
+    """
+    has = f"has {FIELD} {found}" if found else f"has no {FIELD}"
+    return StateError(
+        f"Redis at {server}: key {key!r} {has}, and this version of Rink reads {FIELD} {FORMAT}: another version "
+        f"wrote it. Finish its work with that version; then this removes what it left: {_removal(key)}",
+        key=key,
+    )
+
+
+def _removal(key: str) -> str:
+    """Return the command that removes a hash, or a stream with its own hash."""
+    if not _WITH_OTHER_KEYS.fullmatch(key):
+        return f"redis-cli UNLINK {shlex.quote(key)}"
+    # The events of the stream have that format, too.
+    pattern = shlex.quote(f"{key.removesuffix('}')}[/}}]*")
+    return f"redis-cli --scan --pattern {pattern} | xargs redis-cli UNLINK"

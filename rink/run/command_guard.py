@@ -1,0 +1,641 @@
+"""Run a command as its parent, and end it in time.
+
+It ends in time whatever happens to `rink run`.
+
+This file is started by its path, as a process of its own, and uses only the standard library. It
+has one thread and no connection to etcd, so nothing there can hold it up. It stays one file: Python
+starts it in isolated mode, in which it finds no other module of Rink.
+
+Rules that hold here:
+
+* `rink run` tells an end in milliseconds of CLOCK_BOOTTIME, and moves it on. The command and all
+  its descendants are dead before the last end told. An end that is told after the kill was due
+  counts for nothing.
+* If the pipe from `rink run` closes, the command gets SIGTERM at once.
+* The guard is a subreaper: an orphan of the command becomes the guard's child. So there are no
+  descendants exactly when `waitpid` knows no child. Only then does the guard say `ended`.
+* The guard acts first and logs then. No line that it writes can hold it up.
+* SIGTERM, and signals that are passed on, go to the command's own process. Once that process has
+  ended, what it left behind gets SIGTERM. SIGKILL goes to everything.
+
+PDEATHSIG of the command is a second net, in case the guard itself is killed.
+
+Lines from `rink run`: `until MS`, `signal N`, `stop N`, `kill`, `resume`. Lines to `rink run`:
+`started PID`, `failed CODE ERRNO`, `stopped N`, `late`, `ended STATUS`, where STATUS is as from
+`waitpid`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+CLOCK_BOOTTIME = 7
+TFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
+TFD_TIMER_ABSTIME = 1
+
+OURS, CANNOT_RUN, NOT_FOUND = 125, 126, 127
+"""Codes of a command that did not start, as of `env`."""
+
+TERM, KILL = "term", "kill"
+
+SWEEP_INTERVAL_MS = 5
+"""Pause between two looks at `/proc` while descendants are being killed."""
+
+SLOW_SWEEP_INTERVAL_MS = 500
+"""The same, while a second has passed and nothing changes."""
+
+REMOVE_TRIES = 20
+
+NEW_FILE = "role.new"
+"""Name of the file of RINK_FILE while it is written; it may be left if `rink run` is killed."""
+
+MAX_WRITE_S = 0.02
+"""After so long, a line for a stderr that nobody reads is given up."""
+
+SLOW_KILL_MS = 1_000
+"""After so long, a kill that is not over is reported."""
+
+REPORT_INTERVAL_MS = 60_000
+MAX_REPORTED = 10
+"""Largest number of processes that a report names."""
+
+IGNORED = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGTSTP,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
+)
+"""Signals that the guard ignores: only its pipe and its timer tell it what to do."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def now_ms() -> int:
+    """Return CLOCK_BOOTTIME in whole milliseconds."""
+    return time.clock_gettime_ns(CLOCK_BOOTTIME) // 1_000_000
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+class Ends:
+    """Decide when the command gets SIGTERM and SIGKILL; read no clock.
+
+    Invariant: `kill_at` is never after `until - lead`. `told` moves `until` on only while the kill
+    is not due, so a guard that was frozen kills first, whatever lies in its pipe.
+
+    Args:
+        until: the first end told, in milliseconds.
+        grace: milliseconds from a SIGTERM to SIGKILL.
+        notice: milliseconds from SIGTERM to SIGKILL when the end comes near.
+        lead: milliseconds from SIGKILL to the end told.
+    """
+
+    def __init__(self, until: int, grace: int, notice: int, lead: int) -> None:
+        self.until = until
+        self._grace = grace
+        self._notice = notice
+        self._lead = lead
+        self._stopped_at: int | None = None
+        self._is_killed = False
+        self._is_closed = False
+
+    @property
+    def is_stopping(self) -> bool:
+        """Return whether the command got SIGTERM, or was killed."""
+        return self._is_killed or self._stopped_at is not None
+
+    @property
+    def kill_at(self) -> int:
+        """Return when the command is to be killed."""
+        end = self.until - self._lead
+        if self._stopped_at is None or self._is_closed:
+            return end
+        return min(end, self._stopped_at + self._grace)
+
+    @property
+    def wake_at(self) -> int:
+        """Return when `due` may say something new."""
+        return self.kill_at if self.is_stopping else self.kill_at - self._notice
+
+    def told(self, until: int, now: int) -> None:
+        """Take a new end; it is ignored once the kill is due."""
+        if not self._is_closed and not self._is_killed and now < self.kill_at:
+            self.until = until
+
+    def stop(self, now: int) -> bool:
+        """Begin to stop; return whether SIGTERM is to be sent now."""
+        if self.is_stopping:
+            return False
+        self._stopped_at = now
+        return True
+
+    def close(self, now: int) -> bool:
+        """Note that `rink run` has gone; return whether SIGTERM is to be sent now."""
+        self._is_closed = True
+        return self.stop(now)
+
+    def kill(self) -> None:
+        """Kill from now on."""
+        self._is_killed = True
+
+    def due(self, now: int) -> str:
+        """Return `KILL`, `TERM` or nothing."""
+        if self._is_killed or now >= self.kill_at:
+            self._is_killed = True
+            return KILL
+        if not self.is_stopping and now >= self.kill_at - self._notice:
+            self._stopped_at = now
+            return TERM
+        return ""
+
+
+def prctl(option: int, value: int) -> None:
+    """Call prctl, or raise an OSError."""
+    rest = [ctypes.c_ulong(0)] * 3
+    if _libc.prctl(option, ctypes.c_ulong(value), *rest) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"prctl({option}): {os.strerror(code)}")
+
+
+def become_subreaper() -> None:
+    """Become the parent of all descendants whose parent ends."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _fields(path: str) -> list[bytes]:
+    """Return the fields of a `stat` file behind the command's name.
+
+    The name may hold anything.
+    """
+    with open(path, "rb") as file:
+        return file.read().rpartition(b")")[2].split()
+
+
+def descendants(root: int) -> list[int]:
+    """Return the descendants of a process, in one look at `/proc`.
+
+    A process whose parent ends during the look may be missing. So an empty list proves nothing:
+    see `kill_descendants`.
+    """
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                children.setdefault(int(_fields(f"/proc/{name}/stat")[1]), []).append(int(name))
+    found: list[int] = []
+    rest = [root]
+    while rest:
+        below = children.pop(rest.pop(), [])
+        found += below
+        rest += below
+    return found
+
+
+def signal_all(pids: list[int], number: int) -> list[int]:
+    """Send a signal to processes; return those that it may not be sent to.
+
+    A process may end after the look that found it, and its number may be given to another one. That
+    takes all numbers to be used up within a millisecond or so. A pidfd would not be simple: it has
+    to be checked against `/proc` again, and kernels and sandboxes without pidfds need this way, too.
+    """
+    refused = []
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+        except PermissionError:
+            refused.append(pid)
+    return refused
+
+
+def name_of(pid: int) -> str:
+    """Return a process's name, or "?" if it is gone."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8") as file:
+        return file.read().strip()
+    return "?"
+
+
+class Sweeps:
+    """Choose the pauses between the sweeps of one kill, and report what it waits for.
+
+    A process may outlive SIGKILL: one in state D, or one of another user. Each sweep reads all of
+    `/proc`, so sweeps get rare while the same processes are left. Processes that start new ones
+    change the list, and are swept as fast as before.
+
+    Args:
+        now: when the kill begins, in milliseconds.
+    """
+
+    def __init__(self, now: int) -> None:
+        self.pause_ms = SWEEP_INTERVAL_MS
+        self._slow_at = self._report_at = now + SLOW_KILL_MS
+        self._left: list[int] = []
+
+    def swept(self, now: int, left: list[int], refused: list[int]) -> str:
+        """Take the outcome of a sweep; return a report if one is due, else "".
+
+        Args:
+            now: the time in milliseconds.
+            left: the processes that were there.
+            refused: those of them that may not be killed.
+        """
+        is_stuck = now >= self._slow_at and left == self._left
+        self.pause_ms = SLOW_SWEEP_INTERVAL_MS if is_stuck else SWEEP_INTERVAL_MS
+        self._left = left
+        if now < self._report_at:
+            return ""
+        self._report_at = now + REPORT_INTERVAL_MS
+        whose = dict.fromkeys(refused, ", of another user")
+        names = [f"{pid} ({name_of(pid)}{whose.get(pid, '')})" for pid in left[:MAX_REPORTED]]
+        more = len(left) - len(names)
+        return f"{', '.join(names) or 'nothing'}{f' and {more} more' if more else ''}"
+
+
+def reaped() -> Iterator[tuple[int, int]]:
+    """Yield each child that has ended or stopped, with its status.
+
+    Raises:
+        ChildProcessError: there is no child, and so no descendant.
+    """
+    while True:
+        pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+        if pid == 0:
+            return
+        yield pid, status
+
+
+class Timer:
+    """Keep a timer on CLOCK_BOOTTIME, which counts suspended time, too."""
+
+    def __init__(self) -> None:
+        self.fd = _libc.timerfd_create(CLOCK_BOOTTIME, TFD_FLAGS)
+        if self.fd < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, f"timerfd_create(CLOCK_BOOTTIME): {os.strerror(code)}")
+
+    def set(self, at_ms: int) -> None:
+        """Let it ring at a time."""
+        at_ms = max(at_ms, 1)  # 0 would disarm it
+        spec = (ctypes.c_long * 4)(0, 0, at_ms // 1000, at_ms % 1000 * 1_000_000)
+        if _libc.timerfd_settime(self.fd, TFD_TIMER_ABSTIME, ctypes.byref(spec), None) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, f"timerfd_settime: {os.strerror(code)}")
+
+
+class Terminal:
+    """Give the controlling terminal to process groups, if there is one.
+
+    Args:
+        job: the process group of `rink run`, which a shell puts into the foreground.
+    """
+
+    def __init__(self, job: int) -> None:
+        self._job = job
+        self._fd = -1
+        with contextlib.suppress(OSError):
+            self._fd = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC)
+
+    @property
+    def exists(self) -> bool:
+        """Return whether there is a controlling terminal."""
+        return self._fd >= 0
+
+    def give(self, group: int) -> None:
+        """Put the command's group into the foreground, if `rink run` is there."""
+        self._move(self._job, group)
+
+    def take_back(self, group: int) -> None:
+        """Put `rink run` into the foreground, if the command's group is there."""
+        self._move(group, self._job)
+
+    def _move(self, source: int, target: int) -> None:
+        if self.exists:
+            with contextlib.suppress(OSError):  # the terminal hung up, or the group is gone
+                if os.tcgetpgrp(self._fd) == source:
+                    os.tcsetpgrp(self._fd, target)
+
+
+class Cgroup:
+    """Keep the command in a cgroup if `rink.run.cgroup` could make one."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def enter(self) -> None:
+        """Move this process into it, if the kernel lets it."""
+        if self._path:
+            with contextlib.suppress(OSError):
+                self._write("cgroup.procs", "0")
+
+    def kill(self) -> None:
+        """Kill everything in it."""
+        if self._path:
+            with contextlib.suppress(OSError):
+                self._write("cgroup.kill", "1")
+
+    def remove(self) -> None:
+        """Remove it; the kernel may take a moment to see that it is empty."""
+        for _ in range(REMOVE_TRIES if self._path else 0):
+            try:
+                os.rmdir(self._path)
+            except OSError:
+                time.sleep(SWEEP_INTERVAL_MS / 1000)
+            else:
+                return
+
+    def _write(self, name: str, text: str) -> None:
+        with open(f"{self._path}/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+
+
+class CommandGuard:
+    """Run the command; `options` are those of `rink.run.guard_link`."""
+
+    def __init__(self, options: dict[str, str], command: list[str]) -> None:
+        self._command = command
+        self._in, self._out = int(options["in"]), int(options["out"])
+        self._ignored = [int(one) for one in options["ignored"].split(",") if one]
+        self._file = options["file"]
+        self._role = options["role"]
+        self._group = Cgroup(options["cgroup"])
+        self._ends = Ends(*(int(options[name]) for name in ("until", "grace", "notice", "lead")))
+        self._terminal = Terminal(int(options["job"]))
+        self._timer = Timer()
+        self._text = b""
+        self._status: int | None = None  # of the command's own process, once it has ended
+        self._sweeps: Sweeps | None = None  # of the kill, once it has begun
+        self._is_reported = False
+        self._is_writing = False  # to stderr
+
+    def run(self) -> None:
+        """Run the command to its end."""
+        for fd in (self._in, self._out):
+            os.set_inheritable(fd, False)
+            os.set_blocking(fd, False)
+        become_subreaper()
+        wake, ring = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in IGNORED:
+            signal.signal(number, signal.SIG_IGN)
+        if not self._start():
+            return
+        # After the fork: the command has this signal's handler as before.
+        signal.signal(signal.SIGALRM, self._end_write)
+        poll = select.poll()
+        for fd in (self._in, self._timer.fd, wake):
+            poll.register(fd, select.POLLIN)
+        while not self._step():
+            for fd, _ in poll.poll(self._sweeps.pause_ms if self._sweeps else None):
+                if fd == self._in:
+                    self._read(poll)
+                else:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(fd, 4096)
+        self._forget_file()
+        self._forget_folder()
+        self._terminal.take_back(self._pid)
+        self._group.remove()
+        self._say(f"ended {self._status}")
+
+    # ── the start ────────────────────────────────────────────────────────────────────────────
+
+    def _start(self) -> bool:
+        """Start the command; return whether it runs."""
+        read, write = os.pipe2(os.O_CLOEXEC)
+        guard = os.getpid()
+        self._pid = os.fork()
+        if self._pid == 0:
+            code = OURS
+            try:
+                self._prepare(guard)
+                code = CANNOT_RUN
+                os.execvp(self._command[0], self._command)  # noqa: S606 - what it is for
+            except OSError as error:
+                if code == CANNOT_RUN and error.errno in (errno.ENOENT, errno.ENOTDIR):
+                    code = NOT_FOUND
+                os.write(write, f"{code} {error.errno}".encode())
+            finally:
+                os._exit(code)
+        os.close(write)
+        with open(read, "rb") as file:
+            failure = file.read().decode()
+        if failure:
+            os.waitpid(self._pid, 0)
+            self._terminal.take_back(self._pid)
+            self._group.remove()
+            self._say(f"failed {failure}")
+            return False
+        self._say(f"started {self._pid}")
+        return True
+
+    def _prepare(self, guard: int) -> None:
+        if self._terminal.exists:
+            os.setpgid(0, 0)
+            self._terminal.give(os.getpid())
+        else:
+            os.setsid()
+        self._group.enter()
+        signal.set_wakeup_fd(-1)
+        for number in (*IGNORED, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+            is_ignored = number in self._ignored
+            signal.signal(number, signal.SIG_IGN if is_ignored else signal.SIG_DFL)
+        # Only for the case that the guard is killed: a program with another user clears it.
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != guard:
+            os._exit(OURS)
+
+    # ── while it runs ────────────────────────────────────────────────────────────────────────
+
+    def _step(self) -> bool:
+        """Do what is due; return whether all is over."""
+        now = now_ms()
+        # Before any line is read: an end that comes too late must not save the command.
+        due = self._ends.due(now)
+        if due == TERM:
+            self._say("late")
+            self._terminate(signal.SIGTERM)
+            left = self._left(now)
+            self._log(f"gets SIGTERM, and SIGKILL in {left} ms: the role's end is near")
+        if not self._reap(now):
+            return True
+        if due == KILL:
+            self._kill(now)
+        else:
+            self._timer.set(self._ends.wake_at)
+        return False
+
+    def _reap(self, now: int) -> bool:
+        """Ask after all children; return whether there are any left."""
+        try:
+            for pid, status in reaped():
+                if os.WIFSTOPPED(status):
+                    if pid == self._pid and not self._ends.is_stopping:
+                        self._say(f"stopped {os.WSTOPSIG(status)}")
+                elif pid == self._pid:
+                    self._status = status
+        except ChildProcessError:
+            return False
+        if self._status is not None and not self._is_reported:
+            self._is_reported = True
+            self._ends.stop(now)
+            self._terminate(signal.SIGTERM)
+        return True
+
+    def _terminate(self, number: int) -> None:
+        """Send a signal to the command's process, or to what it left behind."""
+        self._forget_file()
+        if self._status is None:
+            signal_all([self._pid], number)
+            self._resume()  # a stopped process does not hear SIGTERM
+        else:
+            left = descendants(os.getpid())
+            signal_all(left, number)
+            signal_all(left, signal.SIGCONT)
+
+    def _kill(self, now: int) -> None:
+        """Kill everything once. It is called again until `waitpid` knows no child."""
+        self._forget_file()
+        self._group.kill()
+        if self._status is None:  # so the group's number is nobody else's
+            with contextlib.suppress(OSError):
+                os.killpg(self._pid, signal.SIGKILL)
+        left = descendants(os.getpid())
+        refused = signal_all(left, signal.SIGKILL)
+        if self._sweeps is None:
+            self._sweeps = Sweeps(now)
+            if self._status is None:
+                self._say("late")
+                self._log("it is killed")
+        if report := self._sweeps.swept(now, left, refused):
+            self._log(f"it was killed and has not ended. Left: {report}", level="ERROR")
+
+    def _resume(self) -> None:
+        if self._status is None:  # so the group's number is nobody else's
+            with contextlib.suppress(OSError):
+                os.killpg(self._pid, signal.SIGCONT)
+
+    def _left(self, now: int) -> int:
+        return max(0, self._ends.kill_at - now)
+
+    # ── what rink run says, and what it is told ──────────────────────────────────────────────
+
+    def _read(self, poll: select.poll) -> None:
+        try:
+            data = os.read(self._in, 65_536)
+        except BlockingIOError:
+            return
+        if not data:
+            poll.unregister(self._in)
+            now = now_ms()
+            if self._ends.close(now):
+                self._terminate(signal.SIGTERM)
+                left = self._left(now)
+                self._log(f"gets SIGTERM, and SIGKILL in {left} ms: `rink run` has ended")
+            return
+        *lines, self._text = (self._text + data).split(b"\n")
+        for line in lines:
+            word, _, number = line.decode().partition(" ")
+            self._orders[word](self, int(number or 0))
+
+    def _until(self, until: int) -> None:
+        self._ends.told(until, now_ms())
+
+    def _signal(self, number: int) -> None:
+        if self._status is None:
+            signal_all([self._pid], number)
+
+    def _stop(self, number: int) -> None:
+        if self._ends.stop(now_ms()):
+            self._terminate(number)
+
+    def _kill_now(self, _: int) -> None:
+        self._ends.kill()
+
+    def _resume_in_front(self, _: int) -> None:
+        if self._status is None:
+            self._terminal.give(self._pid)
+            self._resume()
+
+    _orders: dict[str, Callable[[CommandGuard, int], None]] = {
+        "until": _until,
+        "signal": _signal,
+        "stop": _stop,
+        "kill": _kill_now,
+        "resume": _resume_in_front,
+    }
+
+    def _say(self, line: str) -> None:
+        with contextlib.suppress(OSError):  # `rink run` is gone, or stopped for a long time
+            os.write(self._out, f"{line}\n".encode())
+
+    def _log(self, what: str, level: str = "WARNING") -> None:
+        """Write a line as `rink run` does, which may be stopped or dead.
+
+        The caller acts first and logs then. Perhaps nobody reads stderr, and the write would never
+        end. O_NONBLOCK would change the command's stderr too, and a poll before the write proves
+        nothing, as the command may fill the pipe in between. So an alarm ends the write, and the
+        line is lost. The alarm repeats: the first one may come just before the write begins.
+        """
+        at = time.strftime("%Y-%m-%d %H:%M:%S")
+        head = f"{at},{time.time_ns() // 1_000_000 % 1000:03d} {level:<7} rink.run: "
+        line = f"{head}command {self._command[0]!r} of role {self._role}: {what}\n".encode()
+        with contextlib.suppress(OSError):
+            try:
+                self._is_writing = True
+                signal.setitimer(signal.ITIMER_REAL, MAX_WRITE_S, MAX_WRITE_S)
+                os.write(2, line[: select.PIPE_BUF])
+            finally:
+                self._is_writing = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _end_write(self, *_: object) -> None:
+        """End a write to stderr. Only `_log` may be interrupted, and it is once."""
+        if self._is_writing:
+            self._is_writing = False
+            raise TimeoutError
+
+    def _forget_file(self) -> None:
+        """Remove the file that says the role is held."""
+        if self._file:
+            with contextlib.suppress(OSError):
+                os.unlink(self._file)
+
+    def _forget_folder(self) -> None:
+        """Remove the file's folder too: `rink run` may be killed before it does."""
+        if self._file:
+            folder = os.path.dirname(self._file)
+            with contextlib.suppress(OSError):
+                os.unlink(f"{folder}/{NEW_FILE}")
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+
+
+def main(arguments: list[str]) -> None:
+    """Run the guard: `NAME=VALUE` options, `--`, and the command."""
+    place = arguments.index("--")
+    options = dict(one.partition("=")[::2] for one in arguments[:place])
+    CommandGuard(options, arguments[place + 1 :]).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,285 @@
+"""Answer the calls of the API, as an ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import attrs
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from rink.sidecar import answers, bodies, json_views, openapi
+from rink.sidecar.consumers import Consumer
+from rink.sidecar.effects import Effect, Granted
+from rink.sidecar.errors import Refused
+from rink.sidecar.event_stream import EventStream
+from rink.sidecar.membership import Membership
+from rink.sidecar.service import LEAVES, Service
+
+MAX_STREAMS = 256
+"""Largest number of open streams, unless another one is set."""
+MAX_CALLS = 128
+"""Largest number of holds that wait for an answer."""
+MAX_ALL_ROLES = 10_000
+"""Largest number of roles of all consumers."""
+
+GET, POST = ("GET", "HEAD"), ("POST",)
+Call = Callable[[Request], Awaitable[ASGIApp]]
+"""Returns the answer to a request: a stream or a response."""
+
+EVENT_STREAM = "text/event-stream"
+UNKNOWN_GRANT = "this grant is over, or of an earlier life of the sidecar: hold the roles anew"
+
+
+@attrs.define
+class Limits:
+    """Count what is limited."""
+
+    streams: int = 0
+    calls: int = 0
+
+    @contextlib.contextmanager
+    def one_more(self, what: str, most: int) -> Any:
+        """Count one more while the body runs.
+
+        Raises:
+            Refused: there are too many.
+        """
+        if getattr(self, what) >= most:
+            raise Refused(429, f"there are {most} {what} already")
+        setattr(self, what, getattr(self, what) + 1)
+        try:
+            yield
+        finally:
+            setattr(self, what, getattr(self, what) - 1)
+
+
+class Api:
+    """Answer consumers."""
+
+    def __init__(
+        self, service: Service, membership: Membership, max_streams: int = MAX_STREAMS
+    ) -> None:
+        self._service = service
+        self._membership = membership
+        self._max_streams = max_streams
+        self._limits = Limits()
+        self._waiting: dict[str, asyncio.Event] = {}
+        self._calls: dict[str, tuple[tuple[str, ...], Call]] = {
+            "/v1/hold": (POST, self.hold),
+            "/v1/renew": (POST, self.renew),
+            "/v1/release": (POST, self.release),
+            "/v1/role": (GET, self.role),
+            "/v1/status": (GET, self.status),
+            "/v1/members": (GET, self.members),
+            "/v1/history": (GET, self.history),
+            "/v1/drain": (POST, self.drain),
+            "/openapi.json": (GET, self.openapi),
+        }
+        service.on_change.append(self._wake_call)
+
+    def application(self) -> ASGIApp:
+        """Return the ASGI application.
+
+        An open stream keeps every coroutine that leads to it. Starlette's routes would add a dozen
+        coroutines, so a table takes their place.
+        """
+
+        async def application(scope: Scope, receive: Receive, send: Send) -> None:
+            response = await self._answer(Request(scope, receive))
+            await response(scope, receive, send)
+
+        return application
+
+    async def _answer(self, request: Request) -> ASGIApp:
+        """Return the answer to a request."""
+        methods, call = self._calls.get(request.scope["path"], ((), None))
+        if call is None:
+            return refusal(Refused(404, "there is no such call: see /openapi.json"))
+        if request.method not in methods:
+            response = refusal(Refused(405, "this call has another method: see /openapi.json"))
+            response.headers["allow"] = ", ".join(methods)
+            return response
+        try:
+            return await call(request)
+        except Refused as refused:
+            return refusal(refused)
+
+    # ── roles ────────────────────────────────────────────────────────────────────────────────
+
+    async def hold(self, request: Request) -> ASGIApp:
+        """Hold roles: as a stream, or as one answer."""
+        hold = bodies.hold_of(await bodies.read(request))
+        is_stream = EVENT_STREAM in request.headers.get("accept", "")
+        if hold.grant and not is_stream:
+            raise Refused(400, f'"grant" resumes a stream: send Accept: {EVENT_STREAM}')
+        if is_stream and self._limits.streams >= self._max_streams:
+            raise Refused(429, f"there are {self._max_streams} streams already (--max-streams)")
+        consumer = self._consumer(hold.grant) if hold.grant else self._new_consumer(hold)
+        if is_stream:
+            if not hold.grant:
+                consumer.calls = 1  # until the stream begins
+                self._service.hold(consumer, list(hold.roles))
+            return _Counted(self._limits, EventStream(self._service, consumer))
+        with self._limits.one_more("calls", MAX_CALLS):
+            return await self._wait(request, consumer, hold)
+
+    def _new_consumer(self, hold: bodies.Hold) -> Consumer:
+        if self._service.draining:
+            raise Refused(503, LEAVES)
+        if self._service.turns.role_count + len(hold.roles) > MAX_ALL_ROLES:
+            raise Refused(429, f"all consumers together may have {MAX_ALL_ROLES:,} roles")
+        return Consumer(
+            name=hold.consumer,
+            grant=secrets.token_urlsafe(24),
+            alive_ms=hold.alive_ms,
+            releases_on_close=hold.releases_on_close,
+        )
+
+    async def _wait(self, request: Request, consumer: Consumer, hold: bodies.Hold) -> Response:
+        """Wait until a role is granted, the time is over, or caller or sidecar are gone."""
+        service = self._service
+        granted = self._waiting[consumer.grant] = asyncio.Event()
+        consumer.calls = 1
+        service.hold(consumer, list(hold.roles))
+        left = self._membership.left
+        gone = asyncio.create_task(_gone(request))
+        waits = [gone, *(asyncio.create_task(event.wait()) for event in (granted, left))]
+        try:
+            if not consumer.turns and hold.wait_s:
+                await asyncio.wait(waits, timeout=hold.wait_s, return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:  # cancelled: the server ends
+            service.end_call(consumer, is_answered=False)
+            raise
+        finally:
+            for wait in waits:
+                wait.cancel()
+            del self._waiting[consumer.grant]
+        if consumer.is_forgotten:  # while it waited
+            raise Refused(410, UNKNOWN_GRANT)
+        if not consumer.turns and left.is_set():
+            service.release_all(consumer, "the sidecar has left")
+            raise Refused(503, LEAVES)
+        if not consumer.turns:
+            fields = answers.consumer_fields(service, consumer)
+            service.release_all(consumer, "its wait is over")
+            return JSONResponse({**fields, "held": []})
+        service.end_call(consumer, is_answered=not gone.done() or gone.cancelled())
+        return JSONResponse(answers.consumer_fields(service, consumer))
+
+    def _wake_call(self, effect: Effect) -> None:
+        if isinstance(effect, Granted) and (event := self._waiting.get(effect.turn.consumer.grant)):
+            event.set()
+
+    async def renew(self, request: Request) -> Response:
+        """Renew a grant, and say what is held, lost and waited for."""
+        consumer = self._consumer(bodies.grant_of(await bodies.read(request)))
+        self._service.renew(consumer)
+        if consumer.is_forgotten:
+            raise Refused(410, UNKNOWN_GRANT)
+        return JSONResponse(answers.consumer_fields(self._service, consumer))
+
+    async def release(self, request: Request) -> Response:
+        """Take the answer to a loss, or what is given back."""
+        body = bodies.release_of(await bodies.read(request))
+        consumer = self._consumer(body.grant)
+        if not self._service.release(consumer, body.role, body.token):
+            raise Refused(409, f"role {json.dumps(body.role)} is not this grant's")
+        return Response(status_code=204)
+
+    def _consumer(self, grant: str) -> Consumer:
+        consumer = self._service.turns.consumers.get(grant)
+        if consumer is None:
+            raise Refused(410, UNKNOWN_GRANT)
+        return consumer
+
+    async def role(self, request: Request) -> Response:
+        """Say whether a role is held here now.
+
+        It asks etcd nothing, and acquires nothing.
+        """
+        query = request.query_params
+        name = query.get("name", "")
+        bodies.check_role(name)
+        fields = json_views.role_fields(self._service, self._membership, name)
+        status = 404 if "fail" in query and not fields["held"] else 200
+        return JSONResponse(fields, status)
+
+    # ── the group ────────────────────────────────────────────────────────────────────────────
+
+    async def status(self, request: Request) -> Response:
+        """Return the group as this member sees it."""
+        del request
+        return JSONResponse(json_views.status_fields(self._service, self._membership))
+
+    async def members(self, request: Request) -> Response:
+        """Return the group's members."""
+        del request
+        return JSONResponse(json_views.member_fields(self._membership))
+
+    async def history(self, request: Request) -> Response:
+        """Return the newest versions, oldest first."""
+        del request
+        return JSONResponse(json_views.history_fields(self._membership))
+
+    async def drain(self, request: Request) -> Response:
+        """Begin to leave for good: 200 once left, 202 before.
+
+        The call waits until the member has left, unless too many other calls wait.
+        """
+        bodies.check_kind(request, "application/json", "")  # a page's form has another one
+        wait_s = _wait_of(request)
+        self._membership.drain("a caller of the API asked for it")
+        with contextlib.suppress(TimeoutError, Refused), self._limits.one_more("calls", MAX_CALLS):
+            async with asyncio.timeout(wait_s):
+                await self._membership.left.wait()
+        has_left = self._membership.left.is_set()
+        fields = {"left": has_left, "state": self._membership.state.name.lower()}
+        return JSONResponse(fields, 200 if has_left else 202)
+
+    async def openapi(self, request: Request) -> Response:
+        """Return the description of this API."""
+        del request
+        return JSONResponse(openapi.DOCUMENT)
+
+
+class _Counted:
+    """Count a stream while it is open."""
+
+    def __init__(self, limits: Limits, stream: EventStream) -> None:
+        self._limits = limits
+        self._stream = stream
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._limits.streams += 1
+        try:
+            await self._stream(scope, receive, send)
+        finally:
+            self._limits.streams -= 1
+
+
+def refusal(refused: Refused) -> JSONResponse:
+    """Return the answer to a request that is not carried out."""
+    return JSONResponse({"error": str(refused)}, refused.status)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _wait_of(request: Request) -> float:
+    text = request.query_params.get("wait", "0")
+    try:
+        wait_s = float(text)
+    except ValueError:
+        wait_s = -1.0
+    if not 0 <= wait_s <= bodies.MAX_WAIT_S:
+        raise Refused(400, f"wait must be a number of seconds, at most {bodies.MAX_WAIT_S:g}")
+    return wait_s

@@ -1,0 +1,239 @@
+"""A group's past as DataFrames: the versions that etcd keeps, and what `rink watch --json` has noted.
+
+etcd knows no times but those that members wrote down, so who wants to know for how long something took has the group
+followed: `rink watch orders --json >> orders.jsonl`, on any machine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+
+from rink.core.keys import Keys, check_name
+from rink.engine.group_watch import read_group, unknown_group
+from rink.inspect.version_diff import Step, steps
+from rink.session import BaseSession
+
+_MOVE = "struct<what:string,before:string,after:string>"
+_VERSIONS = (
+    "number long, proclaimed timestamp, by string, because array<string>, ranks array<string>, scheme string, "
+    f"pins map<string,string>, token_base long, size_before int, size_after int, ranks_moved int, moves array<{_MOVE}>, problem string"
+)
+_EVENTS = (
+    "event string, at timestamp, revision long, version long, settled boolean, text string, member string, "
+    "phase string, roles array<string>, because array<string>, ttl double"
+)
+
+
+@attrs.frozen
+class Episode:
+    """From the first change to settled: as long, at most, some role had no holder.
+
+    Attributes:
+        began: when, as text, in the session's time zone.
+        seconds: until it was settled; None where it is not yet.
+        unseen_s: of a member that was killed or cut off etcd knows when its lease has ended: so long, at most, its roles
+            had no holder before `began`; 0 where nobody was, or its file is older than this.
+        causes: why versions were proclaimed, and who was gone.
+    """
+
+    began: str
+    seconds: float | None
+    unseen_s: float
+    causes: tuple[str, ...]
+
+
+@attrs.frozen
+class Report:
+    """What a group's past comes to.
+
+    Attributes:
+        versions: how many are known.
+        moves: for each kind of cause, how many ranks came to another member, came anew or went: (cause, versions, ranks).
+        longest: the longest episodes, longest first; empty where no events were given.
+        unsettled_s: seconds of all episodes together, without what etcd did not see.
+        longest_drain: (member, seconds, how many roles) of the drain that took longest; None where there was none.
+    """
+
+    versions: int
+    moves: tuple[tuple[str, int, int], ...]
+    longest: tuple[Episode, ...]
+    unsettled_s: float
+    longest_drain: tuple[str, float, int] | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return attrs.asdict(self)
+
+    def __str__(self) -> str:
+        lines = [f"{self.versions} versions"]
+        lines += [f"{cause}: {ranks} ranks moved in {n} versions" for cause, n, ranks in self.moves]
+        lines += [f"not settled for {self.unsettled_s:.3f} s in all"] if self.longest else []
+        for one in self.longest:
+            took = "not settled yet" if one.seconds is None else f"{one.seconds:.3f} s"
+            unseen = f", and up to {one.unseen_s:g} s before" if one.unseen_s else ""
+            lines.append(f"{one.began}  {took}{unseen}  {'; '.join(one.causes)}")
+        if self.longest_drain is not None:
+            member, seconds, roles = self.longest_drain
+            lines.append(f"longest drain: {member}, {roles} roles, {seconds:.3f} s")
+        return "\n".join(lines)
+
+
+@attrs.frozen
+class History:
+    """A group's past.
+
+    Attributes:
+        versions: one row for each version that etcd keeps: number, proclaimed, by, because, ranks, scheme, pins,
+            token_base, size_before, size_after, ranks_moved, moves (of ranks and of pins), problem. What moved is NULL
+            where the version before is not kept.
+        events: one row for each line of `rink watch --json`; empty where none were given.
+    """
+
+    versions: DataFrame
+    events: DataFrame
+
+    def moves_by_cause(self) -> DataFrame:
+        """Return how many ranks moved by kind of cause (joined, replaced, left, …): cause, versions, ranks.
+
+        A rank that there is anew, and one that there is no more, counts as well: its roles have moved. A version with
+        several causes counts for each kind.
+        """
+        kinds = F.array_distinct(F.transform("because", _kind))
+        found = self.versions.where(F.col("moves").isNotNull())
+        found = found.select(F.explode(kinds).alias("cause"), "ranks_moved")
+        return (
+            found.groupBy("cause")
+            .agg(F.count("*").alias("versions"), F.sum("ranks_moved").alias("ranks"))
+            .orderBy(F.desc("ranks"), "cause")
+        )
+
+    def episodes(self) -> DataFrame:
+        """Return each time from the first change to settled: began, ended, seconds, unseen_s, causes.
+
+        Within it, some role may have had no holder: for `seconds` at most, from when etcd knew; and where a member was
+        killed or cut off for up to `unseen_s` before, its ttl.
+        """
+        in_order = Window.orderBy("revision", "line")
+        before = in_order.rowsBetween(Window.unboundedPreceding, -1)
+        is_settled = F.col("event") == "settled"
+        number = F.coalesce(F.sum(is_settled.cast("int")).over(before), F.lit(0))
+        lost = (F.col("event") == "gone") & ~F.col("phase").isin("offering", "leaving")
+        changes = (F.col("event") == "version") | lost
+        why = F.when(F.col("event") == "version", F.col("because")).otherwise(F.array("text"))
+        return (
+            self._in_lines()
+            .withColumn("number", number)
+            .groupBy("number")
+            .agg(
+                F.min(F.when(changes, F.col("at"))).alias("began"),
+                F.max(F.when(is_settled, F.col("at"))).alias("ended"),
+                F.coalesce(F.max(F.when(lost, F.col("ttl"))), F.lit(0.0)).alias("unseen_s"),
+                F.flatten(F.collect_list(F.when(changes, why))).alias("causes"),
+            )
+            .where(F.col("began").isNotNull())
+            .select("began", "ended", _seconds("began", "ended"), "unseen_s", "causes")
+            .orderBy("began")
+        )
+
+    def drains(self) -> DataFrame:
+        """Return how long members took to release what they had lost: member, began, ended, seconds, roles."""
+        of_member = Window.partitionBy("member").orderBy("revision", "line")
+        found = self._in_lines().where(F.col("event").isin("draining", "drained", "gone"))
+        return (
+            found.withColumn("ended", F.lead("at").over(of_member))
+            .where(F.col("event") == "draining")
+            .select(
+                "member", F.col("at").alias("began"), "ended", _seconds("at", "ended"),
+                F.size("roles").alias("roles"),
+            )
+            .orderBy(F.desc("seconds"))
+        )  # fmt: skip
+
+    def report(self, most: int = 10) -> Report:
+        """Return what it comes to.
+
+        Args:
+            most: how many of the longest episodes.
+        """
+        moves = [(row.cause, row.versions, row.ranks) for row in self.moves_by_cause().collect()]
+        episodes = self.episodes().cache()
+        try:
+            longest = episodes.orderBy(F.desc_nulls_first("seconds")).limit(most).collect()
+            total = episodes.agg(F.sum("seconds")).collect()[0][0]
+        finally:
+            episodes.unpersist()
+        drain = self.drains().where(F.col("seconds").isNotNull()).first()
+        return Report(
+            versions=self.versions.count(),
+            moves=tuple(moves),
+            longest=tuple(
+                Episode(str(row.began), row.seconds, row.unseen_s, tuple(row.causes))
+                for row in longest
+            ),
+            unsettled_s=float(total or 0.0),
+            longest_drain=(drain.member, drain.seconds, drain.roles) if drain else None,
+        )
+
+    def _in_lines(self) -> DataFrame:
+        # Several lines have one revision; they were written in the order in which one thing leads to the next.
+        return self.events.withColumn("line", F.monotonically_increasing_id())
+
+
+def history(
+    spark: SparkSession,
+    session: BaseSession,
+    group: str,
+    *,
+    events: str | list[str] | None = None,
+) -> History:
+    """Return a group's past.
+
+    Args:
+        spark: the session of Spark.
+        session: of Rink; nothing is joined.
+        group: its name.
+        events: the files that `rink watch GROUP --json` wrote, as Spark reads them.
+
+    Raises:
+        StateError: there is no such group.
+        EtcdError: it could not be read.
+    """
+    keys = Keys.of(session.prefix, check_name("group", group))
+    view = read_group(session.etcd, keys)
+    if not (view.versions or view.members):
+        raise unknown_group(group, keys)
+    rows = [_row(step) for step in steps(view)]
+    noted = (
+        spark.read.schema(_EVENTS).json(events) if events else spark.createDataFrame([], _EVENTS)
+    )
+    texts = spark.createDataFrame(
+        rows, _VERSIONS.replace("proclaimed timestamp", "proclaimed string")
+    )
+    return History(
+        versions=texts.withColumn("proclaimed", F.to_timestamp("proclaimed")), events=noted
+    )
+
+
+def _row(step: Step) -> tuple[Any, ...]:
+    version, changed = step.entry.version, step.changed
+    if version is None:
+        return (step.entry.number, *[None] * 11, step.entry.problem)
+    moves = changed and [(str(one.what), one.before, one.after) for one in changed.moves]
+    return (
+        step.entry.number, version.proclaimed, version.by, list(version.because), list(version.ranks), version.scheme,
+        dict(version.pins), version.token_base,
+        changed and changed.size_before, changed and changed.size_after, changed and len(changed.ranks), moves,
+        step.entry.problem,
+    )  # fmt: skip
+
+
+def _kind(cause: Column) -> Column:
+    return F.split(cause, " ")[0]
+
+
+def _seconds(began: str, ended: str) -> Column:
+    return ((F.unix_micros(ended) - F.unix_micros(began)) / F.lit(1e6)).alias("seconds")

@@ -1,0 +1,159 @@
+"""Look at a list of jobs, and run those whose roles are held here."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from rink.core.retry_delay import backoff
+from rink.errors import ConfigError
+from rink.spark.jobs.job import Job, State
+
+if TYPE_CHECKING:
+    from rink.rink import Rink
+
+log = logging.getLogger("rink.spark")
+
+ListJobs = Callable[[], Iterable[str]]
+LONGEST_PAUSE_S = 60.0
+
+
+class Watch:
+    """A service on a thread of its own; made by `JobRunner.watch`.
+
+    Args:
+        start: starts a job if its role is ours; given its id, the function, and what is to be called at its end.
+        r: the group of drivers.
+        list_jobs: the user's.
+        function: the user's.
+        every: seconds between two looks.
+        at_once: how many jobs run beside each other.
+        is_useless: asked where the list cannot be seen: whether nothing can run here any more.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[str, Callable[[Job[Any]], Any], Callable[[], None]], Job[Any] | None],
+        r: Rink,
+        list_jobs: ListJobs,
+        function: Callable[[Job[Any]], Any],
+        *,
+        every: float,
+        at_once: int,
+        is_useless: Callable[[], bool],
+    ) -> None:
+        self._start_job = start
+        self._rink = r
+        self._list = list_jobs
+        self._function = function
+        self._every = every
+        self._at_once = at_once
+        self._is_useless = is_useless
+        self._news = threading.Event()
+        self._grants = r._watch_grants(self._news.set)  # noqa: SLF001 - a friend of the group
+        self._is_cancelled = False
+        self._running: dict[str, Job[Any]] = {}
+        self._failures: dict[str, int] = {}
+        self._not_before: dict[str, float] = {}
+        self._thread = threading.Thread(target=self._run, name="rink-jobs-watch", daemon=True)
+
+    def start(self) -> None:
+        """Start, once."""
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Look no more; what runs is the runner's to end."""
+        self._is_cancelled = True
+        self._news.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for its end; whether it has ended."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        with self._grants:
+            self._serve()
+
+    def _serve(self) -> None:
+        failures = 0
+        while not self._is_cancelled:
+            self._news.clear()  # before the look, so that a change meanwhile causes another look
+            try:
+                if self._rink._is_ranked():  # noqa: SLF001 - without a rank no job is ours
+                    self._look()
+                elif self._is_useless():
+                    return
+                failures = 0
+            except BaseException:  # sys.exit() too: a thread would end by it without a word
+                if self._is_useless():  # it may be Spark that the list is read with
+                    return
+                failures += 1
+                log.exception("the list of pending jobs could not be seen")
+            pause = backoff(failures, "list", LONGEST_PAUSE_S) if failures else self._every
+            self._news.wait(min(pause, self._next_try()))
+
+    def _look(self) -> None:
+        self._collect()
+        listed = self._listed()
+        for job_id in self._failures.keys() - listed.keys():
+            del self._failures[job_id]
+        for job_id, given in listed.items():
+            if self._is_cancelled or len(self._running) >= self._at_once:
+                return
+            if job_id in self._running or time.monotonic() < self._not_before.get(job_id, 0.0):
+                continue
+            try:
+                _check_id(given)
+                job = self._start_job(job_id, self._function, self._news.set)
+            except ConfigError as error:  # those behind it are not to wait for it
+                self._failed(job_id, error)
+                continue
+            if job is not None:
+                self._running[job_id] = job
+
+    def _listed(self) -> dict[str, Any]:
+        """Return each listed job by its name; raises a ConfigError where there is no list."""
+        listed: object = self._list()
+        if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
+            raise ConfigError(
+                f"list_pending_jobs returned {listed!r}: it has to return a list of job ids"
+            )
+        return {str(job_id): job_id for job_id in listed}
+
+    def _collect(self) -> None:
+        for job_id, job in list(self._running.items()):
+            if not job.wait(0):
+                continue
+            del self._running[job_id]
+            if job.error is not None and job.state is State.FAILED:
+                self._failed(job_id, job.error)
+                continue
+            # One that is done should be listed no more; that may take its list a moment.
+            pause = self._every if job.state is State.SUCCEEDED else 0.0
+            self._failures.pop(job_id, None)
+            self._not_before[job_id] = time.monotonic() + pause
+
+    def _failed(self, job_id: str, error: BaseException) -> None:
+        failures = self._failures[job_id] = self._failures.get(job_id, 0) + 1
+        pause = backoff(failures, job_id, LONGEST_PAUSE_S)
+        self._not_before[job_id] = time.monotonic() + pause
+        log.error("job %r failed, tried again in %.1f s", job_id, pause, exc_info=error)
+
+    def _next_try(self) -> float:
+        now = time.monotonic()
+        self._not_before = {job_id: at for job_id, at in self._not_before.items() if at > now}
+        return max(min(self._not_before.values(), default=now + self._every) - now, 0.01)
+
+    def __repr__(self) -> str:
+        return f"<Watch of {self._list!r}, {len(self._running)} running>"
+
+
+def _check_id(given: object) -> None:
+    if given is None or isinstance(given, bytes | tuple | list | dict):
+        raise ConfigError(
+            f"job {given!r}: a listed job is named by its id as text (of rows, give one column)"
+        )

@@ -1,0 +1,167 @@
+"""A blocking Redis for source and sink: one client for each process, steps that are repeated while it is away."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from rink.errors import ConfigError, RinkError, StateError
+from rink.redis import partition_count
+from rink.redis.blocking_client import (
+    Client,
+    checked,
+    client_of,
+    run_scripts,
+    server_of,
+    settings_of,
+)
+from rink.redis.error_map import explained
+from rink.redis.errors import RedisUnavailable
+from rink.redis.partition_count import PartitionCount
+from rink.redis.retry import repeat_while_unavailable
+from rink.redis.scripts import Script, ScriptCall, settle_script
+from rink.spark.options import Place, named
+from rink.spark.scripts import script
+
+log = logging.getLogger("rink.spark")
+
+T = TypeVar("T")
+KeysAndArgs = tuple[Sequence[str], Sequence[Any]]
+"""The keys and the other arguments of one step."""
+
+_made: dict[tuple[int, str, float], Connection] = {}
+
+
+class Connection:
+    """A client of redis-py's with our scripts and our errors.
+
+    Args:
+        client: a blocking one.
+        patience: seconds that a call is repeated while Redis is away. All calls may be repeated.
+    """
+
+    def __init__(self, client: Client, patience: float) -> None:
+        if settings_of(client).get("decode_responses"):
+            raise ConfigError(
+                "the Redis client has decode_responses=True: records are bytes, so make it without"
+            )
+        client.set_response_callback("XRANGE", lambda found, **_: found)
+        self.client = client
+        self.is_cluster = isinstance(client, redis.RedisCluster)
+        self.server = server_of(client)
+        self._patience = patience
+
+    def run(self, name: str, keys: Sequence[str], *args: Any) -> Any:
+        """Run one step and return its reply."""
+        return self.run_each(name, [(keys, args)])[0]
+
+    def run_each(self, name: str, steps: Sequence[KeysAndArgs]) -> list[Any]:
+        """Run a step for each of several partitions: in one round trip, unless Redis is a cluster.
+
+        Raises:
+            RedisUnavailable: Redis is away for longer than `patience`.
+            RedisError, StateError: as `rink.streams` raises them.
+        """
+        return self._run(script(name), steps)
+
+    def _run(self, step: Script, steps: Sequence[KeysAndArgs]) -> list[Any]:
+        calls = [ScriptCall(step, keys, args) for keys, args in steps]
+        keys = steps[0][0] if steps else ()
+        return self.repeated(lambda: run_scripts(self.client, calls), *keys)
+
+    def repeated(self, call: Callable[[], T], *keys: str) -> T:
+        """Repeat a call until Redis answers, for at most `patience`; raise errors of Rink."""
+
+        def explain() -> T:
+            with explained(self.server, *keys):
+                return call()
+
+        return repeat_while_unavailable(self._patience, explain)
+
+    def partition_count(self, place: Place) -> int:
+        """Return how many partitions the stream has.
+
+        Raises:
+            StateError: Redis knows no such stream.
+        """
+        return self._count_of(place, self._settled(place))
+
+    def hasher(self, place: Place) -> str:
+        """Return the fingerprint of the stream's hasher in Redis.
+
+        "" for the built-in one.
+        """
+        found = self._settled(place)
+        return found.hasher if found else ""
+
+    def settle_count(self, place: Place) -> None:
+        """Check that Redis has the same number of partitions and hasher.
+
+        The first program writes them. It is called before anything else is written.
+
+        Raises:
+            StateError: as of `partition_count`.
+        """
+        found, declared = self._settled(place), _declared(place)
+        self._count_of(place, found)
+        # Only if no program has: while Redis is out of memory, it also refuses a write that changes nothing.
+        if found is None and declared is not None:
+            self._run(settle_script(), [([place.names.about], (declared.count, declared.hasher))])
+            self.partition_count(place)
+
+    def _settled(self, place: Place) -> PartitionCount | None:
+        about = place.names.about
+        reply = self.repeated(lambda: self.client.hmget(about, *partition_count.FIELDS), about)
+        return partition_count.stored(reply, self.server, about)
+
+    def _count_of(self, place: Place, found: PartitionCount | None) -> int:
+        about, declared = place.names.about, _declared(place)
+        if found is not None and declared is not None:
+            partition_count.check_same(found, declared, str(place), self.server, about)
+        settled = found or declared
+        if settled is None:
+            raise StateError(
+                f"Redis at {self.server} has no {place}: no key {about!r}. Check app, stream and redis; a "
+                "stream is there once something was sent, or a worker of the app has run",
+                key=about,
+            )
+        return settled.count
+
+
+def connection(place: Place) -> Connection:
+    """Return this process's connection to a server, for one patience; a forked child makes its own."""
+    key = (os.getpid(), place.redis, place.patience)
+    found = _made.get(key)
+    if found is None:
+        found = _made[key] = Connection(_client(place.redis), place.patience)
+    return found
+
+
+def clear_after(error: Exception, clear: Callable[[], None]) -> None:
+    """Remove what a failed step left in Redis; log what goes wrong here.
+
+    It does nothing if Redis is away, since that would take as long again.
+    """
+    if isinstance(error, RedisUnavailable):
+        return
+    try:
+        clear()
+    except RinkError as other:
+        log.warning("a failed step left data in Redis, which could not be removed: %s", other)
+
+
+def _client(text: str) -> Client:
+    if "://" not in text:
+        return checked(named(text, "redis")(), f"the option redis={text!r}")
+    return client_of(text, Retry(NoBackoff(), 0))
+
+
+def _declared(place: Place) -> PartitionCount | None:
+    stream = place.declared()
+    return PartitionCount(stream.partition_count, stream.hasher) if stream else None

@@ -1,0 +1,132 @@
+"""How far each processor is behind, and who holds trimming back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from rink.streams.admin.targets import Found, each, find, store_of
+from rink.streams.store import entry_ids
+from rink.streams.store.keys import OF_SPARK
+from rink.streams.store.store import Store
+
+if TYPE_CHECKING:
+    from rink.streams.app import App
+
+
+@attrs.frozen(kw_only=True)
+class Lag:
+    """One processor in one partition.
+
+    Attributes:
+        declared: the app has this processor; Redis may know others, which hold trimming back as well.
+        lag: events that it has not committed. If it was never started, these are all events, or none with
+            `start="latest"`.
+        offset: the last committed event; "" if it was never registered.
+        oldest: when the first event behind the offset was sent, by Redis' clock; "" where there is none.
+        kept: all events in the partition, including processed ones that are not trimmed yet.
+        bytes: the size of these events, at most one segment too large.
+        since: when the first of these events was sent, by Redis' clock; "" if there is none.
+        keep: how long the partition keeps processed events, in words; "" if they go at once.
+        held: events that count towards `size`. With retention, only those that some processor has not committed,
+            without its replay.
+        size: how many events the partition may hold; 0 for no limit, as for dead letters.
+        holds_back: the partition's oldest events are kept for this processor.
+        owned: an owner is at work.
+        quarantined: why the partition is quarantined; "" if it is not.
+        paused: an operator has paused the processor here.
+        processed: events processed since the beginning.
+        dead: events given up since the beginning.
+        lost: events that `trim="oldest"` dropped before it had processed them.
+        unclean: owners that crashed.
+    """
+
+    processor: str
+    stream: str
+    partition: int
+    declared: bool
+    lag: int
+    offset: str
+    oldest: str
+    kept: int
+    bytes: int
+    since: str
+    keep: str
+    held: int
+    size: int
+    holds_back: bool
+    owned: bool
+    quarantined: str
+    paused: bool
+    processed: int
+    dead: int
+    lost: int
+    unclean: int
+
+    @property
+    def is_sparks(self) -> bool:
+        """Return whether it is a query of Spark.
+
+        It is then no processor that the app once had.
+        """
+        return not self.declared and self.processor.startswith(OF_SPARK)
+
+
+async def lag(
+    app: App,
+    *,
+    processor: str | None = None,
+    stream: str | None = None,
+    partition: int | None = None,
+) -> tuple[Lag, ...]:
+    """Return how far each processor is behind in each partition; it changes nothing.
+
+    Args:
+        app: whose.
+        processor: only this one; those that only Redis knows are shown, too.
+        stream: only this one.
+        partition: only this one.
+
+    Raises:
+        ConfigError: there is no such processor, stream or partition.
+        StateError: Redis has another number of partitions than the app.
+        RedisError: Redis did not answer as it should.
+    """
+    store = await store_of(app)
+    found = await find(app, processor=processor, stream=stream, partition=partition)
+    return tuple(await each(lambda one: _lag(store, one), found))
+
+
+async def _lag(store: Store, found: Found) -> Lag:
+    place = found.place
+    look = await store.look(place)
+    position = look.position
+    is_log = bool(look.retention) and place.bounds.loses  # nobody is waited for
+    behind = look.lag if position.offset or place.start == "earliest" else 0
+    return Lag(
+        processor=place.processor,
+        stream=place.stream,
+        partition=place.number,
+        declared=found.declared,
+        lag=behind,
+        offset=position.offset,
+        oldest=entry_ids.when(look.first) if behind else "",
+        kept=look.length,
+        bytes=look.size,
+        since=entry_ids.when(look.oldest) if look.oldest else "",
+        keep=str(look.retention) if look.retention else "",
+        held=look.length if is_log else look.held,
+        size=0 if is_log else found.stream.partition_size,
+        holds_back=found.stream.is_trimmed
+        and behind > 0
+        and bool(position.offset)
+        and position.offset == look.lowest,
+        owned=position.is_open,
+        quarantined=position.quarantined,
+        paused=position.is_paused,
+        processed=position.processed,
+        dead=position.dead,
+        lost=look.lost,
+        unclean=position.unclean,
+    )

@@ -1,0 +1,143 @@
+"""Who has which partition, and who would take it over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import attrs
+
+from rink import aio
+from rink.core.keys import Keys
+from rink.engine.group_watch import read_group
+from rink.etcd.client import Client
+from rink.inspect.group_status import GroupStatus, seen
+from rink.inspect.standby import standbys
+from rink.streams.admin.targets import Found, each, find, store_of
+from rink.streams.store.keys import OF_SPARK
+from rink.streams.store.values import Position
+
+if TYPE_CHECKING:
+    from rink.streams.app import App
+
+
+@attrs.frozen(kw_only=True)
+class PartitionOwner:
+    """One partition of a processor, by etcd and by Redis.
+
+    Attributes:
+        owner: the worker that has it by the group's newest version; None where nobody has, or that one is gone.
+        standby: the worker that would have it if just that one were gone; None where there is nobody.
+        draining: workers that have lost it and not released it yet: until then the owner waits.
+        token: the highest fencing token that Redis has seen; 0 where nobody ever took it.
+        is_open: an owner has taken it in Redis and not ended in order.
+        quarantined: why the partition is quarantined; "" if it is not.
+        paused: an operator has paused the processor here.
+    """
+
+    partition: int
+    owner: str | None
+    standby: str | None
+    draining: tuple[str, ...]
+    token: int
+    is_open: bool
+    quarantined: str
+    paused: bool
+
+
+@attrs.frozen(kw_only=True)
+class Owners:
+    """A processor's workers and partitions.
+
+    Attributes:
+        declared: the app has this processor.
+        group: its name in etcd: `rink status` shows more of it.
+        version: of the group; 0 before there is one.
+        settled: as of `rink status`.
+        workers: all members, those that wait for a rank included, oldest first.
+    """
+
+    processor: str
+    stream: str
+    declared: bool
+    group: str
+    version: int
+    settled: bool | None
+    workers: tuple[str, ...]
+    partitions: tuple[PartitionOwner, ...]
+
+    @property
+    def is_sparks(self) -> bool:
+        """Return whether it is a query of Spark, which has no workers."""
+        return not self.declared and self.processor.startswith(OF_SPARK)
+
+
+async def owners(
+    app: App,
+    *,
+    processor: str | None = None,
+    stream: str | None = None,
+    partition: int | None = None,
+) -> tuple[Owners, ...]:
+    """Return who has which partition and who would take it over, by processor; it changes nothing.
+
+    Args:
+        app: whose.
+        processor: only this one's; it may be one that only Redis knows.
+        stream: only this one's.
+        partition: only this one.
+
+    Raises:
+        ConfigError: there is no such processor, stream or partition.
+        StateError: Redis has another number of partitions than the app.
+        RedisError, EtcdError: Redis or etcd did not answer as it should.
+    """
+    store = await store_of(app)
+    found = await find(app, processor=processor, stream=stream, partition=partition)
+    positions = await each(lambda one: store.position(one.place), found)
+    groups: dict[tuple[str, str], list[tuple[Found, Position]]] = {}
+    for one, position in zip(found, positions, strict=True):
+        groups.setdefault((one.place.processor, one.place.stream), []).append((one, position))
+    etcd = app.etcd() if callable(app.etcd) else app.etcd
+    async with aio.Session(etcd, ttl=app.ttl, **app.session) as session:
+        if isinstance(session.etcd, Client) and session.etcd is not etcd:
+            session.etcd.fail_refused()  # somebody waits for the answer, and can start etcd
+        statuses = await each(
+            lambda name: asyncio.to_thread(_read, session, name),
+            [f"{app.name}/{processor}" for processor, _ in groups],
+        )
+    return tuple(
+        _owners(status, places) for status, places in zip(statuses, groups.values(), strict=True)
+    )
+
+
+def _read(session: aio.Session, group: str) -> GroupStatus:
+    return seen(read_group(session.etcd, Keys.of(session.prefix, group)), group)
+
+
+def _owners(status: GroupStatus, places: list[tuple[Found, Position]]) -> Owners:
+    first = places[0][0]
+    who = standbys(status, [one.place.role for one, _ in places])
+    workers = tuple(member.name for member in status.members)
+    return Owners(
+        processor=first.place.processor,
+        stream=first.place.stream,
+        declared=first.declared,
+        group=status.group,
+        version=status.version,
+        settled=status.settled,
+        workers=workers,
+        partitions=tuple(
+            PartitionOwner(
+                partition=one.place.number,
+                owner=owner if (owner := who[one.place.role].owner) in workers else None,
+                standby=who[one.place.role].next,
+                draining=tuple(m.name for m in status.members if one.place.role in m.draining),
+                token=position.fence,
+                is_open=position.is_open,
+                quarantined=position.quarantined,
+                paused=position.is_paused,
+            )
+            for one, position in places
+        ),
+    )

@@ -1,0 +1,113 @@
+"""Pauses a processor, and resumes it.
+
+Its partitions keep their owners meanwhile, and no events are given.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from rink.streams.admin.targets import Found, change, check_not_sparks, find, store_of
+from rink.streams.store.store import Store, text
+
+if TYPE_CHECKING:
+    from rink.streams.app import App
+
+
+@attrs.frozen(kw_only=True)
+class Paused:
+    """Names a partition in which a processor was paused.
+
+    Attributes:
+        lag: events that it had not committed by then, counted up to 100,000.
+    """
+
+    processor: str
+    stream: str
+    partition: int
+    lag: int
+
+
+@attrs.frozen(kw_only=True)
+class Resumed:
+    """Names a partition in which a processor goes on; `lag` as in `Paused`."""
+
+    processor: str
+    stream: str
+    partition: int
+    lag: int
+
+
+async def pause(
+    app: App, processor: str, *, stream: str | None = None, partition: int | None = None
+) -> tuple[Paused, ...]:
+    """Pause a processor, in all partitions or in one.
+
+    Partitions that are paused already are left alone. Workers notice within about two seconds, and
+    finish and commit their in-flight events. The partition keeps its owner. It stays paused if its owner
+    ends or another one takes over.
+
+    Args:
+        app: whose.
+        processor: which; it may be one that only Redis knows, or that was never started.
+        stream: only this one's.
+        partition: only this one.
+
+    Raises:
+        ConfigError: there is no such processor, stream or partition, or it is a query of Spark.
+        StateError: Redis has another number of partitions than the app.
+        RedisError: Redis did not answer as it should.
+    """
+
+    async def one(store: Store, found: Found) -> Paused | None:
+        lag = await _set(store, found, paused=True)
+        place = found.place
+        return (
+            None
+            if lag is None
+            else Paused(
+                processor=place.processor, stream=place.stream, partition=place.number, lag=lag
+            )
+        )
+
+    store, found = await _found(app, processor, stream, partition)
+    return await change(lambda place: one(store, place), found)
+
+
+async def resume(
+    app: App, processor: str, *, stream: str | None = None, partition: int | None = None
+) -> tuple[Resumed, ...]:
+    """Resume a processor that was paused, in all partitions or in one.
+
+    Partitions that are not paused are left alone. Arguments and errors are those of `pause`.
+    """
+
+    async def one(store: Store, found: Found) -> Resumed | None:
+        lag = await _set(store, found, paused=False)
+        place = found.place
+        return (
+            None
+            if lag is None
+            else Resumed(
+                processor=place.processor, stream=place.stream, partition=place.number, lag=lag
+            )
+        )
+
+    store, found = await _found(app, processor, stream, partition)
+    return await change(lambda place: one(store, place), found)
+
+
+async def _found(
+    app: App, processor: str, stream: str | None, partition: int | None
+) -> tuple[Store, list[Found]]:
+    check_not_sparks(app, processor)
+    store = await store_of(app)
+    return store, await find(app, processor=processor, stream=stream, partition=partition)
+
+
+async def _set(store: Store, found: Found, *, paused: bool) -> int | None:
+    """Return the lag; None if nothing was to be changed."""
+    answer = await store.run("pause", [found.place.at], int(paused))
+    return await store.lag(found.place) if text(answer[0]) == "ok" else None

@@ -1,0 +1,1 @@
+"""Process the events of partitions: the worker, from a grant to its loss."""

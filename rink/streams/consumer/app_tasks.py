@@ -1,0 +1,174 @@
+"""Run the tasks of an app: at the start, or on a timer.
+
+They run in every worker, or on the leader alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import attrs
+from cronsim import CronSim, CronSimError
+
+from rink._cancel import apart, is_ending, outlast, running_task
+from rink.arguments import check_seconds
+from rink.backoff import Backoff
+from rink.callables import check_function, is_async
+from rink.errors import ClosedError, ConfigError
+
+T = TypeVar("T")
+log = logging.getLogger("rink.streams")
+
+_A_MINUTE = timedelta(minutes=1)
+_LOOKS_EVERY_S = 10.0
+_PAUSES_S = (1.0, 60.0)
+"""The bounds of the first pause, and of every pause, before a task at the start is tried again."""
+
+LEADER = "leader"
+"""The role of the app's group under which tasks with `on_leader` run."""
+
+
+@attrs.frozen
+class Task:
+    """What `App.task` declared."""
+
+    name: str
+    function: Callable[..., Any]
+    every: float | None
+    cron: str | None
+    at_start: bool
+    on_leader: bool
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        function: Callable[..., Any],
+        every: float | timedelta | None,
+        cron: str | None,
+        at_start: bool,
+        on_leader: bool,
+    ) -> Task:
+        """Check what was declared; raises a ConfigError."""
+        if (every is not None) + (cron is not None) + bool(at_start) != 1:
+            raise ConfigError(
+                f"task {name!r}: give one of every=seconds, cron='0 4 * * *' and at_start=True"
+            )
+        check_function("task", function)
+        if isinstance(every, timedelta):
+            every = every.total_seconds()
+        if every is not None and check_seconds("every", every) <= 0:
+            raise ConfigError(f"task {name!r}: every={every} must be more than 0 seconds")
+        if cron is not None:
+            try:
+                CronSim(cron, datetime.now(UTC))
+            except CronSimError as error:
+                raise ConfigError(f"task {name!r}: cron={cron!r}: {error}") from error
+        return cls(name, function, every, cron, bool(at_start), on_leader)
+
+    async def run(self) -> None:
+        """Run it whenever it is time, until cancelled; one run at a time, and an error ends none but its own."""
+        if self.at_start:
+            await self._run_at_start()
+        wait = self._each_period() if self.cron is None else self._each_date(self.cron)
+        async for _ in wait:
+            await self._run_once("when it is due")
+
+    async def _run_at_start(self) -> None:
+        """Run it until it has succeeded once; then wait until cancelled.
+
+        The wait keeps the leader's role.
+        """
+        pauses = Backoff(*_PAUSES_S)
+        while not await self._run_once("soon"):  # noqa: ASYNC110 - it is the task that is run
+            await asyncio.sleep(pauses.next())
+        await asyncio.Event().wait()
+
+    async def _run_once(self, again: str) -> bool:
+        """Run it; return whether it succeeded.
+
+        `again` says in the log when it is tried again.
+        """
+        this, succeeds = running_task(), True
+        try:
+            await apart(self._call)
+        except (Exception, asyncio.CancelledError):
+            if is_ending(this):
+                raise
+            log.exception("task %r failed; it runs again %s", self.name, again)
+            succeeds = False
+        if is_ending(this):  # the run turned our cancellation into an error
+            raise asyncio.CancelledError
+        return succeeds
+
+    async def _call(self) -> None:
+        if is_async(self.function):
+            await self.function()
+            return
+        found = await _to_its_end(asyncio.to_thread(self.function), self.name)
+        if inspect.isawaitable(found):  # an async function behind a decorator that is none
+            await found
+
+    async def _each_period(self) -> AsyncIterator[None]:
+        """Tell of each time that it is due; a run that takes longer delays the next one."""
+        assert self.every is not None
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            await asyncio.sleep(due - loop.time())
+            due += self.every
+            if due <= loop.time():
+                due = loop.time() + self.every
+            yield
+
+    async def _each_date(self, cron: str) -> AsyncIterator[None]:
+        """As `_each_period`, by the clock on the wall, which is looked at again and again: it may be set."""
+        due = _now()
+        while True:
+            now = _now()
+            # Set back a little, it comes to the same minute twice; set back far, that is another day.
+            due = next(CronSim(cron, due if now < due < now + _A_MINUTE else now))
+            while (left := (due - _now()).total_seconds()) > 0:  # noqa: ASYNC110 - nobody tells of a clock
+                await asyncio.sleep(min(left, _LOOKS_EVERY_S))
+            yield
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T], name: str) -> T:
+    """Wait for what runs in a thread, also where this is cancelled: the role is kept until it has returned."""
+    running = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if not running.done():
+            log.warning("task %r is cancelled: waiting for its thread to end", name)
+        await outlast([running])
+        raise
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+async def run_tasks(tasks: list[Task], rink: Any) -> None:
+    """Run all tasks until cancelled; those of the leader until the group is left.
+
+    Args:
+        tasks: of the app.
+        rink: the app's group, joined.
+    """
+    led = [task for task in tasks if task.on_leader]
+    async with asyncio.TaskGroup() as group:
+        for task in tasks:
+            if not task.on_leader:
+                group.create_task(task.run())
+        with contextlib.suppress(ClosedError):
+            while led:
+                async with rink.await_role(LEADER), asyncio.TaskGroup() as leading:
+                    for task in led:
+                        leading.create_task(task.run())

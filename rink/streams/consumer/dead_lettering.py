@@ -1,0 +1,138 @@
+"""Gives up the events of one owner that fail, or do not decode."""
+
+from __future__ import annotations
+
+import logging
+from typing import Generic, NoReturn, TypeVar
+
+from rink.streams.consumer.buffer import Entry, Inbox, Letter
+from rink.streams.consumer.circuit_breaker import Breaker
+from rink.streams.failure_policy import Quarantined, Undecodable, letter_of
+from rink.streams.processor import Processor
+from rink.streams.store.values import Place
+
+R = TypeVar("R")
+log = logging.getLogger("rink.streams")
+
+
+class GivingUp(Generic[R]):
+    """Gives up events as the processor's policy says, and decodes them.
+
+    Args:
+        processor: whose policy and codec.
+        place: which partition.
+        inbox: the events in memory.
+
+    Attributes:
+        verdict: why the partition is to be quarantined, even if the processor catches that error.
+    """
+
+    def __init__(self, processor: Processor[R], place: Place, inbox: Inbox) -> None:
+        self.verdict: Quarantined | None = None
+        self._processor = processor
+        self._policy = processor.policy
+        self._what = f"of {place.role!r}, processor {processor.name!r}"
+        self._inbox = inbox
+        self._breaker = Breaker(processor.policy.breaker)
+        self._waits: tuple[str, float] = ("", 0.0)  # the event that does not decode, and since when
+
+    def bury(self, entry_id: str, letter: Letter) -> None:
+        """Give an event up, or quarantine the partition, as the policy says.
+
+        Raises:
+            Quarantined: the policy says so, or too many events were given up.
+        """
+        if self._policy.on_error != "dead-letter":
+            self._quarantine(entry_id, letter)
+        if why := self._breaker.note(self._passed, f"event {entry_id}: {letter.error}"):
+            self._quarantine(entry_id, letter, why)
+        log.error("event %s %s becomes a dead letter: %s", entry_id, self._what, letter.error)
+        self._inbox.condemn(entry_id, letter)
+
+    def raise_verdict(self) -> None:
+        """Raise the verdict, if there is one: the processor may have caught it."""
+        if self.verdict is not None:
+            raise self.verdict
+
+    def _quarantine(self, entry_id: str, letter: Letter, why: str = "") -> NoReturn:
+        times = f"{letter.attempts} time" + "s" * (letter.attempts != 1)
+        reason = f"event {entry_id} {self._what}: {letter.error} ({times})"
+        halts = self._policy.on_error == "halt"
+        self.verdict = Quarantined(f"{reason}: {why}" if why else reason, halts=halts)
+        raise self.verdict
+
+    @property
+    def _passed(self) -> int:
+        """Return how many events were processed, or given and have not failed yet."""
+        return self._inbox.count_finished + len(self._inbox.in_hand)
+
+    # ── records ──────────────────────────────────────────────────────────────────────────────
+
+    def decode(self, entries: list[Entry]) -> list[tuple[Entry, R]]:
+        """Decode entries up to one that does not decode, which is taken back.
+
+        Raises:
+            Undecodable: the first one does not decode.
+        """
+        decode = self._processor.stream.decode
+        given: list[tuple[Entry, R]] = []
+        try:
+            for entry in entries:
+                given.append((entry, decode(entry)))
+        except Exception as error:  # whatever a codec raises, it is this event's
+            if not given:
+                raise Undecodable(entry, error) from error
+            self._inbox.take_back(entry)  # after those before it
+        return given
+
+    def judge_undecodable(self, error: Undecodable, now: float) -> float | None:
+        """Give up an event that does not decode, or wait for those behind it.
+
+        If one of them decodes, the event is odd. If as many as the breaker allows do not decode, the
+        program is to blame, as after a deploy with a new required field: the partition is quarantined
+        before this event.
+
+        Args:
+            error: names the event, which was not given to the processor.
+            now: the time, in seconds.
+
+        Returns:
+            The time until which to wait, in seconds; None if the event was given up.
+
+        Raises:
+            Quarantined: the partition waits for an operator.
+            Exception: a transient error of the codec.
+        """
+        entry, policy = error.entry, self._policy
+        if policy.is_transient(error.error):
+            raise error.error
+        letter, wanted = letter_of(error.error, 1), self._witnesses()
+        behind = self._inbox.behind(entry, wanted)
+        if wanted and not any(map(self._does_decode, behind)):
+            if len(behind) == wanted:
+                events = f"{wanted} event{'s' * (wanted > 1)}"
+                self._quarantine(entry.id, letter, f"nor do the {events} behind it decode")
+            if self._waits[0] != entry.id:
+                self._waits = (entry.id, now)
+            if now < (until := self._waits[1] + policy.retry_for):
+                return until
+        self.bury(entry.id, letter)
+        return None
+
+    def _witnesses(self) -> int:
+        """Return how many events behind one show whether the program is to blame.
+
+        0 if the breaker is off or trips anyway, or if the processor has in-flight events: it may
+        commit them only when it gets more.
+        """
+        room = self._breaker.room(self._passed)
+        if self._policy.on_error != "dead-letter" or room is None or self._inbox.in_hand:
+            return 0
+        return min(room, self._inbox.prefetch) - 1
+
+    def _does_decode(self, entry: Entry) -> bool:
+        try:
+            self._processor.stream.decode(entry)
+        except Exception:
+            return False
+        return True

@@ -1,0 +1,164 @@
+"""One processor in one worker: its group, its partitions, its reader."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from rink import aio
+from rink._cancel import ENDS_PROCESS, end
+from rink.errors import ClosedError
+from rink.streams.consumer.error_log import Complaints
+from rink.streams.consumer.membership import Orders, join, leave
+from rink.streams.consumer.metrics import Metrics
+from rink.streams.consumer.partition import Grant, Scene
+from rink.streams.consumer.poison import Marks
+from rink.streams.consumer.reader import Reader, make_reader
+from rink.streams.processor import Processor
+from rink.streams.store.byte_limits import Held
+from rink.streams.store.store import Store
+
+log = logging.getLogger("rink.streams")
+
+LEAVE_TIMEOUT_S = 10.0
+"""Seconds for a version without this worker, and as many for etcd to end its lease."""
+
+_ENDS_WITHIN_S = 2.0
+"""After the group was left: what still runs then is a thread that does not return."""
+
+
+class Executor:
+    """Runs one processor over the partitions that its group gives this worker.
+
+    Args:
+        processor: which.
+        store: where.
+        session: the worker's.
+        name: the worker's, which is its member's name in each group.
+        marks: shared by all executors of the worker, see `Owner`.
+        held: the memory that all of them share.
+        halt: called with the reason when the policy ends the worker.
+        handover_wait: seconds that leaving waits for a successor.
+
+    Attributes:
+        is_joined: whether it has joined its group.
+    """
+
+    def __init__(
+        self,
+        processor: Processor[Any],
+        store: Store,
+        session: aio.Session,
+        *,
+        name: str,
+        metrics: Metrics,
+        marks: Marks,
+        held: Held,
+        halt: Callable[[str], None],
+        handover_wait: float = 0.0,
+    ) -> None:
+        self.rink = aio.Rink(
+            session,
+            processor.group,
+            name=name,
+            scheme=processor.scheme,
+            rebalance_delay=processor.rebalance_delay,
+            initial_delay=processor.initial_delay,
+            leave_delay=processor.leave_delay,
+            grace=processor.grace,
+            leave_timeout=LEAVE_TIMEOUT_S,
+            handover_wait=handover_wait,
+        )
+        self.is_joined = False
+        self._processor = processor
+        self._scene = Scene(
+            processor=processor,
+            store=store,
+            reader=make_reader(store, processor.prefetch, held),
+            metrics=metrics,
+            marks=marks,
+            complaints=Complaints(processor.name),
+            halt=halt,
+            given_up=asyncio.Event(),
+        )
+
+    @property
+    def reader(self) -> Reader:
+        """Return the reader of the partitions that are owned now."""
+        return self._scene.reader
+
+    async def run(self, orders: Orders) -> None:
+        """Join, process, and leave in order when told to."""
+        if not await join(self.rink, orders):
+            return
+        self.is_joined = True
+        numbers = range(self._processor.stream.partition_count)
+        holds = [asyncio.create_task(self._hold(number, orders)) for number in numbers]
+        reading = asyncio.create_task(self._scene.reader.run())
+        stopped = asyncio.create_task(orders.leave.wait())
+        async with contextlib.AsyncExitStack() as leaving:
+            # The last one pushed runs first, so the partitions end before the reader that they use.
+            # Each runs, also after an error in another.
+            leaving.callback(self._scene.complaints.close)
+            leaving.push_async_callback(self._scene.reader.close)
+            leaving.push_async_callback(end, [reading, stopped])
+            leaving.push_async_callback(self._end, holds)
+            leaving.callback(self._scene.given_up.set)  # threads, only once the group is left
+            leaving.push_async_callback(leave, self.rink, orders)
+            for working in (reading, *holds):
+                working.add_done_callback(partial(_hurry_after_failure, orders))
+            try:
+                await self._until_over(stopped, [reading, *holds])
+            except BaseException:  # cancelled, too: another part of the worker has failed
+                orders.hurry()
+                raise
+        if not reading.cancelled() and (error := reading.exception()) is not None:
+            raise error  # it failed while the worker waited for a successor
+
+    async def _until_over(
+        self, stopped: asyncio.Task[Any], working: list[asyncio.Task[None]]
+    ) -> None:
+        """Wait until the worker is to leave, or raise a task's error."""
+        done, _ = await asyncio.wait([stopped, *working], return_when=asyncio.FIRST_COMPLETED)
+        for ended in done - {stopped}:
+            # By nobody of ours; a task group would take it for an order.
+            if ended.cancelled():
+                raise RuntimeError(f"a task of {self._processor.name!r} was cancelled")
+            ended.result()
+
+    async def _end(self, holds: list[asyncio.Task[None]]) -> None:
+        done, late = await asyncio.wait(holds, timeout=_ENDS_WITHIN_S)
+        for hold in late:
+            hold.cancel()
+        if late:
+            log.error(
+                "%d partitions of processor %r did not end",
+                len(late),
+                self._processor.name,
+            )
+            await asyncio.wait(late, timeout=_ENDS_WITHIN_S)
+        for hold in done:
+            # Skip an exit, which asyncio has raised already, and a cancellation from outside.
+            if not hold.cancelled() and not isinstance(hold.exception(), ENDS_PROCESS):
+                hold.result()
+
+    async def _hold(self, number: int, orders: Orders) -> None:
+        """Own a partition whenever its role is here, until the group is left."""
+        place = self._processor.place(number)
+        with contextlib.suppress(ClosedError):
+            while not orders.now.is_set():
+                role = await self.rink.await_role(place.role)
+                try:
+                    await Grant(self._scene, place, role).run()
+                finally:
+                    role.release()
+
+
+def _hurry_after_failure(orders: Orders, ended: asyncio.Task[None]) -> None:
+    """Wait for no successor after a failure, since nothing is processed."""
+    if not ended.cancelled() and ended.exception() is not None:
+        orders.hurry()

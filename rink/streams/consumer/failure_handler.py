@@ -1,0 +1,146 @@
+"""Decides who is to blame for an error of a processor, and what follows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from rink._cancel import ENDS_PROCESS, is_ending
+from rink.errors import RinkError, StateError, UsageError
+from rink.redis.error_map import first_error
+from rink.redis.errors import RedisError
+from rink.streams.consumer.buffer import Entry
+from rink.streams.consumer.error_log import Complaints
+from rink.streams.consumer.metrics import Metrics
+from rink.streams.consumer.owner import Owner
+from rink.streams.errors import EventTimeout, PartitionFull
+from rink.streams.failure_policy import Quarantined, letter_of, said
+from rink.streams.processor import Processor
+from rink.streams.transient_errors import is_transient
+
+log = logging.getLogger("rink.streams")
+
+_SURROUNDINGS = (RedisError, PartitionFull, UsageError)
+"""Errors that blame no event, however long they last: of Redis, back-pressure, or the program."""
+
+
+class NoProgress(Exception):  # noqa: N818 - not an error of an event
+    """Says that a processor returned without finishing an event."""
+
+
+class Judge:
+    """Judges the errors of one owner's processor.
+
+    Both clocks begin anew with each owner, and after a pause by an operator. So an event may be retried for longer, never for less.
+
+    Args:
+        processor: whose.
+        owner: has the events.
+        complaints: where errors are logged.
+        metrics: where they are counted.
+    """
+
+    def __init__(
+        self, processor: Processor[Any], owner: Owner[Any], complaints: Complaints, metrics: Metrics
+    ) -> None:
+        self._processor = processor
+        self._owner = owner
+        self._complaints = complaints
+        self._metrics = metrics
+        self._now = asyncio.get_running_loop().time
+        self._waits_since: float | None = None  # the first of only transient errors
+        self._failing = ("", 0.0)  # the event that fails alone, and since when
+
+    def note_success(self) -> None:
+        """Note that the processor returned in order."""
+        self._waits_since = None
+
+    def judge(self, error: Exception, *, has_come_further: bool) -> bool:
+        """Put the unfinished events back, and judge the one to blame.
+
+        Args:
+            error: what the processor raised.
+            has_come_further: it had finished events before it raised.
+
+        Returns:
+            Whether an event was given up.
+
+        Raises:
+            Quarantined: the partition waits for an operator.
+            StateError: the partition waits until the data in Redis is put right.
+        """
+        role, policy = self._owner.place.role, self._processor.policy
+        if has_come_further or self._owner.has_idled:  # it met no such error for a while
+            self._waits_since = None
+        if isinstance(error, NoProgress):
+            log.warning("%s: %s", role, error)
+            return False
+        if is_transient(error, (*policy.transient, *_SURROUNDINGS)):
+            self._wait(error, is_bounded=not isinstance(error, _SURROUNDINGS))
+            return False
+        self._waits_since = None
+        blamed, times = self._owner.inbox.fail()
+        self._owner.commits.note_finished()
+        self._complaints.tell(error, role, blamed.id if blamed else "")
+        if isinstance(error, StateError):
+            raise error
+        if blamed is None or not self._has_failed_long(blamed) or times < policy.max_attempts:
+            return False
+        self._owner.giving_up.bury(blamed.id, letter_of(error, times))
+        return True
+
+    def _wait(self, error: Exception, *, is_bounded: bool) -> None:
+        """Blame no event: all come again, together as before."""
+        owner, policy = self._owner, self._processor.policy
+        in_hand = owner.inbox.in_hand
+        owner.inbox.put_back()
+        owner.commits.note_finished()
+        self._metrics.waited(owner.place)
+        self._complaints.note_wait(owner.place.role, owner.inbox.count_finished)
+        self._complaints.tell(
+            error, owner.place.role, then="no event is blamed, and it tries again"
+        )
+        if not is_bounded:
+            return
+        now = self._now()
+        since = now if self._waits_since is None else self._waits_since
+        self._waits_since = max(since, owner.active_since)
+        if now - self._waits_since >= policy.transient_for:
+            # An operator can skip one event, and nothing tells which of several it would be.
+            event = f"event {in_hand[0].id} of " if len(in_hand) == 1 else "partition "
+            raise Quarantined(
+                f"{event}{owner.place.role!r}, processor {self._processor.name!r}: "
+                f"{type(error).__name__}: {said(error)}: a transient error that lasted longer than "
+                f"transient_for={policy.transient_for:g} s"
+            )
+
+    def _has_failed_long(self, blamed: Entry) -> bool:
+        if self._failing[0] != blamed.id:
+            self._failing = (blamed.id, self._now())
+        since = max(self._failing[1], self._owner.active_since)
+        return self._now() - since >= self._processor.policy.retry_for
+
+
+def to_judge(error: BaseException, owner: Owner[Any], work: asyncio.Task[None]) -> BaseException:
+    """Return a processor's end in the form that is judged.
+
+    Args:
+        error: how it ended.
+        owner: had the events.
+        work: the task that called it; if that is cancelled, the processor was told to end.
+    """
+    if owner.giving_up.verdict is not None:
+        return owner.giving_up.verdict
+    if isinstance(error, BaseExceptionGroup):
+        error = first_error(error)  # a task group's, where all of it is ours
+    if not is_ending(work) and not isinstance(error, (RinkError, *ENDS_PROCESS)):
+        if owner.stopwatch.has_expired:
+            return owner.timed_out()
+        if isinstance(error, asyncio.CancelledError):
+            return EventTimeout(
+                "the processor was cancelled, and not by Rink: a time limit has passed"
+            )
+    if isinstance(error, (Exception, asyncio.CancelledError, *ENDS_PROCESS)):
+        return error
+    return RuntimeError(f"the processor raised {type(error).__name__}: {said(error)}")

@@ -1,0 +1,65 @@
+"""Join a group and leave it, as a worker is told to."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rink import aio
+from rink._cancel import end, outlast
+
+
+class Orders:
+    """Hold the orders that a worker was given.
+
+    `leave` is set when it is to leave its groups in order, and `now` when it is to wait for no
+    successor meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.leave = asyncio.Event()
+        self.now = asyncio.Event()
+
+    def hurry(self) -> None:
+        """Leave in order, and wait for no successor."""
+        self.now.set()
+        self.leave.set()
+
+
+async def join(rink: aio.Rink, orders: Orders) -> bool:
+    """Join a group, unless the worker is to leave before.
+
+    A join may take long while another member has the name.
+
+    Returns:
+        Whether it was joined, and is to be left.
+    """
+    joining, stopped = asyncio.create_task(rink.join()), asyncio.create_task(orders.leave.wait())
+    try:
+        await asyncio.wait([joining, stopped], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end([joining, stopped])
+    if joining.cancelled():
+        return False
+    joining.result()
+    return True
+
+
+async def leave(rink: aio.Rink, orders: Orders) -> None:
+    """Leave a group, also if this is cancelled meanwhile.
+
+    The member serves until a successor takes over, or the wait ends. Then it waits for the release
+    of the roles, as long as `grace` allows. If this is cancelled, no successor is waited for.
+    """
+    left = asyncio.create_task(rink.leave(wait=True, now=orders.now.is_set()))
+    hurried = asyncio.create_task(orders.now.wait())
+    try:
+        await asyncio.wait([left, hurried], return_when=asyncio.FIRST_COMPLETED)
+        if not left.done():
+            await asyncio.shield(asyncio.create_task(rink.leave(wait=True, now=True)))
+        await asyncio.shield(left)
+    except asyncio.CancelledError:
+        orders.hurry()
+        await outlast([asyncio.create_task(rink.leave(wait=True, now=True))])
+        raise
+    finally:
+        await end([hurried])

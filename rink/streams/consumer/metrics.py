@@ -1,0 +1,108 @@
+"""What a worker counts, for Prometheus."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics import MetricWrapperBase
+
+from rink.streams.store.values import Place, Step
+
+_LABELS = ("app", "processor", "stream", "partition")
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+M = TypeVar("M", bound=MetricWrapperBase)
+
+
+class Metrics:
+    """The counters of one worker, in a registry of its own."""
+
+    def __init__(self, app: str) -> None:
+        self._app = app
+        self.registry = CollectorRegistry()
+        self._processed = self._counter("processed", "Events that were processed and committed.")
+        self._dead = self._counter("dead", "Events that were given up.")
+        self._retried = self._counter("retried", "Times that a processor was called again.")
+        self._transient = self._counter(
+            "transient", "Transient errors of a processor: no event was to blame."
+        )
+        self._timeouts = self._counter(
+            "timeouts", "Times that an event took longer than its timeout."
+        )
+        self._commits = Histogram(
+            "rink_streams_commit_seconds", "From asking for a commit to its answer.",
+            _LABELS[:3], buckets=_SECONDS, registry=self.registry,
+        )  # fmt: skip
+        self._handovers = Histogram(
+            "rink_streams_handover_seconds", "From the grant of a partition to its first take.",
+            _LABELS[:3], buckets=_SECONDS, registry=self.registry,
+        )  # fmt: skip
+        self._lag = self._gauge("lag", "Events that are not committed yet.")
+        self._owned = self._gauge("owned", "1 while this worker owns the partition.")
+        self._paused = self._gauge(
+            "paused", "1 while this worker owns the partition and it is paused."
+        )
+        self._known: dict[tuple[object, Place], Any] = {}
+
+    def _counter(self, name: str, what: str) -> Counter:
+        return Counter(f"rink_streams_{name}", what, _LABELS, registry=self.registry)
+
+    def _gauge(self, name: str, what: str) -> Gauge:
+        return Gauge(f"rink_streams_{name}", what, _LABELS, registry=self.registry)
+
+    def committed(self, place: Place, step: Step, seconds: float) -> None:
+        """A commit was carried out."""
+        self._of(self._processed, place).inc(step.processed)
+        if step.dead:
+            self._of(self._dead, place).inc(step.dead)
+        self._of(self._commits, place).observe(seconds)
+
+    def retried(self, place: Place) -> None:
+        """A processor failed and is called again."""
+        self._of(self._retried, place).inc()
+
+    def waited(self, place: Place) -> None:
+        """Count a failure that no event is to blame for."""
+        self._of(self._transient, place).inc()
+
+    def timed_out(self, place: Place) -> None:
+        """Count events that took longer than their timeout."""
+        self._of(self._timeouts, place).inc()
+
+    def paused(self, place: Place, is_paused: bool) -> None:
+        """Show whether a partition is paused."""
+        self._of(self._paused, place).set(int(is_paused))
+
+    def owned(self, place: Place, owns: bool) -> None:
+        """A partition came, or went."""
+        self._of(self._owned, place).set(int(owns))
+        if not owns:
+            self.lag(place, 0)  # whoever owns it tells how far it is behind
+            if (self._paused, place) in self._known:
+                self.paused(place, False)
+
+    def show(self, place: Place) -> None:
+        """Show its counters, those at 0 too: a rate needs a value from before the first dead letter."""
+        for counter in (
+            self._processed, self._dead, self._retried, self._transient, self._timeouts,
+        ):  # fmt: skip
+            self._of(counter, place)
+
+    def handed_over(self, place: Place, seconds: float) -> None:
+        """A partition was taken over."""
+        self._of(self._handovers, place).observe(seconds)
+
+    def lag(self, place: Place, events: int) -> None:
+        """Return how far a partition is behind."""
+        self._of(self._lag, place).set(events)
+
+    def _of(self, every: M, place: Place) -> M:
+        """What one partition adds to, or for times its processor; looked up once: that costs as much as adding."""
+        found: M | None = self._known.get((every, place))
+        if found is None:
+            labels = (self._app, place.processor, place.stream, str(place.number))
+            found = every.labels(*labels[:3] if isinstance(every, Histogram) else labels)
+            self._known[every, place] = found
+        return found

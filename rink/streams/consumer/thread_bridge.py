@@ -1,0 +1,341 @@
+"""Processors that are plain functions: each call runs in a thread, its events come from the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from rink._cancel import outlast
+from rink.callables import refuse_unrun
+from rink.errors import ClosedError, UsageError
+from rink.streams.event import Event
+from rink.streams.events import Batches, Events, Outputs
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+_AT_ONCE = 64
+"""Events that are fetched from the loop in one go; each hop there and back takes 0.1 ms."""
+
+
+class BlockingEvents(Generic[R_co]):
+    """As `Events`, for a processor that is a plain function: `for event in events`.
+
+    An event is finished when the next one is asked for, here too.
+    """
+
+    def __init__(self, events: Events[R_co], desk: Desk) -> None:
+        self._events = events
+        self._desk = desk
+        self._fetched: deque[Event[R_co]] = deque()  # and not given to the function yet
+        self._given = 0  # of those that came with them, how many were, since the last commit
+        self._thread = 0  # the one that iterates
+
+    @property
+    def partition(self) -> int:
+        """Which partition."""
+        return self._events.partition
+
+    @property
+    def token(self) -> int:
+        """The fencing token: give it along with what is written elsewhere."""
+        return self._events.token
+
+    @property
+    def is_lost(self) -> bool:
+        """The partition has been lost: finish what you have, soon."""
+        return self._events.is_lost
+
+    def __iter__(self) -> Iterator[Event[R_co]]:
+        while (event := self._next()) is not None:
+            yield event
+
+    def _next(self) -> Event[R_co] | None:
+        self._refuse_another_thread()
+        if not self._fetched:
+            self._given = 0  # all of them are finished by what follows
+            self._fetched.extend(self._desk.ask(self._events.fetch(_AT_ONCE)))
+        if not self._fetched or self.is_lost:
+            return None
+        self._given += 1
+        self._events.begin_event()
+        return self._fetched.popleft()
+
+    def records(self) -> Iterator[R_co]:
+        """Iterate over the records alone."""
+        return (event.record for event in self)
+
+    def take(self, count: int, within: float = 0.0) -> BlockingBatches[R_co]:
+        """Iterate over lists of up to `count` events, as `Events.take`."""
+        return BlockingBatches(self, self._events.take(count, within))
+
+    def commit(self, outputs: Outputs[R] = ()) -> None:
+        """Commit all events that were given so far, as `Events.commit`."""
+        self._desk.ask_aside(self._events.commit(outputs, self._given if self._fetched else None))
+        self._given = 0
+
+    def next_batch(self, batches: Batches[R_co]) -> list[Event[R_co]]:
+        """Give the next list; what was fetched one by one and not given comes again in it."""
+        self._refuse_another_thread()
+        if self._fetched:
+            self._desk.ask(self._events.hand_back(self._given))
+            self._fetched.clear()
+        self._given = 0
+        return self._desk.ask(batches.next())
+
+    def _refuse_another_thread(self) -> None:
+        if threading.get_ident() != (self._thread or threading.get_ident()):
+            raise UsageError(
+                f"partition {self.partition}: another thread iterates over these events, and asking for an event "
+                "finishes the one before: iterate in one thread, and share the events there"
+            )
+        self._thread = threading.get_ident()
+
+    def ended(self, failed: bool) -> int | None:
+        """Return how many events are finished at the function's end.
+
+        None: all that were given.
+        """
+        if failed:
+            return max(self._given - 1, 0)
+        return self._given if self._fetched else None
+
+
+class BlockingBatches(Generic[R_co]):
+    """Lists of events; `.records()` gives lists of records."""
+
+    def __init__(self, events: BlockingEvents[R_co], batches: Batches[R_co]) -> None:
+        self._events = events
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[list[Event[R_co]]]:
+        while batch := self._events.next_batch(self._batches):
+            yield batch
+
+    def records(self) -> Iterator[list[R_co]]:
+        """Iterate over lists of records."""
+        return ([event.record for event in batch] for batch in self)
+
+
+_ASYNC = "write it with `async def` and await that, in a decorator's wrapper as well"
+
+
+async def call_in_thread(
+    function: Callable[[BlockingEvents[R]], object], events: Events[R], given_up: asyncio.Event
+) -> int | None:
+    """Call a processor in a thread of its own, and wait for its end.
+
+    A thread cannot be cancelled. Whoever cancels this call waits on: the partition must not be
+    processed twice in one process. Only where the group was left, `given_up`, is it left alone.
+
+    Returns:
+        How many of the events that were fetched for it are finished; None for all.
+    """
+    desk = Desk()
+    blocking = BlockingEvents(events, desk)
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            refuse_unrun("the processor", context.run(function, blocking), _ASYNC)
+        except (SystemExit, KeyboardInterrupt) as raised:  # end a thread, and nothing else
+            error = RuntimeError(f"the processor raised {raised!r}")
+            error.__cause__ = raised
+        except BaseException as raised:
+            error = raised
+        desk.end(error)
+
+    async def serve() -> BaseException | None:
+        error = await desk.serve()
+        if error is not None:
+            events.finish(blocking.ended(failed=True))
+        await events.end(error)
+        return error
+
+    threading.Thread(target=run, name=f"rink-partition-{events.partition}", daemon=True).start()
+    error = await _uncancelled(asyncio.create_task(serve()), given_up, desk)
+    if error is not None:
+        raise error
+    return blocking.ended(failed=False)
+
+
+async def _uncancelled(serving: asyncio.Task[T], given_up: asyncio.Event, desk: Desk) -> T:
+    """Wait for the end, however often cancelled; after that, for `given_up` too."""
+    try:
+        await asyncio.wait([serving])
+    except asyncio.CancelledError:
+        abandoned: asyncio.Future[Any] = asyncio.ensure_future(given_up.wait())
+        await outlast([serving, abandoned])
+        abandoned.cancel()
+        if not serving.done():
+            desk.abandon()
+            serving.cancel()
+            raise  # left alone; otherwise it has returned, if late
+    return serving.result()
+
+
+async def run_in_thread(function: Callable[[], T], given_up: asyncio.Event) -> T:
+    """Run a function in a thread of its own, and wait for its end.
+
+    The wait goes on after a cancellation, until `given_up`: the function must not run on when others begin. If it returns
+    late, its answer still counts.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            answer = context.run(function)
+        except (
+            BaseException
+        ) as raised:  # those that end a thread, and nothing else, and StopIteration, too
+            error = raised if isinstance(raised, Exception) else None
+            if error is None or isinstance(error, StopIteration):
+                error = RuntimeError(f"{function!r} raised {raised!r}")
+                error.__cause__ = raised
+            settle = partial(_settle, ended, error=error)
+        else:
+            settle = partial(_settle, ended, answer)
+        with contextlib.suppress(RuntimeError):  # the loop has been closed
+            loop.call_soon_threadsafe(settle)
+
+    threading.Thread(target=run, name="rink-hook", daemon=True).start()
+    try:
+        await asyncio.wait([ended])
+    except asyncio.CancelledError:
+        abandoned: asyncio.Future[Any] = asyncio.ensure_future(given_up.wait())
+        await outlast([ended, abandoned])
+        abandoned.cancel()
+        if not ended.done():
+            raise
+    return ended.result()
+
+
+def _settle(ended: asyncio.Future[T], answer: Any = None, error: Exception | None = None) -> None:
+    if error is None:
+        ended.set_result(answer)
+    else:
+        ended.set_exception(error)
+        ended.exception()  # nobody may be there to ask for it
+
+
+class Desk:
+    """Does in one task of the loop what a thread asks for.
+
+    In one, so that middleware is left in the task that entered it, as `asyncio.timeout` wants it; and what it
+    sets of context variables the thread sees.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._asked: asyncio.Queue[_Request | _End] = asyncio.Queue()
+        self._is_closed = self._is_abandoned = False
+        self._first_set: dict[contextvars.ContextVar[Any], contextvars.Token[Any]] = {}
+
+    def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine from the thread, and wait for its end."""
+        request = _Request(coroutine, Future())
+        try:
+            self._loop.call_soon_threadsafe(self._put, request)
+        except RuntimeError:  # the loop was closed: the group was left long ago
+            coroutine.close()
+            raise
+        answer, changes = request.answer.result()
+        self._apply(changes)
+        return answer  # type: ignore[no-any-return]
+
+    def ask_aside(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The same, beside what was asked for before: nothing waits for it, and it waits for nothing."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def _apply(self, changes: _Changes) -> None:
+        for variable, value in changes.items():
+            if value is not _UNSET:
+                token = variable.set(value)
+                self._first_set.setdefault(variable, token)
+            elif variable in self._first_set:
+                variable.reset(self._first_set.pop(variable))
+
+    def end(self, error: BaseException | None) -> None:
+        """The thread has come to its end: called in it."""
+        with contextlib.suppress(RuntimeError):  # the loop has been closed: the group was left
+            self._loop.call_soon_threadsafe(self._put, _End(error))
+
+    def _put(self, asked: _Request | _End) -> None:
+        self._asked.put_nowait(asked)
+        if self._is_closed:
+            self._refuse_all()
+
+    def _refuse_all(self) -> None:
+        self._is_closed = True
+        while not self._asked.empty():
+            asked = self._asked.get_nowait()
+            if isinstance(asked, _Request):
+                asked.coroutine.close()
+                asked.answer.set_exception(ClosedError("this call of the processor is over"))
+
+    def abandon(self) -> None:
+        """Nobody waits for the thread any more: a cancellation ends the service."""
+        self._is_abandoned = True
+
+    async def serve(self) -> BaseException | None:
+        """Do what is asked for until the thread ends; returns what it ended with."""
+        try:
+            while isinstance(asked := await self._next(), _Request):
+                before = contextvars.copy_context()
+                try:
+                    answer = await asked.coroutine
+                except BaseException as error:
+                    asked.answer.set_exception(error)
+                    if self._is_abandoned:
+                        raise
+                else:
+                    asked.answer.set_result((answer, _changes(before)))
+            return asked.error
+        finally:
+            self._refuse_all()
+
+    async def _next(self) -> _Request | _End:
+        while True:
+            try:
+                return await self._asked.get()
+            except asyncio.CancelledError:
+                # Of a time limit in middleware: a thread cannot be ended by it.
+                if self._is_abandoned:
+                    raise
+
+
+_UNSET = object()
+
+_Changes = dict[contextvars.ContextVar[Any], Any]
+"""Context variables and their new values, `_UNSET` for none."""
+
+
+def _changes(before: contextvars.Context) -> _Changes:
+    """Return what differs now from before."""
+    now = contextvars.copy_context()
+    changed = {one: value for one, value in now.items() if before.get(one, _UNSET) is not value}
+    return changed | {one: _UNSET for one in before if one not in now}
+
+
+@attrs.frozen(eq=False)
+class _Request:
+    coroutine: Coroutine[Any, Any, Any]
+    answer: Future[tuple[Any, _Changes]]
+
+
+@attrs.frozen(eq=False)
+class _End:
+    error: BaseException | None

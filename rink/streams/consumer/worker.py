@@ -1,0 +1,247 @@
+"""A worker: a process that runs an app's processors and tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from rink import aio
+from rink._cancel import end
+from rink.arguments import check_seconds
+from rink.errors import ConfigError
+from rink.redis.error_map import first_error
+from rink.settings import default_name
+from rink.streams.app import App
+from rink.streams.consumer.app_tasks import run_tasks
+from rink.streams.consumer.eviction_check import Evictions
+from rink.streams.consumer.executor import LEAVE_TIMEOUT_S, Executor
+from rink.streams.consumer.membership import Orders, join, leave
+from rink.streams.consumer.metrics import Metrics
+from rink.streams.consumer.monitor import look_out
+from rink.streams.consumer.poison import Marks
+from rink.streams.errors import WorkerHalted
+from rink.streams.hooks import around_worker
+from rink.streams.store.byte_limits import Held
+from rink.streams.store.keys import OF_SPARK
+from rink.streams.store.store import Store
+from rink.streams.stream import Stream
+
+log = logging.getLogger("rink.streams")
+
+
+class Worker:
+    """Runs an app's processors, until it is told to stop.
+
+    Args:
+        app: which.
+        processors: their names; all of the app's where None.
+        name: of this worker in all its groups: host name, process id, four hex digits where None.
+        handover_wait: seconds that leaving waits for a successor; the worker processes meanwhile.
+
+    Raises:
+        ConfigError: the app has no processor of such a name, or none at all and no task; or a
+            setting cannot be used.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        processors: Sequence[str] | None = None,
+        *,
+        name: str | None = None,
+        handover_wait: float = 0.0,
+    ) -> None:
+        app.check_processors(processors or ())
+        chosen = app.processors if processors is None else processors
+        if not chosen and not app.tasks:
+            raise ConfigError(f"app {app.name!r} has neither processors nor tasks to run")
+        self.app = app
+        self.name = name or default_name()
+        self.handover_wait = check_seconds("handover_wait", handover_wait)
+        self.metrics = Metrics(app.name)
+        self.executors: dict[str, Executor] = {}
+        self._processors = [app.processors[one] for one in dict.fromkeys(chosen)]
+        self._orders = Orders()
+        self._halted = ""
+        self._session: aio.Session | None = None
+        self._has_joined_for_tasks = False
+
+    @property
+    def leaves_within_s(self) -> float:
+        """Return the sum of all waits of a leave, in seconds.
+
+        Tasks of the app are not counted: one that runs in a thread is waited for.
+        """
+        graces = [processor.grace for processor in self._processors]
+        return self.handover_wait + 2 * LEAVE_TIMEOUT_S + max(graces, default=0.0)
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether it has joined its groups, and its session is live.
+
+        Safe from any thread. It does not say whether the worker has a partition.
+        """
+        session, executors = self._session, list(self.executors.values())
+        return (
+            session is not None
+            and session.is_live
+            and len(executors) == len(self._processors)
+            and all(executor.is_joined for executor in executors)
+            and (self._has_joined_for_tasks or not self.app.tasks)
+        )
+
+    def stop(self, *, now: bool = False) -> None:
+        """Make it leave in order; call this on its event loop.
+
+        Args:
+            now: wait for no successor; if it is leaving, end that wait.
+        """
+        if now:
+            self._orders.hurry()
+        else:
+            self._orders.leave.set()
+
+    async def run(self) -> None:
+        """Process until `stop`.
+
+        Raises:
+            WorkerHalted: a processor's policy ended this worker.
+            RedisUnavailable, RedisAuth, RedisOutOfMemory, StateError: Redis cannot be used as it is.
+            EtcdError: etcd cannot be used.
+        """
+        try:
+            await self._serve()
+        except BaseExceptionGroup as group:
+            raise first_error(group) from group
+        if self._halted:
+            raise WorkerHalted(self._halted)
+
+    async def _serve(self) -> None:
+        store = (await self.app.opened()).store
+        for stream in list(self.app.streams.values()):  # those, too, that only outputs go to
+            await stream.settle(store)
+        await self._register(store)
+        async with around_worker(
+            self.app.worker_starts, self.app.worker_stops, self._orders.leave
+        ) as begins:
+            if begins:
+                await self._join(store)
+
+    async def _join(self, store: Store) -> None:
+        etcd = self.app.etcd() if callable(self.app.etcd) else self.app.etcd
+        session = aio.Session(etcd, ttl=self.app.ttl, **self.app.session)
+        async with session:
+            await self._run(store, session)
+
+    async def _run(self, store: Store, session: aio.Session) -> None:
+        self._session = session
+        marks, held = Marks(), Held(self.app.limits.in_flight)
+        for processor in self._processors:
+            self.executors[processor.name] = Executor(
+                processor,
+                store,
+                session,
+                name=self.name,
+                metrics=self.metrics,
+                marks=marks,
+                held=held,
+                halt=self._halt,
+                handover_wait=self.handover_wait,
+            )
+        readers = [executor.reader for executor in self.executors.values()]
+        looking = asyncio.create_task(look_out(store, readers, self.metrics, Evictions(store)))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for executor in self.executors.values():
+                    group.create_task(executor.run(self._orders))
+                if self.app.tasks:
+                    group.create_task(self._run_tasks(session))
+        finally:
+            await end([looking])
+
+    async def _run_tasks(self, session: aio.Session) -> None:
+        rink = aio.Rink(
+            session,
+            self.app.name,
+            name=self.name,
+            rebalance_delay=10.0,
+            leave_timeout=LEAVE_TIMEOUT_S,
+            handover_wait=self.handover_wait,
+        )
+        if not await join(rink, self._orders):
+            return
+        self._has_joined_for_tasks = True
+        running = asyncio.create_task(run_tasks(list(self.app.tasks.values()), rink))
+        stopped = asyncio.create_task(self._orders.leave.wait())
+        try:
+            await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                running.result()
+            await leave(rink, self._orders)  # the leader's tasks run until a successor has the role
+        finally:
+            try:
+                await end([running, stopped], again_s=1.0)
+            finally:  # `end` raises if this was cancelled
+                await rink.leave(now=True)
+
+    async def _register(self, store: Store) -> None:
+        """Register every processor of the app before any of them begins.
+
+        So trimming waits for all.
+        """
+        await self._retain(store)
+        async with asyncio.TaskGroup() as group:
+            for processor in self.app.processors.values():
+                for number in range(processor.stream.partition_count):
+                    group.create_task(store.register(processor.place(number)))
+        for stream in list(self.app.streams.values()):
+            if not stream.is_trimmed:
+                continue
+            mine = {one.name for one in self.app.processors.values() if one.stream is stream}
+            known = await store.registered(stream.names.partition(0))
+            others = sorted(one for one in set(known) - mine if not one.startswith(OF_SPARK))
+            if others:
+                log.warning(
+                    "stream %r: trimming waits for processors that this program does not have: %s; "
+                    "if one was retired, `rink streams forget-group` drops its offsets",
+                    stream.name,
+                    ", ".join(others),
+                )
+
+    async def _retain(self, store: Store) -> None:
+        """Set the retention of every stream as this program declares it."""
+        for stream in self.app.streams.values():
+            await self._tell_difference(store, stream)
+        async with asyncio.TaskGroup() as group:
+            for stream in self.app.streams.values():
+                if stream.retention is not None:
+                    for number in range(stream.partition_count):
+                        names = stream.names.partition(number)
+                        group.create_task(store.retain(names, stream.bounds))
+
+    async def _tell_difference(self, store: Store, stream: Stream[Any]) -> None:
+        """Warn where another program has set another retention."""
+        known, says = await store.retention(stream.names.partition(0)), stream.retention
+        if not known or known == says:
+            return
+        if says is None:
+            log.warning(
+                "stream %r keeps events for %s, as another program has set, and this one sets nothing: give it the "
+                "same keep and keep_bytes, or keep=0 to end it",
+                stream.name,
+                known,
+            )
+        else:
+            log.warning(
+                "stream %r has kept events for %s, as another program had set: from now on it keeps them for %s. Give "
+                "all programs the same keep and keep_bytes",
+                stream.name,
+                known,
+                says,
+            )
+
+    def _halt(self, reason: str) -> None:
+        self._halted = reason
+        self._orders.hurry()

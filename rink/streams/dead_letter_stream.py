@@ -1,0 +1,197 @@
+"""Make a stream of the dead letters of a processor.
+
+    @app.processor(orders.dead_letters("bill"))
+    async def alert(events):
+        async for letter in events.records():
+            await page(f"{letter.event}: {letter.error}")
+
+Each partition of it is the Redis stream into which the commits of `bill` write its dead letters. So a letter has the
+number of its event's partition, and letters of one key come in the order in which their events were given up.
+
+The letters stay when they have been read: only `requeue` and `discard` remove them. So nothing is trimmed here, and
+the letter at an offset may be gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic, NoReturn, TypeVar
+
+import attrs
+
+from rink.core.keys import check_name
+from rink.errors import ConfigError, UsageError
+from rink.streams.consumer.buffer import DATA, Entry
+from rink.streams.failure_policy import OnError
+from rink.streams.store.store import Store
+from rink.streams.store.values import Bounds
+from rink.streams.stream import Stream
+
+R = TypeVar("R")
+
+
+@attrs.frozen(kw_only=True)
+class DeadLetter(Generic[R]):
+    """Holds an event that a processor has given up.
+
+    Attributes:
+        record: what was sent; its bytes where they do not decode.
+        event: the id that it had in its partition.
+        error: the last error, in one line.
+        trace: the traceback, or "".
+        attempts: how often it was tried, or how many crashes it caused.
+        processor: the processor that gave it up.
+    """
+
+    record: R | bytes
+    event: str = ""
+    error: str = ""
+    trace: str = ""
+    attempts: int = 0
+    processor: str = ""
+
+
+class DeadLetterStream(Stream[DeadLetter[R]]):
+    """Holds the dead letters of one processor; made by `dead_letters`.
+
+    It has the partitions of its source, and nobody sends to it but the processor's commits.
+
+    Attributes:
+        source: the stream that the processor reads.
+        processor: its name.
+    """
+
+    def __init__(self, source: Stream[R], processor: str) -> None:
+        check_name("processor", processor)
+        super().__init__(
+            source.app,
+            f"{source.name}:dead:{processor}",
+            record=DeadLetter,
+            partition_by=lambda letter: letter.record,
+            partition_count=source.partition_count,
+            partition_size=source.partition_size,
+            trim="oldest",
+            codec=_WrittenByCommits(source.name, processor),
+        )
+        self.source = source
+        self.processor = processor
+        self.names = source.names.dead_letters(processor)
+        self.hasher = source.hasher
+        self.partition_size = 0
+
+    @property
+    def is_trimmed(self) -> bool:
+        """Return False: letters stay until somebody removes them."""
+        return False
+
+    @property
+    def bounds(self) -> Bounds:
+        """Return the bounds of a partition: any number of letters.
+
+        People may remove letters, so a missing one is no data loss.
+        """
+        return Bounds(0, loses=True)
+
+    def decode(self, entry: Entry) -> DeadLetter[R]:
+        """Return an entry as a letter, whatever its record is by now."""
+        fields = entry.fields or {}
+        try:
+            record: R | bytes = self.source.codec.decode(entry.data)
+        except Exception:  # that may be why it was given up
+            record = entry.data
+        return DeadLetter(
+            record=record,
+            event=_text(fields, b"id"),
+            error=_text(fields, b"error"),
+            trace=_text(fields, b"trace"),
+            attempts=int(_text(fields, b"attempts") or 0),
+            processor=self.processor,
+        )
+
+    def entry_of(self, record: DeadLetter[R]) -> list[bytes]:
+        """Return a letter as it lies in Redis, for tests of processors."""
+        given = record.record
+        data = given if isinstance(given, bytes) else self.source.codec.encode(given)
+        fields = {
+            "id": record.event,
+            "error": record.error,
+            "trace": record.trace,
+            "attempts": str(record.attempts),
+        }
+        return [DATA, data, *(part.encode() for pair in fields.items() for part in pair)]
+
+    def partition_of(self, record: DeadLetter[R]) -> int:
+        """Return the partition of a letter's event.
+
+        0 where the record does not decode.
+        """
+        if not isinstance(record, DeadLetter):
+            return self.codec.encode(record)
+        return 0 if isinstance(record.record, bytes) else self.source.partition_of(record.record)
+
+    def dead_letters(self, processor: str) -> NoReturn:
+        """Refuse it: what its processors cannot process stays here."""
+        raise ConfigError(
+            f"stream {self.name!r} has no dead letters of processor {processor!r}: a letter that cannot be processed "
+            "stays where it is"
+        )
+
+    def on_error(self, wanted: OnError | None) -> OnError:
+        """Return what follows when a letter fails too often: a quarantine.
+
+        Raises:
+            ConfigError: it should become a dead letter again.
+        """
+        if wanted == "dead-letter":
+            raise ConfigError(
+                f"stream {self.name!r} holds dead letters, and has none itself: give its processor "
+                "on_error='quarantine', the default here, or 'halt'"
+            )
+        return wanted or "quarantine"
+
+    async def settle(self, store: Store) -> None:
+        """See that Redis agrees on the source, and that there is such a processor.
+
+        Raises:
+            StateError: Redis has other partitions, or another hasher.
+            ConfigError: neither this program nor Redis knows the processor.
+        """
+        await self.source.settle(store)
+        declared = {one.name for one in self.app.processors.values() if one.stream is self.source}
+        if self.processor in declared:
+            return
+        registered = await store.registered(self.source.names.partition(0))
+        if self.processor in registered or await self._has_letters(store):
+            return
+        known = sorted(declared | registered.keys())
+        raise ConfigError(
+            f"stream {self.source.name!r} has no processor {self.processor!r} whose dead letters could be read, neither "
+            f"in app {self.app.name!r} nor in Redis at {store.server}: it has {known or 'none'}"
+        )
+
+    async def _has_letters(self, store: Store) -> bool:
+        """Return whether there are letters of a processor that was forgotten."""
+        for number in range(self.partition_count):
+            async for _ in store.entries(self.names.partition(number).stream, most=1):
+                return True
+        return False
+
+
+class _WrittenByCommits:
+    """Stands in for a codec, and refuses to send."""
+
+    def __init__(self, source: str, processor: str) -> None:
+        self._told = (
+            f"dead letters of processor {processor!r} are written by its commits alone: send to {source!r}, or requeue "
+            "a letter"
+        )
+
+    def encode(self, _: object) -> NoReturn:
+        raise UsageError(self._told)
+
+    def decode(self, _: object) -> NoReturn:
+        raise UsageError(self._told)
+
+
+def _text(fields: Mapping[bytes, bytes], name: bytes) -> str:
+    return fields.get(name, b"").decode(errors="backslashreplace")

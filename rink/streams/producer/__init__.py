@@ -1,0 +1,1 @@
+"""Append records to partitions."""

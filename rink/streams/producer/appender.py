@@ -1,0 +1,253 @@
+"""Appending to one partition from one event loop: one call at a time, so that each can be repeated.
+
+What is asked for while a call is under way goes into the next one: many small sends cost a few calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Sequence
+
+import attrs
+
+from rink._cancel import end
+from rink.backoff import Backoff
+from rink.errors import ClosedError, RinkError
+from rink.redis.error_map import came_late
+from rink.redis.errors import RedisOutOfMemory, RedisUnavailable
+from rink.redis.script_pipeline import batch_length
+from rink.streams.errors import PartitionFull
+from rink.streams.store.keys import PartitionNames
+from rink.streams.store.store import Store
+from rink.streams.store.values import Bounds
+
+_IN_ONE_CALL = 512
+_GROWS_BY = 1 / 64
+"""After a timeout each answered call lets the next one be larger by this part of the limit."""
+
+_ANSWERS_WITHIN_S = 1.0
+"""So much longer a sender waits for the answer to a call under way, where those before it were answered."""
+
+_REPEATED_FOR_S = 300.0
+"""So long a call is made again; Redis keeps for 600 s what it did, and a later one might append twice."""
+
+
+def _fitting(records: Sequence[bytes], most_bytes: int) -> int:
+    """Return how many of the first records one call has."""
+    return batch_length(map(len, records), most_bytes, _IN_ONE_CALL)
+
+
+@attrs.define(eq=False)
+class _Parcel:
+    """What one sender wants appended."""
+
+    records: Sequence[bytes]
+    wants_ids: bool
+    sent: asyncio.Future[list[str]]
+    done: int = 0
+    ids: list[str] = attrs.field(factory=list)
+
+    def fail(self, error: Exception) -> None:
+        """Have the sender told, if it still waits."""
+        if not self.sent.done():
+            self.sent.set_exception(error)
+
+
+class Lane:
+    """Appends to one partition.
+
+    Args:
+        store: where.
+        names: of the partition.
+        bounds: what it may hold.
+        stream: the stream's name, and `number` the partition's, for messages.
+    """
+
+    def __init__(
+        self, store: Store, names: PartitionNames, bounds: Bounds, stream: str, number: int
+    ) -> None:
+        self._store = store
+        self._names = names
+        self._bounds = bounds
+        self._stream = stream
+        self._partition = number
+        self._what = f"partition {number} of stream {stream!r}"
+        self._parcels: deque[_Parcel] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._number = 0
+        self._most_bytes = store.limits.reply  # of one call; less after a timeout
+        self._trouble: RedisUnavailable | RedisOutOfMemory | None = None
+        self._in_call: list[_Parcel] = []
+        self._is_full = self._is_closed = False
+        self._answered = asyncio.Event()  # no call is under way
+        self._answered.set()
+
+    async def send(
+        self, records: Sequence[bytes], timeout: float, *, wants_ids: bool = False
+    ) -> list[str]:
+        """Append records in order; returns their ids, if they are wanted.
+
+        Raises:
+            PartitionFull: there was no room for all of them for `timeout` seconds.
+            RedisUnavailable, RedisOutOfMemory: Redis was away, or full, for all that time.
+            ClosedError: the app was closed.
+        """
+        if self._is_closed:
+            raise ClosedError(f"the app was closed before records for {self._stream!r} were sent")
+        parcel = _Parcel(records, wants_ids, asyncio.get_running_loop().create_future())
+        self._parcels.append(parcel)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+        try:
+            async with asyncio.timeout(timeout):
+                return await asyncio.shield(parcel.sent)
+        except TimeoutError:
+            await self._last_call()
+            if parcel.sent.done():
+                return parcel.sent.result()
+            raise self._late(parcel, timeout) from None
+        finally:
+            parcel.sent.cancel()
+
+    async def _last_call(self) -> None:
+        """Wait for a moment for the call under way: whoever it is full for is told that, and not of Redis."""
+        if self._is_full:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_ANSWERS_WITHIN_S):
+                    await self._answered.wait()
+
+    def _late(self, parcel: _Parcel, timeout: float) -> RinkError:
+        left = f"{len(parcel.records) - parcel.done} of {len(parcel.records)} records"
+        sent = "may have been sent" if parcel in self._in_call else "were not sent"
+        if (trouble := self._trouble) is not None:
+            told = f"{trouble}: {left} for {self._what} {sent} in {timeout:g} s"
+            return type(trouble)(told, server=trouble.server)
+        if not self._answered.is_set() or not self._is_full:
+            return RedisUnavailable(
+                f"Redis at {self._store.server} did not answer within {timeout:g} s: {left} for "
+                f"{self._what} {sent}",
+                server=self._store.server,
+            )
+        return PartitionFull(
+            f"{self._what} was full for {timeout:g} s: it holds "
+            f"{self._bounds.limit} events (partition_size) that some processor has not committed, or that no "
+            f"processor has been registered for; {left} were not sent. `rink streams lag` shows whom it waits for",
+            stream=self._stream,
+            partition=self._partition,
+        )
+
+    async def _run(self) -> None:
+        pauses = Backoff(0.005, 0.25)
+        while self._drop_given_up():
+            self._number += 1  # the call before was answered, or nobody waits for it
+            records, wants_ids = self._batch()
+            asked, count, ids = await self._call(records, wants_ids)
+            self._is_full = count < asked
+            self._deliver(count, ids)
+            if count:
+                pauses.reset()
+            elif self._parcels:  # full
+                await asyncio.sleep(pauses.next())
+
+    def _drop_given_up(self) -> bool:
+        """Forget who waits no longer; whether anybody does."""
+        while self._parcels and self._parcels[0].sent.done():
+            self._parcels.popleft()
+        return bool(self._parcels)
+
+    def _batch(self) -> tuple[list[bytes], bool]:
+        records: list[bytes] = []
+        wants_ids, size, most_bytes = False, 0, self._most_bytes
+        self._in_call = []
+        for parcel in self._parcels:
+            if parcel.sent.done():
+                continue
+            left = parcel.records[parcel.done : parcel.done + _IN_ONE_CALL - len(records)]
+            if records and size + len(left[0]) > most_bytes:
+                break
+            self._in_call.append(parcel)
+            wants_ids = wants_ids or parcel.wants_ids
+            fitting = left[: _fitting(left, most_bytes - size)]
+            records += fitting
+            size += sum(map(len, fitting))
+            if len(fitting) < len(left) or len(records) >= _IN_ONE_CALL:
+                break
+        return records, wants_ids
+
+    async def _call(self, records: Sequence[bytes], wants_ids: bool) -> tuple[int, int, list[str]]:
+        """Repeat one call until it is answered or nobody waits any more.
+
+        After a timeout it is repeated with fewer records, from the same first record on. It stays the same call:
+        whichever try Redis carries out, the answer says how many records were added, and these are the first ones.
+
+        Returns:
+            How many records the last try had, how many were added, and their IDs.
+        """
+        pauses, until = Backoff(0.02, 1.0), asyncio.get_running_loop().time() + _REPEATED_FOR_S
+        while not all(parcel.sent.done() for parcel in self._in_call):
+            try:
+                self._answered.clear()
+                some = records[: _fitting(records, self._most_bytes)]
+                count, ids = await self._store.append(
+                    self._names, self._bounds, some, self._number, wants_ids
+                )
+            except (RedisUnavailable, RedisOutOfMemory) as error:
+                self._trouble = error
+                if isinstance(error, RedisUnavailable) and came_late(error):
+                    self._most_bytes = max(self._most_bytes // 2, 1)
+                    self._trouble = self._slow(error, records)
+                if asyncio.get_running_loop().time() > until:
+                    return self._give_up(error)
+                await asyncio.sleep(pauses.next())
+            except Exception as error:  # it will not be better the next time
+                return self._give_up(error)
+            else:
+                self._trouble = None
+                limit = self._store.limits.reply
+                self._most_bytes = min(self._most_bytes + max(int(limit * _GROWS_BY), 1), limit)
+                return len(some), count, ids
+            finally:
+                self._answered.set()
+        return 0, 0, []
+
+    def _slow(self, error: RedisUnavailable, records: Sequence[bytes]) -> RedisUnavailable:
+        """Return an error that names socket_timeout if a record is large."""
+        size = len(records[0])
+        if size * 4 <= self._store.limits.reply:
+            return error
+        return RedisUnavailable(
+            f"{error}; one record has {size} bytes: if the network is slow, raise socket_timeout of the "
+            f"Redis client ({self._store.answers_within:g} s)",
+            server=error.server,
+        )
+
+    def _give_up(self, error: Exception) -> tuple[int, int, list[str]]:
+        for parcel in self._in_call:
+            parcel.fail(error)
+        return 0, 0, []
+
+    async def close(self) -> None:
+        """Send nothing more; whoever waits is told, and cannot know whether a part was sent."""
+        self._is_closed = True
+        if self._task is not None:
+            await end([self._task])
+        for parcel in self._parcels:
+            left = len(parcel.records) - parcel.done
+            records = "1 record" if left == 1 else f"{left} records"
+            error = f"the app was closed while {records} for {self._what} were on the way"
+            parcel.fail(ClosedError(f"{error}: they may have been sent, or not"))
+
+    def _deliver(self, count: int, ids: list[str]) -> None:
+        for parcel in self._in_call:
+            part = min(count, len(parcel.records) - parcel.done)
+            if part == 0:
+                break
+            parcel.done += part
+            count -= part
+            if parcel.wants_ids:
+                parcel.ids += ids[:part]
+            ids = ids[part:]
+            if parcel.done == len(parcel.records) and not parcel.sent.done():
+                parcel.sent.set_result(parcel.ids)

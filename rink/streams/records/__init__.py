@@ -1,0 +1,1 @@
+"""Convert records to JSON and back, by the types of their fields."""

@@ -1,0 +1,98 @@
+"""Make the shape of a record class: conversion and comparison.
+
+cattrs writes the functions for the fields.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import cattrs
+from cattrs import gen
+from cattrs.fns import identity
+
+from rink.streams.records.fields import Field
+from rink.streams.records.scalars import Same
+from rink.streams.records.shapes import FromJson, Part, Shape, ToJson, brief, whole
+
+
+def finish(shape: Shape, fields: Sequence[Field], members: Mapping[str, Shape]) -> None:
+    """Finish the shape of a record class.
+
+    Args:
+        shape: what `unfinished` made of the class.
+        fields: all fields of the class.
+        members: the shapes of the fields that are sent.
+    """
+    [kind] = shape.classes
+    dump, load = _written(shape.hint, members)
+
+    def from_json(plain: Any, _: Any = None) -> Any:
+        if plain.__class__ is not dict:
+            raise TypeError(f"{brief(plain)} is no object of a {kind.__name__}")
+        return load(plain, kind)
+
+    def parts(value: Any) -> Iterable[Part]:
+        for name, one in members.items() if value.__class__ is kind else ():
+            yield f".{name}", one, getattr(value, name)
+
+    def json_parts(plain: Any) -> Iterable[Part]:
+        for name, one in members.items() if isinstance(plain, dict) else ():
+            if name in plain:
+                yield f".{name}", one, plain[name]
+
+    sames = {
+        one.name: members[one.name].same if one.name in members else operator.eq for one in fields
+    }
+
+    def difference(one: Any, other: Any) -> tuple[str, Any, Any]:
+        for name, is_same in sames.items() if one.__class__ is kind else ():
+            if not is_same(getattr(one, name), getattr(other, name)):
+                return f".{name}", getattr(one, name), getattr(other, name)
+        return whole(one, other)
+
+    # The comparison finds a subclass. A value that is no object fails by itself if a field is required.
+    shape.to_json, shape.same = dump, _comparison(kind, sames)
+    shape.from_json = load if any(field.is_required for field in fields) else from_json
+    shape.parts, shape.json_parts, shape.difference = parts, json_parts, difference
+
+
+def _written(hint: Any, members: Mapping[str, Shape]) -> tuple[ToJson, FromJson]:
+    """Have cattrs write the functions from a record to a dict and back."""
+    converter: Any = cattrs.Converter(detailed_validation=False)
+    overrides: Any = {
+        name: cattrs.override(
+            unstruct_hook=identity if one.is_its_json else one.to_json, struct_hook=one.from_json
+        )
+        for name, one in members.items()
+    }
+    return (
+        gen.make_dict_unstructure_fn(hint, converter, **overrides),
+        gen.make_dict_structure_fn(hint, converter, _cattrs_detailed_validation=False, **overrides),
+    )
+
+
+def _comparison(kind: type[Any], sames: Mapping[str, Same]) -> Same:
+    """Return a function that compares two records field by field.
+
+    A class's own == may leave fields out.
+    """
+    # Most are compared by ==, all at once.
+    plain = [name for name, same in sames.items() if same is operator.eq]
+    special = [(name, same) for name, same in sames.items() if same is not operator.eq]
+    values_of = operator.attrgetter(*plain) if plain else lambda _: None
+
+    def same_values(one: Any, other: Any) -> bool:
+        return one.__class__ is kind and bool(values_of(one) == values_of(other))
+
+    def same(one: Any, other: Any) -> bool:
+        if not same_values(one, other):
+            return False
+        for name, is_same in special:  # noqa: SIM110 - each record that is sent comes here
+            if not is_same(getattr(one, name), getattr(other, name)):
+                return False
+        return True
+
+    return same if special else same_values

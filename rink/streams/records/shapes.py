@@ -1,0 +1,265 @@
+"""Convert values of each type to JSON, and check that they come back.
+
+A shape is made for each type when a stream is declared. A type is refused there if its values could come back as other
+values: two members of a union with the same JSON, keys of a dict that are no text, or a class without a known form in
+JSON. So `send` only has to compare values: it finds a list where the annotation has a tuple, or an instance of a
+subclass.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from rink.streams.records.scalars import Same, as_it_is
+
+ToJson = Callable[[Any], Any]
+FromJson = Callable[..., Any]
+"""Called with the JSON, and by cattrs with the type along."""
+
+Part = tuple[str, "Shape", Any]
+"""Of a value or its JSON: where it lies, its shape, and itself."""
+
+MAX_SHOWN = 300
+
+JSON_SCALARS: tuple[type, ...] = (str, int, float, bool, type(None))
+ANY_KIND: frozenset[type] = frozenset({str, int, float, bool, list, dict, type(None)})
+
+
+def _no_parts(_: Any) -> Iterable[Part]:
+    return ()
+
+
+def whole(one: Any, other: Any) -> tuple[str, Any, Any]:
+    """Return two values that differ as a whole."""
+    return "", one, other
+
+
+@attrs.define(eq=False)
+class Shape:
+    """Converts values of one type to JSON and back.
+
+    Attributes:
+        hint: the type, as annotated.
+        kinds: the classes that its JSON has in Python: str, int, float, bool, list, dict, NoneType.
+        classes: the classes of its values.
+        to_json: makes the JSON of a value; raises if there is none.
+        from_json: makes a value of JSON; raises if the JSON is of another form.
+        same: compares the value that was read with the one that was written.
+        values: all possible JSON, as pairs of class and value; None if that is unbounded.
+        parts: lists the parts of a value, for messages.
+        json_parts: lists the parts of its JSON, for messages.
+        difference: finds where the value that was read differs, for messages.
+    """
+
+    hint: Any
+    kinds: frozenset[type]
+    classes: tuple[type, ...]
+    to_json: ToJson = as_it_is
+    from_json: FromJson = as_it_is
+    same: Same = operator.eq
+    values: Mapping[tuple[type, Any], Any] | None = None
+    parts: Callable[[Any], Iterable[Part]] = _no_parts
+    json_parts: Callable[[Any], Iterable[Part]] = _no_parts
+    difference: Callable[[Any, Any], tuple[str, Any, Any]] = whole
+
+    @property
+    def is_its_json(self) -> bool:
+        """Return whether each value is its own JSON."""
+        return self.to_json is as_it_is
+
+
+def unfinished(hint: Any, kind: type, classes: tuple[type, ...]) -> Shape:
+    """Return a shape that may be part of itself.
+
+    Its functions may be asked for before they are known.
+    """
+    shape = Shape(hint, frozenset({kind}), classes)
+    shape.to_json = lambda value: shape.to_json(value)  # noqa: PLW0108 - by then, another
+    shape.from_json = lambda value, _=None: shape.from_json(value)
+    shape.same = lambda one, other: shape.same(one, other)  # noqa: PLW0108 - by then, another
+    shape.parts = lambda value: shape.parts(value)  # noqa: PLW0108 - by then, another
+    shape.json_parts = lambda value: shape.json_parts(value)  # noqa: PLW0108 - by then, another
+    return shape
+
+
+def shown(hint: Any) -> str:
+    """Return a type as people write it."""
+    return hint.__name__ if isinstance(hint, type) and not hasattr(hint, "__args__") else str(hint)
+
+
+# ── containers ───────────────────────────────────────────────────────────────────────────────
+
+
+def many(hint: Any, made: Any, element: Shape) -> Shape:
+    """Return the shape of a list, set, frozenset, or tuple of any length."""
+    dump, load, same = element.to_json, element.from_json, element.same
+
+    def to_json(value: Any) -> list[Any]:
+        if not isinstance(value, made):
+            raise TypeError(f"{value!r} is no {made.__name__}")
+        return list(value) if dump is as_it_is else [dump(one) for one in value]
+
+    def from_json(plain: Any, _: Any = None) -> Any:
+        if plain.__class__ is not list:
+            raise TypeError(f"{plain!r} is no array of a {made.__name__}")
+        found = plain if load is as_it_is else [load(one) for one in plain]
+        return found if made is list else made(found)
+
+    def same_in_order(one: Any, other: Any) -> bool:
+        return is_of(one, made) and len(one) == len(other) and all(map(same, one, other))
+
+    def same_aswhole(one: Any, other: Any) -> bool:
+        return is_of(one, made) and one == other
+
+    is_ordered = made in (list, tuple) and same is not operator.eq
+    return Shape(
+        hint, frozenset({list}), (made,), to_json, from_json,
+        same_in_order if is_ordered else same_aswhole,
+        parts=lambda value: _numbered(element, value) if isinstance(value, made) else (),
+        json_parts=lambda plain: _numbered(element, plain) if isinstance(plain, list) else (),
+    )  # fmt: skip
+
+
+def is_of(value: Any, kind: Any) -> bool:
+    """Return whether a value may come back as this class.
+
+    A named tuple may not come back as a tuple.
+    """
+    return value.__class__ is kind or (isinstance(value, kind) and not hasattr(value, "_fields"))
+
+
+def _numbered(element: Shape, values: Iterable[Any]) -> Iterable[Part]:
+    return ((f"[{at}]", element, value) for at, value in enumerate(values))
+
+
+def counted(hint: Any, made: type, elements: tuple[Shape, ...], needed: int) -> Shape:
+    """Return the shape of a tuple of a fixed length, named or not.
+
+    The last values of a named tuple may have defaults.
+    """
+    dumps = [element.to_json for element in elements]
+    loads = [element.from_json for element in elements]
+    sames = [element.same for element in elements]
+    is_named = made is not tuple
+
+    def to_json(value: Any) -> list[Any]:
+        if not (isinstance(value, made) if is_named else is_of(value, made)):
+            raise TypeError(f"{value!r} is no {made.__name__}")
+        if len(value) != len(dumps):
+            raise ValueError(
+                f"{value!r} has {len(value)} values, and {shown(hint)} has {len(dumps)}"
+            )
+        return [dump(one) for dump, one in zip(dumps, value, strict=True)]
+
+    def from_json(plain: Any, _: Any = None) -> Any:
+        if plain.__class__ is not list:
+            raise TypeError(f"{plain!r} is no array of a {made.__name__}")
+        if not needed <= len(plain) <= len(loads):
+            raise ValueError(
+                f"{plain!r} has {len(plain)} values, and {shown(hint)} has {len(loads)}"
+            )
+        found = [load(one) for load, one in zip(loads, plain, strict=False)]
+        return made(*found) if is_named else tuple(found)
+
+    def same(one: Any, other: Any) -> bool:
+        return (
+            (one.__class__ is made or is_of(one, made))
+            and len(one) == len(other)
+            and all(same(a, b) for same, a, b in zip(sames, one, other, strict=True))
+        )
+
+    def parts(value: Any) -> Iterable[Part]:
+        values = value if isinstance(value, tuple | list) else ()
+        pairs = zip(elements, values, strict=False)
+        return ((f"[{at}]", element, one) for at, (element, one) in enumerate(pairs))
+
+    return Shape(
+        hint, frozenset({list}), (made,), to_json, from_json, same, parts=parts, json_parts=parts
+    )  # fmt: skip
+
+
+def keyed(hint: Any, key: Shape, value: Shape) -> Shape:
+    """Return the shape of a dict whose keys are text in JSON."""
+    dump_key, load_key = key.to_json, key.from_json
+    dump, load, same_value = value.to_json, value.from_json, value.same
+
+    def to_json(given: Any) -> dict[str, Any]:
+        if not isinstance(given, Mapping):
+            raise TypeError(f"{given!r} is no dict")
+        return {dump_key(name): dump(one) for name, one in given.items()}
+
+    def from_json(plain: Any, _: Any = None) -> dict[Any, Any]:
+        if plain.__class__ is not dict:
+            raise TypeError(f"{plain!r} is no object of a dict")
+        return {load_key(name): load(one) for name, one in plain.items()}
+
+    def same(one: Any, other: Any) -> bool:
+        return len(one) == len(other) and all(
+            name in other and same_value(each, other[name]) for name, each in one.items()
+        )
+
+    def parts(given: Any) -> Iterable[Part]:
+        for name, one in given.items() if isinstance(given, Mapping) else ():
+            yield f"[{name!r}]", key, name
+            yield f"[{name!r}]", value, one
+
+    return Shape(
+        hint, frozenset({dict}), (dict, Mapping), to_json, from_json, same, parts=parts, json_parts=parts
+    )  # fmt: skip
+
+
+def typed_dict(hint: Any, members: Mapping[str, Shape], required: frozenset[str]) -> Shape:
+    """Return the shape of a TypedDict."""
+
+    def to_json(given: Any) -> dict[str, Any]:
+        if not isinstance(given, dict):
+            raise TypeError(f"{given!r} is no {shown(hint)}")
+        return {name: members[name].to_json(one) for name, one in given.items() if name in members}
+
+    def from_json(plain: Any, _: Any = None) -> dict[str, Any]:
+        if plain.__class__ is not dict:
+            raise TypeError(f"{plain!r} is no object of a {shown(hint)}")
+        if missing := sorted(required - plain.keys()):
+            raise ValueError(f"required field {missing[0]!r} is missing")
+        return {name: one.from_json(plain[name]) for name, one in members.items() if name in plain}
+
+    def same(one: Any, other: Any) -> bool:
+        return one.keys() == other.keys() and all(
+            members[name].same(each, other[name]) for name, each in one.items()
+        )
+
+    def parts(given: Any) -> Iterable[Part]:
+        if isinstance(given, dict):
+            yield from (
+                (f".{name}", one, given[name]) for name, one in members.items() if name in given
+            )
+
+    return Shape(
+        hint, frozenset({dict}), (dict,), to_json, from_json, same, parts=parts, json_parts=parts
+    )  # fmt: skip
+
+
+def brief(value: object) -> str:
+    """Return a short repr of a value for a message; never raise."""
+    try:
+        text = repr(value)
+    except Exception as error:  # an int of thousands of digits has none
+        return f"a {type(value).__name__} (its repr raised {type(error).__name__})"
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
+class UnfitError(Exception):
+    """Says that a type cannot be used; gets its path on the way up."""
+
+    def __init__(self, why: str, path: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+        self.path = path
+
+    def below(self, step: str) -> UnfitError:
+        """Return the error as seen from one level further up."""
+        return UnfitError(self.why, step + self.path)

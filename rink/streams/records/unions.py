@@ -1,0 +1,200 @@
+"""Tell the members of a union apart by their JSON."""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, get_args, get_origin
+
+from rink.streams.records.fields import Field, fields_of, is_record_class
+from rink.streams.records.scalars import as_it_is
+from rink.streams.records.shapes import ANY_KIND, JSON_SCALARS, Shape, UnfitError, shown
+
+_KINDS = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "an array",
+    dict: "an object",
+    type(None): "null",
+}
+
+
+def optional(hint: Any, member: Shape) -> Shape:
+    """Return the shape of a type or None."""
+    dump, load, same = member.to_json, member.from_json, member.same
+    return Shape(
+        hint,
+        member.kinds | {type(None)},
+        (*member.classes, type(None)),
+        as_it_is if member.is_its_json else lambda value: None if value is None else dump(value),
+        lambda plain, _=None: None if plain is None else load(plain),
+        same if same is operator.eq else lambda one, other: one is other or (
+            one is not None and other is not None and same(one, other)
+        ),
+        None if member.values is None else {**member.values, (type(None), None): None},
+        parts=lambda value: () if value is None else member.parts(value),
+        json_parts=lambda plain: () if plain is None else member.json_parts(plain),
+    )  # fmt: skip
+
+
+def one_of(
+    hint: Any, members: tuple[Shape, ...], record_of: Callable[[Any], Shape] | None
+) -> Shape:
+    """Return the shape of a union whose members have been told apart.
+
+    Args:
+        hint: the union.
+        members: its members.
+        record_of: which member the JSON of a record is; None where fewer than two are records.
+    """
+    # Those with few values first: "a" is the literal's in Literal["a"] | str.
+    members = tuple(sorted(members, key=lambda member: member.values is None))
+    by_value = {pair: member for member in members for pair in member.values or ()}
+    by_kind = {kind: one for one in members if one.values is None for kind in one.kinds}
+    by_class = {kind: one for one in members if one.values is None for kind in one.classes}
+    # A whole number is a float where no member is an int.
+    for found in (by_kind, by_class):
+        if float in found:
+            found.setdefault(int, found[float])
+
+    def of_value(value: Any) -> Shape:
+        for one in members:
+            if one.values is None:
+                break
+            if any(
+                each.__class__ is value.__class__ and each == value for each in one.values.values()
+            ):
+                return one
+        if (member := by_class.get(value.__class__)) is not None:
+            return member
+        for kind, member in by_class.items():
+            if isinstance(value, kind):
+                return member
+        raise TypeError(f"{value!r} is no {shown(hint)}")
+
+    def of_json(plain: Any) -> Shape:
+        kind = plain.__class__
+        if kind is dict and record_of is not None:
+            return record_of(plain)
+        if by_value and kind is not dict and kind is not list and (kind, plain) in by_value:
+            return by_value[kind, plain]
+        if kind not in by_kind:
+            raise TypeError(f"{plain!r} is no {shown(hint)}")
+        return by_kind[kind]
+
+    return Shape(
+        hint,
+        frozenset().union(*(member.kinds for member in members)),
+        tuple(kind for member in members for kind in member.classes),
+        as_it_is if all(one.is_its_json for one in members) else lambda value: of_value(value).to_json(value),
+        lambda plain, _=None: of_json(plain).from_json(plain),
+        lambda one, other: of_value(one).same(one, other),
+        parts=lambda value: of_value(value).parts(value),
+        json_parts=lambda plain: of_json(plain).json_parts(plain),
+    )  # fmt: skip
+
+
+def tell_apart(hint: Any, one: Shape, other: Shape) -> None:
+    """Refuse two members of a union that may have the same JSON.
+
+    Records are left to another function.
+    """
+    if is_record_class(one.hint) and is_record_class(other.hint):
+        return
+    both = one.kinds & other.kinds
+    if not both or (
+        one.is_its_json and other.is_its_json and ANY_KIND not in (one.kinds, other.kinds)
+    ):
+        return
+    if (
+        one.values is not None
+        and other.values is not None
+        and not one.values.keys() & other.values.keys()
+    ):
+        return
+    kind = min((_KINDS[each] for each in both), key=str)
+    raise UnfitError(
+        f"{_written(hint)}, and JSON has {kind} for {shown(one.hint)} as well as for {shown(other.hint)}: what is read "
+        "could be either. Use one type, or a field for each"
+    )
+
+
+def _written(hint: Any) -> str:
+    return " | ".join(shown(one) for one in get_args(hint)).replace("NoneType", "None")
+
+
+def telling_records(hint: Any, members: list[Shape]) -> Callable[[Any], Shape]:
+    """Return a function that tells records apart by their JSON.
+
+    It looks at the values of a literal, or at fields that only one record has.
+
+    Raises:
+        UnfitError: they cannot be told apart.
+    """
+    fields = {one.hint: fields_of(one.hint) for one in members}
+    for tag in fields[members[0].hint]:
+        if table := _by_tag(tag.name, members, fields):
+            return _told_by_tag(hint, tag.name, table)
+    own: list[tuple[str, Shape]] = []
+    rest: list[Shape] = []
+    for one in members:
+        others = {
+            field.name for other in members if other is not one for field in fields[other.hint]
+        }
+        names = [
+            field.name
+            for field in fields[one.hint]
+            if field.is_required and field.name not in others
+        ]
+        if names:
+            own.append((names[0], one))
+        else:
+            rest.append(one)
+    if len(rest) > 1:
+        raise UnfitError(
+            f"{_written(hint)}, and JSON does not tell {' from '.join(shown(one.hint) for one in rest)}: give each a field "
+            'such as kind: Literal["paid"] = "paid", or a field without a default that no other has'
+        )
+
+    def record_of(plain: Any) -> Shape:
+        for name, one in own:
+            if name in plain:
+                return one
+        if rest:
+            return rest[0]
+        raise ValueError(f"has none of the fields {[name for name, _ in own]}")
+
+    return record_of
+
+
+def _by_tag(
+    name: str, members: list[Shape], fields: Mapping[Any, tuple[Field, ...]]
+) -> dict[Any, Shape]:
+    """Return the member for each value of a literal field.
+
+    {} where the field does not tell the members apart.
+    """
+    table: dict[Any, Shape] = {}
+    for one in members:
+        hints = [field.hint for field in fields[one.hint] if field.name == name and field.is_sent]
+        if not hints or get_origin(hints[0]) is not Literal:
+            return {}
+        for value in get_args(hints[0]):
+            plain = value.value if isinstance(value, enum.Enum) else value
+            if (plain.__class__, plain) in table:
+                return {}
+            table[plain.__class__, plain] = one
+    return table
+
+
+def _told_by_tag(hint: Any, name: str, table: Mapping[Any, Shape]) -> Callable[[Any], Shape]:
+    def record_of(plain: Any) -> Shape:
+        value = plain.get(name)
+        if value.__class__ not in JSON_SCALARS or (value.__class__, value) not in table:
+            raise ValueError(f"has {name}={value!r}, which no record of {_written(hint)} has")
+        return table[value.__class__, value]
+
+    return record_of

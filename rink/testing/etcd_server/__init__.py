@@ -1,0 +1,1 @@
+"""Start and break real etcd servers for tests."""

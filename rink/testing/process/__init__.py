@@ -1,0 +1,1 @@
+"""Run test servers as processes: folders, ports, signals, and a reaper."""

@@ -1,0 +1,1 @@
+"""Start and break real Redis servers for tests."""
