@@ -8,6 +8,9 @@ A block of Python is run if a comment stands right before it, which readers do n
     -->
     <!-- run: server -->              by `integration`: it starts etcd servers
     <!-- run: spark -->               by `integration`: on a real Spark, an etcd in memory, a Redis
+
+The README hides nothing. Each of its blocks of Python is a file that the text before it names, and
+`integration` runs this file as it stands.
 """
 
 import ast
@@ -98,6 +101,19 @@ def blocks(page, language):
 
 def all_blocks(language):
     return [block for page in PAGES for block in blocks(page, language)]
+
+
+def scripts(page):
+    """Return the blocks of Python that the page asks readers to save, by the file's name."""
+    text = page.read_text(encoding="utf-8")
+    named = {}
+    for match in _FENCE.finditer(text):
+        if match[2] == "python":
+            before = text[: match.start()].rstrip().rpartition("\n\n")[2]
+            (name,) = re.findall(r"[Ss]ave this as `(\w+\.py)`", before)
+            assert name not in named
+            named[name] = match[3]
+    return named
 
 
 def run(block, request, **names):

@@ -21,6 +21,7 @@ from docs_support import (
     links,
     rows,
     run,
+    scripts,
 )
 
 import rink
@@ -39,6 +40,9 @@ CONCEPTS = ROOT / "docs" / "concepts.md"
 TESTING = ROOT / "docs" / "testing.md"
 PARTITIONS = ROOT / "docs" / "partitions.md"
 INDEX = ROOT / "docs" / "README.md"
+GUARDS = ROOT / "docs" / "guards.md"
+
+MAX_README_WORDS = 900
 
 PYTHON = all_blocks("python")
 RUNNABLE = [block for block in PYTHON if block.setup is not None and not block.needs]
@@ -70,13 +74,26 @@ def test_an_example_runs_on_an_etcd_in_memory(block, request, monkeypatch, rink_
 
 
 def test_most_examples_are_run():
-    marked = [block for block in PYTHON if block.setup is not None]
-    assert len(marked) > 0.8 * len(PYTHON)
+    of_docs = [block for block in PYTHON if block.page != README]
+    marked = [block for block in of_docs if block.setup is not None]
+    assert len(marked) > 0.8 * len(of_docs)
+
+
+def test_readme_hides_no_setup():
+    assert "<!--" not in README.read_text(encoding="utf-8")
+
+
+def test_readme_names_a_file_for_each_block():
+    assert scripts(README).keys() == {"leader.py", "share.py", "shop.py"}
+
+
+def test_readme_is_short():
+    assert len(README.read_text(encoding="utf-8").split()) <= MAX_README_WORDS
 
 
 def test_the_sql_fence_refuses_an_older_token():
-    """The statement of the README, on SQLite; the table is the one it speaks of."""
-    (block,) = blocks(README, "sql")
+    """Run the statement of the page on guards on SQLite."""
+    (block,) = blocks(GUARDS, "sql")
     create, write = [part for part in block.code.split(";") if part.strip()][:2]
     with contextlib.closing(sqlite3.connect(":memory:")) as store:
         store.execute(create)

@@ -1,0 +1,149 @@
+"""The README's examples, run as a reader runs them: each saved as a file, and nothing added.
+
+Only the addresses of etcd and Redis are replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "docs"))
+from docs_support import README, ROOT, blocks, scripts
+
+from rink.testing import local_etcd
+
+pytestmark = pytest.mark.waits
+
+ETCD = "http://127.0.0.1:2379"
+REDIS = "redis://127.0.0.1:6379"
+DEADLINE_S = 30.0
+
+
+class Terminal:
+    """A command of a reader that runs, and the lines that it has printed so far."""
+
+    def __init__(self, command: str, folder: Path) -> None:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        python_path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        self.lines: list[str] = []
+        self.process = subprocess.Popen(
+            ["sh", "-c", f"exec {command}"],
+            cwd=folder,
+            env={**os.environ, "PATH": path, "PYTHONPATH": python_path, "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        with self.process.stdout as output:
+            for line in output:
+                self.lines.append(line.rstrip("\n"))
+
+    def having(self, text: str) -> list[str]:
+        return [line for line in list(self.lines) if text in line]
+
+    def wait_for(self, text: str, count: int = 1) -> None:
+        """Return when `count` lines with this text have been printed."""
+        end = time.monotonic() + DEADLINE_S
+        while len(self.having(text)) < count:
+            assert time.monotonic() < end, f"no {text!r} in {self.lines}"
+            time.sleep(0.02)
+
+    def press_ctrl_c(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(DEADLINE_S)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+
+
+@pytest.fixture(scope="module")
+def etcd():
+    with local_etcd() as node:
+        yield node
+
+
+@pytest.fixture
+def save(tmp_path, etcd):
+    """Save a file of the README, with other addresses in it."""
+
+    def save(name, redis=REDIS):
+        code = scripts(README)[name]
+        assert ETCD in code
+        (tmp_path / name).write_text(code.replace(ETCD, etcd.endpoint).replace(REDIS, redis))
+
+    return save
+
+
+@pytest.fixture
+def open_terminal(tmp_path):
+    # A child ignores SIGINT if this process does, as in the background of a shell.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    terminals = []
+
+    def open_terminal(command):
+        terminals.append(Terminal(command, tmp_path))
+        return terminals[-1]
+
+    yield open_terminal
+    for terminal in terminals:
+        terminal.end()
+    signal.signal(signal.SIGINT, before)
+
+
+def test_leader_hands_over_on_ctrl_c(save, open_terminal):
+    save("leader.py")
+    first = open_terminal("python leader.py")
+    first.wait_for("I lead, with token")
+    second = open_terminal("python leader.py")
+    second.wait_for("joined")
+    first.wait_for("I lead, with token", len(first.having("I lead")) + 1)
+    assert not second.having("I lead")
+    first.press_ctrl_c()
+    second.wait_for("I lead, with token")
+
+
+def test_share_divides_the_roles(save, open_terminal):
+    save("share.py")
+    first, second = (open_terminal("python share.py") for _ in range(2))
+    end = time.monotonic() + DEADLINE_S
+    while not (held(first) and held(second) and len(held(first) | held(second)) == 8):
+        assert time.monotonic() < end, (first.lines, second.lines)
+        time.sleep(0.02)
+    assert not held(first) & held(second)
+    first.press_ctrl_c()
+    second.wait_for("gained", 8)
+
+
+def held(terminal):
+    """Return the roles that were gained and not lost."""
+    roles = set()
+    for line in list(terminal.lines):
+        what, _, role = line.partition(" ")
+        if what == "gained":
+            roles.add(role)
+        elif what == "lost":
+            roles.discard(role)
+    return roles
+
+
+def test_shop_processes_a_record(save, open_terminal, rink_redis):
+    save("shop.py", rink_redis.url)
+    (commands,) = [block.code for block in blocks(README, "sh") if "rink worker" in block.code]
+    worker, send = (open_terminal(command) for command in commands.splitlines())
+    send.wait_for(" in partition ")
+    worker.wait_for("ann pays 5")
