@@ -27,6 +27,13 @@ REDIS = "redis://127.0.0.1:6379"
 DEADLINE_S = 30.0
 
 
+def wait_until(condition, otherwise="did not happen"):
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.02)
+
+
 class Terminal:
     """A command of a reader that runs, and the lines that it has printed so far."""
 
@@ -56,10 +63,7 @@ class Terminal:
 
     def wait_for(self, text: str, count: int = 1) -> None:
         """Return when `count` lines with this text have been printed."""
-        end = time.monotonic() + DEADLINE_S
-        while len(self.having(text)) < count:
-            assert time.monotonic() < end, f"no {text!r} in {self.lines}"
-            time.sleep(0.02)
+        wait_until(lambda: len(self.having(text)) >= count, f"no {text!r} was printed")
 
     def press_ctrl_c(self) -> None:
         self.process.send_signal(signal.SIGINT)
@@ -120,13 +124,10 @@ def test_leader_hands_over_on_ctrl_c(save, open_terminal):
 def test_share_divides_the_roles(save, open_terminal):
     save("share.py")
     first, second = (open_terminal("python share.py") for _ in range(2))
-    end = time.monotonic() + DEADLINE_S
-    while not (held(first) and held(second) and len(held(first) | held(second)) == 8):
-        assert time.monotonic() < end, (first.lines, second.lines)
-        time.sleep(0.02)
+    wait_until(lambda: held(first) and held(second) and len(held(first) | held(second)) == 8)
     assert not held(first) & held(second)
     first.press_ctrl_c()
-    second.wait_for("gained", 8)
+    wait_until(lambda: len(held(second)) == 8)
 
 
 def held(terminal):
