@@ -36,7 +36,10 @@ from rink.inspect.standby import Standby
 from rink.partitions import stored
 from rink.testing import plugin
 
+API = ROOT / "docs" / "api.md"
 CONCEPTS = ROOT / "docs" / "concepts.md"
+ETCD_KEYS = ROOT / "docs" / "etcd-keys.md"
+SETTINGS = ROOT / "docs" / "settings.md"
 TESTING = ROOT / "docs" / "testing.md"
 PARTITIONS = ROOT / "docs" / "partitions.md"
 INDEX = ROOT / "docs" / "README.md"
@@ -155,7 +158,7 @@ def public(kind):
     ],
 )
 def test_every_public_name_is_explained(what, names):
-    assert sorted(names - code_words(README, CONCEPTS)) == []
+    assert sorted(names - code_words(README, API, CONCEPTS, ETCD_KEYS)) == []
 
 
 @pytest.mark.parametrize(
@@ -174,9 +177,11 @@ def test_every_helper_for_tests_is_explained():
     assert sorted(names - code_words(TESTING)) == []
 
 
-@pytest.mark.parametrize("kind", [rink.Session, rink.Rink])
-def test_every_setting_has_a_row_with_its_default(kind):
-    table = rows(CONCEPTS, "Settings")
+@pytest.mark.parametrize(
+    ("kind", "heading"), [(rink.Session, "Of a session"), (rink.Rink, "Of a member")]
+)
+def test_every_setting_has_a_row_with_its_default(kind, heading):
+    table = rows(SETTINGS, heading)
     asked = inspect.signature(kind).parameters.values()
     missing = {setting.name for setting in asked} - table.keys()
     assert missing == set()
@@ -203,8 +208,8 @@ def test_both_faces_take_the_same_settings():
 
 
 def shown_keys():
-    """Each key that `concepts.md` shows, with the value below it."""
-    for block in blocks(CONCEPTS, "text"):
+    """Each key that `etcd-keys.md` shows, with the value below it."""
+    for block in blocks(ETCD_KEYS, "text"):
         lines = block.code.splitlines()
         for key, value in itertools.pairwise(lines):
             if re.fullmatch(r"rink/\S+/(members|versions|requests)/\S+", key):

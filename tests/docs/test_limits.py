@@ -1,4 +1,4 @@
-"""Two things that `concepts.md` says of processes at their limits are so."""
+"""Two things that `api.md` says of processes at their limits are so."""
 
 import ctypes
 
