@@ -22,8 +22,8 @@ WORKER = re.search(
 )
 OURS = "~rink:*"
 PAGE = (DOCS / "spark.md").read_text()
-(LISTS,) = re.search(r"what \[a worker's\].* does, and for the sink `([^`]*)`", PAGE).groups()
-(GUARD,) = re.search(r"That of a `RedisGuard` needs `([^`]*)`", PAGE).groups()
+(LISTS,) = re.search(r"\| sink \| the same, and `([^`]*)`", PAGE).groups()
+(GUARD,) = re.search(r"\| a `RedisGuard` \| `([^`]*)`", PAGE).groups()
 
 
 @pytest.fixture
