@@ -91,7 +91,8 @@ class Obstacles:
 class Gate:
     """What a grant depends on, as of one view. A gate without a share lets nothing through.
 
-    `schemes` is how many schemes were known: a claim by an unknown one is in everybody's way.
+    Each grant through it has the fencing token `token` (R5). `schemes` is how many schemes were
+    known: a claim by an unknown one is in everybody's way.
     """
 
     share: Share | None

@@ -15,7 +15,7 @@ from mutants_of_history import HISTORY
 from mutants_of_liveness import ABOUT_LIVENESS
 from mutants_of_offers import OFFERS
 from mutants_of_outages import OUTAGES
-from mutants_of_overlap import ABOUT_OVERLAP, NAMED_BY_THE_DESIGN
+from mutants_of_overlap import ABOUT_OVERLAP, EXCLUDING_OVERLAP
 from mutants_of_partitions import PARTITIONS
 from mutants_of_retention import RETENTION
 from mutants_of_run import RUN
@@ -24,7 +24,7 @@ from mutants_of_streams import STREAMS
 from mutants_of_turns import TURNS
 
 BY_HEADING: dict[str, list[Mutant]] = {
-    "The weakenings that the design names": NAMED_BY_THE_DESIGN,
+    "Of the rules that exclude overlap": EXCLUDING_OVERLAP,
     "Others about overlap and tokens": ABOUT_OVERLAP,
     "About histories of etcd": HISTORY,
     "About outages": OUTAGES,

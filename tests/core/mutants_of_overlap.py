@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutant import Mutant, core
 
-NAMED_BY_THE_DESIGN = [
+EXCLUDING_OVERLAP = [
     core(
         "grant before the view has reached the own write",
         "grants",
