@@ -26,13 +26,10 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-ALL_PAGES = [
-    README,
-    ROOT / "CHANGELOG.md",
-    CONTRIBUTING,
-    ROOT / "deploy" / "README.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
+_FOLDERS = ("bench", "deploy", "docs", "examples", "integration", "tests")
+ALL_PAGES = sorted(
+    [*ROOT.glob("*.md"), *(page for name in _FOLDERS for page in (ROOT / name).rglob("*.md"))]
+)
 
 _FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"<!-- run(?:: *(\w+))? *(?:\n(.*))?-->", re.DOTALL)
