@@ -1,4 +1,7 @@
-"""ETCD-CLIENT section 8, rule 6: the token as plain metadata, and again when it is refused."""
+"""Test rule 6 of the client (docs/design/0002-etcd-client.md).
+
+The token is sent as plain metadata, and replaced when it is refused.
+"""
 
 import subprocess
 import time

@@ -1,4 +1,7 @@
-"""ETCD-CLIENT section 8, rule 5, on a cluster of three: killed, frozen, without a quorum."""
+"""Test rule 5 of the client (docs/design/0002-etcd-client.md).
+
+It is tested on a cluster of three: killed, frozen, without a quorum.
+"""
 
 import threading
 import time
@@ -161,7 +164,7 @@ def test_watch_alone_on_a_frozen_node_leaves_within_12_s(cluster, clients, prefi
 
 
 def test_rule_5_grpc_itself_notices_a_frozen_server(cluster):
-    """The options of ETCD-CLIENT section 4, with our own guard against silence out of the way.
+    """Test gRPC's options of rule 5 without our guard against silence.
 
     Without `ping_timeout_ms` it takes a minute, without `keepalive_time_ms` for ever. A pause of
     the ticker's thread, or a stream that our guard does not look after, is what they are for.

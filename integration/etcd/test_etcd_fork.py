@@ -1,4 +1,7 @@
-"""ETCD-CLIENT section 7: what a forked child may do. Each in a fresh process that forks."""
+"""Test what a forked child may do (docs/design/0002-etcd-client.md).
+
+Each test runs a fresh process that forks.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,7 @@
-"""ETCD-CLIENT section 8, rule 4: one stream for all leases, deadlines from the time of sending."""
+"""Test rule 4 of the client (docs/design/0002-etcd-client.md).
+
+One stream serves all leases, and deadlines count from the time of sending.
+"""
 
 import threading
 import time

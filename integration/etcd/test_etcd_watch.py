@@ -1,4 +1,7 @@
-"""ETCD-CLIENT section 8, rules 1-3, on one etcd that is killed, frozen and compacted."""
+"""Test rules 1 to 3 of the client (docs/design/0002-etcd-client.md).
+
+They are tested on one etcd that is killed, frozen and compacted.
+"""
 
 import logging
 import shutil

@@ -216,7 +216,7 @@ def test_a_server_that_the_given_authority_did_not_sign_fails_the_join(tmp_path,
 def test_an_etcd_with_known_faults_is_warned_of_once_per_process(
     join, etcd_url, caplog, monkeypatch
 ):
-    """Pitfall 5: what a lease is worth depends on the server."""
+    """Test pitfall 5 of tests/README.md: a server may end a lease early."""
     monkeypatch.setattr(rink.session, "_advised", set())
     text = "etcd 3.5.1 has known faults that can break a promise of Rink's"
     monkeypatch.setattr(rink.session, "advice", lambda version: f"{text}; it is {version}")

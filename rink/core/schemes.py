@@ -418,7 +418,7 @@ def _balanced_paths(partitions: int, size: int) -> tuple[array[int], array[int]]
     equals: from P mod n - 1 downwards and on from n - 1, round and round. Each gives its
     highest-numbered partition. That leaves the n + 1 in the same shape, and since rank n must
     get that many and nothing else moves, no scheme that is balanced moves fewer. Taking a rank
-    away is the same step backwards. After `runnel-rebalance.rst`, which does it for two workers.
+    away is the same step backwards. Runnel does the same for two workers.
 
     The work is P (1 + 1/2 + … + 1/size): 0.2 s for 100,000 partitions and 1,000 ranks.
 

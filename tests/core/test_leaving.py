@@ -1,4 +1,4 @@
-"""Leaving (section 5): serving until a version without the member, letting go, ending the lease."""
+"""Test leaving: serve until a version without the member, then let go."""
 
 import math
 

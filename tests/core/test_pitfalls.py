@@ -1,4 +1,4 @@
-"""Pitfalls that other systems fell into, by the numbers of the study of peers (4, 9, 10, 11).
+"""Test pitfalls 4, 9, 10 and 11, by their rows in tests/README.md.
 
 The 14th, clocks on the wall that are an hour apart, is in `tests/engine/test_engine_pitfalls.py`.
 """

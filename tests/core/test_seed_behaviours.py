@@ -1,4 +1,4 @@
-"""What the originals promise, each by its name: Go Rink, Runnel, and the partition document."""
+"""Test what Go Rink and Runnel promise, and partitions that move."""
 
 import pytest
 from world import World
@@ -148,7 +148,7 @@ def test_one_member_coordinates_and_its_end_moves_no_other_members_role():
     assert all(after[role] == name for role, name in before.items() if name != "a")
 
 
-# ── what the seed says it lacks ──────────────────────────────────────────────────────────────
+# ── what Go Rink says it lacks ───────────────────────────────────────────────────────────────
 
 
 def test_a_pod_that_crashes_and_restarts_within_the_leave_delay_moves_nothing():
@@ -305,7 +305,7 @@ def test_a_worker_acquires_a_partition_only_after_the_other_has_finished_with_it
     assert sum(bool(wait.hold) for wait in waits) == 4
 
 
-# ── the partition document ───────────────────────────────────────────────────────────────────
+# ── partitions that move ─────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Pitfalls that other systems fell into, by the numbers of the study of peers (9, 14)."""
+"""Test pitfalls 9 and 14, by their rows in tests/README.md."""
 
 import threading
 from datetime import datetime, timedelta

@@ -12,7 +12,7 @@ from rink.partitions import aio
 
 
 def test_more_clients_than_partitions_and_the_extra_one_stands_by(world, apart):
-    """The first scenario of the document."""
+    """Let the third consumer take over when the first one leaves."""
     members = [world.join(name, partitions=2) for name in ("c1", "c2", "c3")]
     c1, c2, c3 = [world.consumer(member, partitions=2) for member in members]
     with c1, c2, c3:
@@ -35,7 +35,7 @@ def test_more_clients_than_partitions_and_the_extra_one_stands_by(world, apart):
 
 
 def test_more_partitions_than_clients_and_all_have_a_consumer(world):
-    """The second scenario of the document."""
+    """Share three partitions between two consumers that stand by."""
     members = [world.join(name, partitions=3) for name in ("c1", "c2")]
     c1, c2 = [world.consumer(member, partitions=3) for member in members]
     with c1, c2:
