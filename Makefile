@@ -128,7 +128,7 @@ types: $(READY) ## mypy --strict, on the library and on what its users see of it
 
 .PHONY: docs
 docs: $(READY) ## draw docs/internals/machines.md from the core's tables
-	$(PY) docs/draw_machines.py
+	$(PY) docs/internals/draw_machines.py
 
 .PHONY: proto
 proto: ## generate rink/etcd/proto/*_pb2.py from the .proto, with tools in a venv of their own

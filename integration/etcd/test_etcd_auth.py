@@ -1,4 +1,4 @@
-"""Test rule 6 of the client (docs/design/0002-etcd-client.md).
+"""Test rule 6 of the client (docs/internals/design/0002-etcd-client.md).
 
 The token is sent as plain metadata, and replaced when it is refused.
 """

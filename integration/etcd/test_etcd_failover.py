@@ -1,4 +1,4 @@
-"""Test rule 5 of the client (docs/design/0002-etcd-client.md).
+"""Test rule 5 of the client (docs/internals/design/0002-etcd-client.md).
 
 It is tested on a cluster of three: killed, frozen, without a quorum.
 """

@@ -1,4 +1,4 @@
-"""Test what a forked child may do (docs/design/0002-etcd-client.md).
+"""Test what a forked child may do (docs/internals/design/0002-etcd-client.md).
 
 Each test runs a fresh process that forks.
 """

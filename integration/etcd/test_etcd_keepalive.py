@@ -1,4 +1,4 @@
-"""Test rule 4 of the client (docs/design/0002-etcd-client.md).
+"""Test rule 4 of the client (docs/internals/design/0002-etcd-client.md).
 
 One stream serves all leases, and deadlines count from the time of sending.
 """

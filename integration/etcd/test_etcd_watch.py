@@ -1,4 +1,4 @@
-"""Test rules 1 to 3 of the client (docs/design/0002-etcd-client.md).
+"""Test rules 1 to 3 of the client (docs/internals/design/0002-etcd-client.md).
 
 They are tested on one etcd that is killed, frozen and compacted.
 """

@@ -195,7 +195,7 @@ def markdown(verdicts: Sequence[Verdict]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "rollouts.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "rollouts.md"
 BEGIN = '<!-- rollouts: written by `make k8s ROLLOUTS="--docs"` -->\n'
 END = "<!-- /rollouts -->"
 

@@ -2,7 +2,7 @@
 
 Failover is ours: a channel on a list of addresses hides which one answered, and gRPC notices a
 frozen server late. Channels are opened on first use, since a process that forks before that is safe
-and one that forks after it is not. docs/design/0002-etcd-client.md has the figures of both.
+and one that forks after it is not. docs/internals/design/0002-etcd-client.md has the figures of both.
 """
 
 from __future__ import annotations

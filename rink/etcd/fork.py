@@ -2,7 +2,7 @@
 
 Calls over an inherited gRPC channel hang or fail now and then, and so does closing it; so in the
 child every client is kept, unused, until the process ends: nothing of it is ever collected, and no
-destructor of gRPC's runs. docs/design/0002-etcd-client.md has the figures.
+destructor of gRPC's runs. docs/internals/design/0002-etcd-client.md has the figures.
 """
 
 from __future__ import annotations

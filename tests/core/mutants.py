@@ -27,7 +27,7 @@ from pathlib import Path
 from mutant_list import BY_HEADING, MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "mutants.md"
+PAGE = ROOT / "docs" / "internals" / "mutants.md"
 
 EVIDENCE = {
     "walks": ("core/test_walks", ""),
@@ -56,7 +56,7 @@ SAYS = {
     "walks": "*walks*: found, too, by the seeded walks of `tests/core/test_walks.py`, without being"
     " told where to look. Where they find nothing, chance did not lead them there; engine and client"
     " lie outside of their world.",
-    "worlds": "*worlds*: the first of the [small worlds](../tests/worlds/README.md) in which it breaks"
+    "worlds": "*worlds*: the first of the [small worlds](../../tests/worlds/README.md) in which it breaks"
     " a rule. They have no readings of clocks, one scheme, and nothing that cannot be read: what is about"
     " more is not found.",
 }

@@ -12,7 +12,7 @@ REDIS = "../integration/guards/test_guards_redis"
 
 def lua(what: str, script: str, old: str, new: str, *tests: str) -> Mutant:
     """One in a script of the guard of Redis."""
-    return Mutant(what, f"rink/guards/scripts/{script}.lua", old, new, tests)
+    return Mutant(what, f"rink/guards/lua/{script}.lua", old, new, tests)
 
 
 def python(what: str, module: str, old: str, new: str, *tests: str) -> Mutant:

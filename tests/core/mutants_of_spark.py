@@ -26,7 +26,7 @@ OPTIONS_ON_REDIS = "../integration/spark/test_source_and_sink_options"
 
 def lua(what: str, script: str, old: str, new: str, *tests: str) -> Mutant:
     """One in a script, for tests on a real Redis."""
-    return Mutant(what, f"rink/spark/scripts/{script}.lua", old, new, tests)
+    return Mutant(what, f"rink/spark/lua/{script}.lua", old, new, tests)
 
 
 def python(what: str, module: str, old: str, new: str, *tests: str) -> Mutant:

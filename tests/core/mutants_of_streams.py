@@ -17,7 +17,7 @@ TYPES = "streams/test_record_types"
 
 def lua(what: str, script: str, old: str, new: str, *tests: str) -> Mutant:
     """One in a script, for tests on a real Redis."""
-    return Mutant(what, f"rink/streams/store/scripts/{script}.lua", old, new, tests or (STEPS,))
+    return Mutant(what, f"rink/streams/store/lua/{script}.lua", old, new, tests or (STEPS,))
 
 
 def python(what: str, module: str, old: str, new: str, *tests: str) -> Mutant:

@@ -19,7 +19,7 @@ from rink.core.state_tables import (
     advance,
 )
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "internals"
 MACHINES = [(LIFE, Life, LifeEvent), (LEASE, Lease, LeaseEvent), (WRITE, Write, WriteEvent)]
 PAIRS = [
     (table, state, event)
