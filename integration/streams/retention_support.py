@@ -1,10 +1,10 @@
 """What tests of retention share: events of another time, and what is truly there."""
 
-from rink.streams.store.scripts import made
+from rink.streams.store.scripts import compose_step
 
 DAY_MS = 86_400_000
 
-_ADD_AT = made(
+_ADD_AT = compose_step(
     """
 local part = partition(1, 1)
 for i = 5, #ARGV, 2 do add(part, ARGV[i], 'd', ARGV[i + 1]) end

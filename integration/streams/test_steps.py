@@ -17,8 +17,8 @@ from rink.streams import (
     RedisUnavailable,
 )
 from rink.streams.errors import OffsetMoved
+from rink.streams.store import store as store_module
 from rink.streams.store.store import Store
-from rink.streams.store.store import store as store_module
 from rink.streams.store.values import Known
 
 

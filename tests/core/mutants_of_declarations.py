@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mutant import Mutant
-from mutants_of_streams import lua, python
+from mutants_of_streams import base, lua, python
 
 HASHER = "../integration/streams/test_hasher_agreed"
 LETTERS = "../integration/streams/test_dead_letters"
@@ -16,19 +16,19 @@ TASKS = "streams/test_tasks"
 DECLARATIONS = [
     python(
         "a program with another hasher is let in",
-        "store",
-        '        if (fingerprint := text(hashed or "")) != hasher:',
-        "        if False:",
+        "redis/partition_count",
+        "    if found.hasher != declared.hasher:",
+        "    if False:",
         HASHER,
     ),
-    lua(
+    base(
         "the hasher is not written with the number of partitions",
         "settle",
         "if ARGV[2] ~= '' then redis.call('HSET', KEYS[1], 'hasher', ARGV[2]) end\n",
         "",
         HASHER,
     ),
-    lua(
+    base(
         "the last program to come says which hasher there is",
         "settle",
         "if redis.call('HEXISTS', KEYS[1], 'partitions') == 1 then return end\n",
@@ -37,7 +37,7 @@ DECLARATIONS = [
     ),
     python(
         "a hasher that gives a key two partitions is taken",
-        "hashers",
+        "streams/hashers",
         "    if found != [_sampled(hasher, stream, key, count) for key in _SAMPLES]:",
         "    if False:",
         HASHERS,
@@ -51,14 +51,14 @@ DECLARATIONS = [
     ),
     python(
         "letters that were read are trimmed",
-        "commits",
+        "streams/consumer/committer",
         "        if stream.is_trimmed and self._untrimmed * 20 >= stream.partition_size:",
         "        if self._untrimmed * 20 >= stream.partition_size:",
         LETTERS,
     ),
     python(
         "a letter that is gone is missed by whoever has read it",
-        "dead",
+        "streams/dead_letter_stream",
         "        return Bounds(0, loses=True)",
         "        return Bounds(0, loses=False)",
         LETTERS,
@@ -72,70 +72,70 @@ DECLARATIONS = [
     ),
     python(
         "letters of letters are written",
-        "dead",
+        "streams/dead_letter_stream",
         '        if wanted == "dead-letter":',
         "        if False:",
         DEAD,
     ),
     python(
         "the letters of a misspelt processor are read for ever",
-        "dead",
+        "streams/dead_letter_stream",
         "        if self.processor in registered or await self._has_letters(store):",
         "        if True:",
         LETTERS,
     ),
     python(
         "a leader whose task at the start is done leads anew",
-        "tasks",
+        "streams/consumer/app_tasks",
         "        await asyncio.Event().wait()\n",
         "        return\n",
         TASKS,
     ),
     python(
         "a task at the start that failed is done",
-        "tasks",
+        "streams/consumer/app_tasks",
         "            succeeds = False",
         "            pass",
         TASKS,
     ),
     python(
         "events are given before the hook at the start has succeeded",
-        "partition",
+        "streams/consumer/partition",
         "        while not owner.inbox.stopped and not await self._hooks.start():",
         "        while not owner.inbox.stopped and not await self._hooks.start() and False:",
         HOOKS,
     ),
     python(
         "a hook is called at an end without a start",
-        "hooks",
+        "streams/hooks",
         "        if self._on_stop is None or not self._has_started:",
         "        if self._on_stop is None:",
         HOOKS,
     ),
     python(
         "the hook at the end is called before the last commit",
-        "partition",
+        "streams/consumer/partition",
         "        owner.commits.close()\n",
         "        await self._hooks.stop(self._seconds_left())\n        owner.commits.close()\n",
         HOOKS,
     ),
     python(
         "a hook at the end may take for ever",
-        "hooks",
+        "streams/hooks",
         "        limit = asyncio.timeout(max(within, _LEAST_S))",
         "        limit = asyncio.timeout(None)",
         HOOKS,
     ),
     python(
         "a partition is handed over while the thread of its hook goes on",
-        "threads",
+        "streams/consumer/thread_bridge",
         "        await outlast([ended, abandoned])\n",
         "",
         HOOKS,
     ),
     python(
         "a worker begins though a hook at the start failed",
-        "hooks",
+        "streams/hooks",
         '            error.add_note(f"raised by the hook {name_of(hook)!r}: the worker does not start")\n            raise\n',
         "            pass\n",
         HOOKS,

@@ -28,7 +28,7 @@ CALLS = [
     ),
     etcd(
         "every failure counts as never sent",
-        "faults",
+        "error_map",
         "never_sent = any(text in lower for text in _NEVER_SENT)",
         "never_sent = True",
         "faults",
@@ -86,7 +86,7 @@ CALLS = [
     ),
     etcd(
         "an answer without a cluster id is taken for another cluster",
-        "guard",
+        "cluster_identity",
         "if not header.cluster_id:",
         "if False:",
         "guard",
@@ -101,21 +101,21 @@ CALLS = [
     ),
     etcd(
         "threads that gevent has replaced are not refused",
-        "green",
+        "green_threads",
         "if threads and not (queues and _grpc_yields()):",
         "if False:",
         "green",
     ),
     etcd(
         "threads that eventlet has replaced are not refused",
-        "green",
+        "green_threads",
         'if eventlet is not None and eventlet.is_monkey_patched("thread"):',
         "if False:",
         "green",
     ),
     etcd(
         "another cluster is taken for the same",
-        "guard",
+        "cluster_identity",
         "if cluster_id not in {0, header.cluster_id}:",
         "if False:",
         "guard",
@@ -123,7 +123,7 @@ CALLS = [
     ),
     etcd(
         "a revision that goes back is believed",
-        "guard",
+        "cluster_identity",
         "if revision and header.revision < known.revision:",
         "if False:",
         "guard",
@@ -131,7 +131,7 @@ CALLS = [
     ),
     etcd(
         "a raft term that goes back is believed",
-        "guard",
+        "cluster_identity",
         "if quorum and header.raft_term < known.raft_term:",
         "if False:",
         "guard",
@@ -139,7 +139,7 @@ CALLS = [
     ),
     etcd(
         "an answer that was overtaken is taken for the past",
-        "guard",
+        "cluster_identity",
         "trouble = _trouble(header, known, now",
         "trouble = _trouble(header, now, now",
         "guard",
@@ -149,21 +149,21 @@ CALLS = [
 NO_THREADS = [
     etcd(
         "a channel that got no thread is used for ever",
-        "stream",
+        "bidi_call",
         "            connection.lost_thread(channel)\n",
         "",
         "threads",
     ),
     etcd(
         "a stream without threads costs a channel at each try",
-        "stream",
+        "bidi_call",
         "            check_threads(GRPC_THREADS)\n",
         "            pass\n",
         "threads",
     ),
     etcd(
         "a ticker that failed to start is never started again",
-        "stream",
+        "bidi_call",
         "            ticker.start()\n            self._ticker = ticker\n",
         "            self._ticker = ticker\n            ticker.start()\n",
         "threads",
@@ -258,14 +258,14 @@ KEEPALIVES = [
 PATIENCE = [
     etcd(
         "a silence is borne no longer the next time",
-        "patience",
+        "answer_timeout",
         "min(2 * self.seconds, self._longest)",
         "self.seconds",
         "streams",
     ),
     etcd(
         "a server that answers slowly is given up before it does",
-        "patience",
+        "answer_timeout",
         "max(2 * took, self._shortest)",
         "self._shortest",
         "streams",
@@ -282,7 +282,7 @@ LIFE = [
     ),
     etcd(
         "a stream that waits in vain keeps it to itself",
-        "stream",
+        "bidi_call",
         "            channel.doubt()\n",
         "",
         "life",
@@ -355,14 +355,14 @@ WATCHES = [
     ),
     engine(
         "the watch is not told that a list is under way",
-        "follower",
+        "group_watch",
         "                self._watch.note_list(None)\n",
         "                pass\n",
         "engine/test_engine_follower",
     ),
     engine(
         "the watch is not told of the list",
-        "follower",
+        "group_watch",
         "                self._watch.note_list(self._listed)\n",
         "                pass\n",
         "engine/test_engine_follower",

@@ -30,7 +30,7 @@ EXCLUDING_OVERLAP = [
     ),
     core(
         "one old share instead of a list",
-        "record",
+        "own_record",
         "return newest + tuple(older), ()",
         "return newest + tuple(older)[:1], ()",
         "grants",
@@ -38,7 +38,7 @@ EXCLUDING_OVERLAP = [
     ),
     core(
         "a rejoin forgets what user code still runs",
-        "knowledge",
+        "member_state",
         "                self.writer.begin(event.lease, event.incarnation)\n",
         "                self.writer.begin(event.lease, event.incarnation)\n"
         "                self.table.lost.clear()\n",
@@ -56,21 +56,21 @@ EXCLUDING_OVERLAP = [
 ABOUT_OVERLAP = [
     core(
         "the deadline counts from the answer",
-        "tenure",
+        "lease",
         "max(self.deadline, sent_at + self.granted_ttl",
         "max(self.deadline, now + self.granted_ttl",
         "tenure",
     ),
     core(
         "the first deadline has no margin",
-        "tenure",
+        "lease",
         "self.deadline = event.sent_at + event.ttl - self.margin",
         "self.deadline = event.sent_at + event.ttl",
         "session",
     ),
     core(
         "a renewed deadline has no margin",
-        "tenure",
+        "lease",
         "sent_at + self.granted_ttl - self.margin)",
         "sent_at + self.granted_ttl)",
         "pitfalls",
@@ -105,7 +105,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "a revived lease owes no write",
-        "knowledge",
+        "member_state",
         "            self.writer.must_write = True  # R7: nothing is granted before a write is answered\n",
         "",
         "session",
@@ -119,28 +119,28 @@ ABOUT_OVERLAP = [
     ),
     core(
         "a keepalive after the deadline hides it",
-        "knowledge",
+        "member_state",
         "        self._expire(now)  # a deadline that nobody had time to notice has passed all the same\n",
         "",
         "session",
     ),
     core(
         "TTL 0 is not heard",
-        "knowledge",
+        "member_state",
         "case ev.LeaseEnded(lease=lease) if lease == tenure.lease and tenure.is_known:",
         "case ev.LeaseEnded(lease=lease) if False:",
         "session",
     ),
     core(
         "changes are folded before a list",
-        "foresight",
+        "scheme_prefetch",
         "if 0 < view.revision < event.revision:",
         "if view.revision < event.revision:",
         "session",
     ),
     core(
         "a list from the past is believed",
-        "sight",
+        "view_state",
         "if listed.revision < self.view.revision:",
         "if False:",
         "session",
@@ -218,7 +218,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "a lost role's share stays that of its grant",
-        "knowledge",
+        "member_state",
         "        hold.share = share or hold.share  # the newest share that claimed it\n",
         "",
         "grants",
@@ -267,7 +267,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "a new list leaves what is gone in the view",
-        "foresight",
+        "scheme_prefetch",
         "return View.listed(event.revision, event.entries)",
         "return view.changed(event.revision, event.entries)",
         "session",
@@ -283,7 +283,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "the token base is forgotten with the log",
-        "chronicle",
+        "observed_times",
         "        if view.version:\n"
         "            self.token_base = max(self.token_base, view.version.token_base)\n",
         "        self.token_base = view.version.token_base if view.version else 0\n",
@@ -291,7 +291,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "records without a lease count",
-        "records",
+        "record_index",
         "for member in members.values() if member.lease)",
         "for member in members.values())",
         "view",
@@ -299,7 +299,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "a lease is taken before the last one is revoked",
-        "machines",
+        "state_tables",
         "        LeaseEvent.DISOWN: Lease.REVOKING,\n    },\n    # Every role",
         "        LeaseEvent.DISOWN: Lease.NONE,\n    },\n    # Every role",
         "session",
@@ -320,7 +320,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "the default margin is of the TTL asked for, not of the granted one",
-        "tenure",
+        "lease",
         "default_margin(max(self.ttl, self.granted_ttl))",
         "default_margin(self.ttl)",
         "tenure",
@@ -334,7 +334,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "a scheme's name may list its first roles in any order",
-        "first",
+        "first_scheme",
         "    if name != spelling:",
         "    if set(name) != set(spelling):",
         "first",
@@ -348,7 +348,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "a new coordinator lowers the token base",
-        "draft",
+        "next_version",
         "wishes = _Wishes(dict(current.pins) if current else {}, chronicle.token_base, room)",
         "wishes = _Wishes(dict(current.pins) if current else {}, 0, room)",
         "draft",

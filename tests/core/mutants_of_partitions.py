@@ -30,14 +30,14 @@ PARTITIONS = [
     ),
     partitions(
         "a take that etcd refuses for its size is not halved",
-        "lanes",
+        "held_partitions",
         "            if len(left) == 1:\n",
         "            if True:\n",
         "cursor",
     ),
     partitions(
         "a take writes nothing where its own token lies there",
-        "lanes",
+        "held_partitions",
         "            cursor.found(next(iter(kvs), None))\n"
         "        left = [cursor for cursor in left if cursor.over is None]",
         "            cursor.found(next(iter(kvs), None))\n"
@@ -100,35 +100,35 @@ PARTITIONS = [
     ),
     partitions(
         "a partition is told though it was lost before",
-        "lanes",
+        "held_partitions",
         "                self._untold.remove((lane, True))",
         "                pass",
         "faces",
     ),
     partitions(
         "a revoked partition is let go of before its user has",
-        "lanes",
+        "held_partitions",
         "if not is_known or lane.is_released:",
         "if True:",
         "faces",
     ),
     partitions(
         "a take without an answer is not sent again",
-        "lanes",
+        "held_partitions",
         "        self._due.append(lane)\n        log.",
         "        log.",
         "faults",
     ),
     partitions(
         "who gives up half way keeps the partition for ever",
-        "lanes",
+        "held_partitions",
         "        elif lane.role.is_held:\n            self._begin(lane.role)",
         "",
         "faces",
     ),
     partitions(
         "a take that hangs holds up revocations",
-        "lanes",
+        "held_partitions",
         "self._calls.submit(partial(self._take, batch))",
         "self._take(batch)",
         "faults",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from mutant import Mutant
 
 TESTS = {
-    "turns": ("sidecar/test_turns", "sidecar/test_turns_presence"),
+    "consumer_turns": ("sidecar/test_turns", "sidecar/test_turns_presence"),
     "consumers": ("sidecar/test_turns", "sidecar/test_turns_presence"),
     "membership": ("sidecar/test_member_grants",),
     "program": ("sidecar/test_member_grants",),
     "clock": ("sidecar/test_member_grants",),
-    "api": ("sidecar/test_api",),
+    "http_api": ("sidecar/test_api",),
     "service": ("sidecar/test_api",),
-    "stream": ("sidecar/test_api",),
+    "event_stream": ("sidecar/test_api",),
     "answers": ("sidecar/test_api",),
 }
 
@@ -24,19 +24,19 @@ def of(module: str, what: str, old: str, new: str, *tests: str) -> Mutant:
 
 TURNS = [
     of(
-        "turns",
+        "consumer_turns",
         "a turn is let go when its stream closes",
         "        if by_consumer and consumer.releases_on_close:\n",
         "        if by_consumer:\n",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "a stream that the sidecar closes counts as an answer",
         "        if by_consumer and consumer.releases_on_close:\n",
         "        if consumer.releases_on_close:\n",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "a turn is let go when its grace is over",
         "        passed = [turn for turn in consumer.turns.values() if now_ms >= turn.until_ms]\n",
         "        grace = math.inf if self.grace_ms is None else self.grace_ms\n"
@@ -46,19 +46,19 @@ TURNS = [
         "        ]\n",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "an end is moved on beyond the grace",
         "            return min(until_ms, turn.lost_at_ms + self.grace_ms)\n",
         "            return until_ms\n",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "an end is moved on by another session",
         "        if turn.lease != self._lease:\n",
         "        if False:\n",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "an end is moved on beyond the deadline",
         "        until_ms = min(now_ms + self.hold_ms, self._deadline_ms)\n        if turn",
         "        until_ms = now_ms + self.hold_ms\n        if turn",
@@ -66,44 +66,44 @@ TURNS = [
         "sidecar/test_turns",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "the first end lies beyond the deadline",
         "            until_ms = min(now_ms + self.hold_ms, self._deadline_ms)\n            if not",
         "            until_ms = now_ms + self.hold_ms\n            if not",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "an end goes back",
         "            if until_ms > turn.until_ms:\n",
         "            if until_ms != turn.until_ms:\n",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "a renewal moves an end on that has passed",
         '        """Note a sign of life, and move the ends on."""\n'
         "        self._expire(consumer, now_ms)\n",
         '        """Note a sign of life, and move the ends on."""\n',
     ),
     of(
-        "turns",
+        "consumer_turns",
         "a turn is let go a millisecond before its end",
         "if now_ms >= turn.until_ms]\n",
         "if now_ms + 1 >= turn.until_ms]\n",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "a stream that was replaced closes the one after it",
         "        if consumer.is_forgotten or consumer.stream != stream:\n",
         "        if consumer.is_forgotten:\n",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "an answer for an earlier turn ends a later one",
         "        if turn is not None and token in (None, turn.token):\n",
         "        if turn is not None:\n",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "a role goes to a consumer that cannot be told",
         "            if not consumer.is_present(now_ms) or until_ms <= now_ms:\n",
         "            if until_ms <= now_ms:\n",
@@ -115,33 +115,33 @@ TURNS = [
         "        if self.alive_ms is not None and self.stream is None:\n",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "a role with a turn is waited for again",
         "        if seat.turn is None and not seat.is_wanted:\n",
         "        if not seat.is_wanted:\n",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "a stream counts as an open call",
         "        consumer.stream, consumer.calls = self._streams, 0",
         "        consumer.stream = self._streams",
         "sidecar/test_api",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "a forgotten consumer is queued for a role",
         "        if consumer.is_forgotten:\n            return role in consumer.over\n",
         "",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "a call that is given up lets its turn go",
         "        else:\n            consumer.is_cut = True\n",
         "        else:\n            self.release_all(consumer, 'its call was given up')\n",
         "sidecar/test_api",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "a call that is given up is a sign of life",
         "        if is_answered:\n            self._hear(consumer, now_ms)\n",
         "        if True:\n            self._hear(consumer, now_ms)\n",
@@ -196,7 +196,7 @@ TURNS = [
         "    return math.ceil(seconds * 1000)\n",
     ),
     of(
-        "api",
+        "http_api",
         "a grant of a former life is adopted",
         "            raise Refused(410, UNKNOWN_GRANT)\n        return consumer\n",
         '            consumer = Consumer("former", grant)\n'
@@ -224,44 +224,44 @@ TURNS = [
         "    turns = tuple(consumer.turns.values())\n",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "an end that passes without a loss is told to nobody",
         "                self._effects.append(Lost(turn))\n        if not consumer.turns",
         "        if not consumer.turns",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "the pod gives a lost role up for good",
         "            if consumer.is_pod:\n"
         "                self._queue(consumer, turn.role)\n                continue\n",
         "",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "entries of forgotten consumers stay in the schedule",
         "2 * len(self.consumers) + MAX_STALE_ENTRIES:",
         "10**9:",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "a consumer without roles stays as long as it said",
         "            if now_ms >= consumer.heard_ms + self.hold_ms:\n",
         "            if now_ms >= consumer.present_until_ms:\n",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "a role that nobody present waits for is waited for again",
         "        self._let_go(role, any(consumer.is_present(now_ms) for consumer in queue))\n",
         "        self._let_go(role)\n",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "a consumer that comes back is in no queue any more",
         "        for role in consumer.waiting:\n            self._want(role, self._seats[role])\n",
         "",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "a grant to a program without a stream is a sign of life",
         "                if consumer.is_open:  # it",
         "                if True:  # it",
@@ -273,20 +273,20 @@ TURNS = [
         "        if False:\n",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "an answer for an earlier turn answers a later loss",
         "        elif unanswered is not None and token in (None, unanswered.token):\n",
         "        elif unanswered is not None:\n",
     ),
     of(
-        "turns",
+        "consumer_turns",
         "a consumer that answers its only turn is forgotten at once",
         "            self._hear(consumer, now_ms)\n        self._schedule(consumer, now_ms)\n"
         "        return role",
         "            pass\n        self._schedule(consumer, now_ms)\n        return role",
     ),
     of(
-        "api",
+        "http_api",
         "a hold waits for a sidecar that has left",
         "asyncio.create_task(event.wait()) for event in (granted, left))",
         "asyncio.create_task(event.wait()) for event in (granted,))",
@@ -326,7 +326,7 @@ TURNS = [
         "sidecar/test_logged_names",
     ),
     of(
-        "stream",
+        "event_stream",
         "the log has raw names of consumers",
         "log.warning(text, json.dumps(consumer.name))",
         "log.warning(text, consumer.name)",
@@ -347,7 +347,7 @@ TURNS = [
         "sidecar/test_membership_tries",
     ),
     of(
-        "api",
+        "http_api",
         "the roles of all consumers are not counted",
         "        if self._service.turns.role_count + len(hold.roles) > MAX_ALL_ROLES:\n",
         "        if len(hold.roles) > MAX_ALL_ROLES:\n",
@@ -366,13 +366,13 @@ TURNS = [
         "",
     ),
     of(
-        "stream",
+        "event_stream",
         "a stream that was aborted counts as closed by its consumer",
         '            is_ours = scope["state"]["was_aborted"]()\n',
         "            is_ours = False\n",
     ),
     of(
-        "api",
+        "http_api",
         "a hold that is cancelled as it is granted lets its turn go",
         "            service.end_call(consumer, is_answered=False)\n            raise\n",
         "            service.release_all(consumer, 'its call was given up')\n            raise\n",
@@ -380,8 +380,8 @@ TURNS = [
     of(
         "membership",
         "tokens may be lower after the member was away",
-        "inside.raise_tokens(rink, self._last_token)",
-        "inside.raise_tokens(rink, 0)",
+        "_internals.raise_tokens(rink, self._last_token)",
+        "_internals.raise_tokens(rink, 0)",
         "sidecar/test_membership",
     ),
     of(
@@ -401,7 +401,7 @@ TURNS = [
     of(
         "membership",
         "the end of one consumer ends the roles of others where no member could take any",
-        "self.rink is None or not inside.has_other_members(self.rink)",
+        "self.rink is None or not _internals.has_other_members(self.rink)",
         "self.rink is None",
         "sidecar/test_membership",
     ),
