@@ -77,8 +77,8 @@ mutants: $(READY) ## break each rule on purpose, and write which test catches it
 	$(PY) tests/core/mutants.py --write $(MUTANTS)
 
 .PHONY: sizes
-sizes: $(READY) ## how large files and functions are: median, 90th percentile, the largest
-	$(PY) .ci/sizes
+sizes: $(READY) ## sizes of files and functions, comments, and the words of pages
+	$(PY) .ci/style --table
 
 .PHONY: golden
 golden: ## remake the ranks that Go computes and the tests compare ours with (needs Go)
@@ -119,6 +119,7 @@ fmt: $(READY) ## format the code
 lint: $(READY) ## style, and checks of the repository's own texts and of the judges of demos and benches
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
+	$(PY) .ci/style
 	$(PY) -m pytest -q -n logical --dist loadfile checks
 
 .PHONY: types

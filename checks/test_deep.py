@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from deep_module import load
+from script_module import load
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "internals" / "deep-tests.md").read_text(encoding="utf-8")
@@ -29,7 +29,7 @@ GUARDED = rows("left for `make deep`")
 @pytest.fixture(scope="module")
 def deep():
     """Return the script of `make deep` as a module."""
-    return load()
+    return load("deep")
 
 
 COLLECT = """

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from deep_module import load
+from script_module import load
 
 TESTS = """
 import pathlib, pytest
@@ -40,7 +40,7 @@ def pytest_sessionfinish(session):
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """Return a repository with one part, `tiny`, which has two deep tests."""
-    deep = load()
+    deep = load("deep")
     (tmp_path / "tests").mkdir()
     (tmp_path / "build").mkdir()
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = deep\naddopts = -p no:randomly\n")
@@ -123,9 +123,9 @@ def test_step_that_fails_without_a_failed_test_runs_all_again(project):
 
 DRIVER = """
 import pathlib, sys
-from deep_module import load
+from script_module import load
 
-deep = load()
+deep = load("deep")
 deep.ROOT, deep.RESULTS = pathlib.Path("."), pathlib.Path("build/deep")
 deep.PARTS = {"tiny": deep.Part(files=("tests",), scripts={"script": ("bash", "tests/script")})}
 deep.main()
