@@ -80,6 +80,10 @@ mutants: $(READY) ## break each rule on purpose, and write which test catches it
 sizes: $(READY) ## sizes of files and functions, comments, and the words of pages
 	$(PY) .ci/style --table
 
+.PHONY: trips
+trips: setup ## the files of rink/ that five trips enter, from a role request to a sink's commit
+	$(PY) .ci/trips
+
 .PHONY: golden
 golden: ## remake the ranks that Go computes and the tests compare ours with (needs Go)
 	cd tests/core/golden && go run . ranks.gz
