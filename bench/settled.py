@@ -9,7 +9,7 @@ from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.holds import Handle
 from rink.core.node import MemberSettings, Node
-from rink.core.values import Member, Proclaimed, Record, Share, Version
+from rink.core.values import Member, MemberRecord, Proclaimed, Share, Version
 from rink.engine.callbacks import Callbacks, Listeners
 from rink.engine.clock import SystemClock
 from rink.engine.stepper import Stepper
@@ -54,7 +54,7 @@ class Group:
         """Return the record of a rank, at this revision; the oldest is that of rank 0."""
         fields = {"version": 1, "shares": (Share(number, self.count, "jump"),)}
         fields |= {**self.settings[number].recorded, **changed}
-        record = Record(incarnation=f"i{number}", ttl=60, **fields)
+        record = MemberRecord(incarnation=f"i{number}", ttl=60, **fields)
         return Member(self.names[number], record, 10 + number, self.revision, 1000 + number)
 
     def rewritten(self, **changed: Any) -> ev.Changed:

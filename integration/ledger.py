@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rink.engine.clock import SYSTEM
-from rink.testing.history import Event, History
+from rink.testing.history import History, HistoryEvent
 
 FENCED = """
 INSERT INTO totals (job, token, total) VALUES (:role, :token, 1)
@@ -56,7 +56,7 @@ class Ledger:
         with self._lock:
             changed = self._rows.execute(FENCED, {"role": role, "token": token}).rowcount
             what = "accepted" if changed else "refused"
-            self._history.add(Event(what, who, SYSTEM.now(), role, token, until))
+            self._history.add(HistoryEvent(what, who, SYSTEM.now(), role, token, until))
             if until is not None:
                 self.until[who] = until
         return bool(changed)

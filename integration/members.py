@@ -21,7 +21,7 @@ from processes import wait_stopped
 
 from rink.core.schemes import rank_of
 from rink.engine.clock import SYSTEM
-from rink.testing.history import Event, History
+from rink.testing.history import History, HistoryEvent
 
 ROOT = Path(__file__).parents[1]
 LONG_S = 30.0
@@ -92,7 +92,7 @@ class Worker:
             with contextlib.suppress(json.JSONDecodeError):  # a line cut short by SIGKILL
                 said = {"who": self.name, **json.loads(line)}
                 if said["what"] in {"gained", "let go"}:
-                    self.history.add(Event(**said))
+                    self.history.add(HistoryEvent(**said))
                 self.hear(said)
                 self._said.put(said)
         self._said.put(None)
@@ -155,13 +155,13 @@ class Worker:
         self.process.send_signal(signal.SIGSTOP)
         wait_stopped(self.process.pid)
         at = SYSTEM.now()
-        self.history.add(Event("frozen", self.name, at))
+        self.history.add(HistoryEvent("frozen", self.name, at))
         return at
 
     def thaw(self) -> float:
         """Let it go on; the time from which it does."""
         at = SYSTEM.now()
-        self.history.add(Event("thawed", self.name, at))
+        self.history.add(HistoryEvent("thawed", self.name, at))
         self.process.send_signal(signal.SIGCONT)
         return at
 
@@ -171,7 +171,7 @@ class Worker:
         self.process.wait(LONG_S)
         at = SYSTEM.now()
         self._threads[0].join()
-        self.history.add(Event("ended", self.name, at))
+        self.history.add(HistoryEvent("ended", self.name, at))
         return at
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from rink._asyncio import in_loop, soon_in_loop, wait_in_loop
 from rink.aio_await_role import AwaitedRole
 from rink.aio_role import Lost, Role
 from rink.arguments import check_seconds
-from rink.core.holds import Handle, Place
+from rink.core.holds import CodePlace, Handle
 from rink.core.keys import check_name
 from rink.core.schemes import SchemeFailed, UnknownScheme, rank_of
 from rink.core.schemes import register as register_scheme
@@ -206,7 +206,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
         return AwaitedRole(name, lambda: self._acquire(name, timeout, place, token_above), place)
 
     async def _acquire(
-        self, name: str, timeout: float | None, place: Place, token_above: int
+        self, name: str, timeout: float | None, place: CodePlace, token_above: int
     ) -> Role:
         engine = self._engine
         signal = Signal(engine.clock)

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rink.aio_role import Role
-from rink.core.holds import Handle, Place, made_by
+from rink.core.holds import CodePlace, Handle, made_by
 from rink.errors import UsageError
 
 
@@ -22,7 +22,7 @@ class AwaitedRole:
     """
 
     def __init__(
-        self, name: str, acquire: Callable[[], Coroutine[Any, Any, Role]], place: Place
+        self, name: str, acquire: Callable[[], Coroutine[Any, Any, Role]], place: CodePlace
     ) -> None:
         self._name = name
         self._acquire = acquire

@@ -13,7 +13,7 @@ from rink.core.holds import Handle
 from rink.core.keys import check_name
 from rink.core.values import Version
 from rink.engine.caller_context import made_at, warn_in_event_loop
-from rink.engine.clock import DEAF_S, Event
+from rink.engine.clock import DEAF_S, ClockEvent
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ClosedError
@@ -284,7 +284,7 @@ class RoleSet(PlainFor, BaseRoleSet[Role]):
         super().__init__()
         self._rink = rink
         self._names = names
-        self._changed = Event()
+        self._changed = ClockEvent()
 
     def __enter__(self) -> Self:
         self._engine = self._rink._engine  # noqa: SLF001 - a part of the same face

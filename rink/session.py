@@ -17,8 +17,8 @@ from rink.engine.callbacks import Listeners
 from rink.engine.caller_context import owns
 from rink.engine.clock import SYSTEM, Clock
 from rink.engine.engine import Engine, mark_forked
-from rink.engine.lease_renewal import Lessor
-from rink.engine.request_threads import Calls
+from rink.engine.lease_renewal import LeaseRenewal
+from rink.engine.request_threads import RequestThreads
 from rink.errors import (
     ClosedError,
     ConfigError,
@@ -88,9 +88,9 @@ class BaseSession:
         if timeout == 0:
             raise ConfigError("timeout=0 would let no request succeed; give a few seconds")
         self.etcd = _client(endpoints, timeout, clock, user, password, ca, cert, key)
-        self._calls = Calls(clock)
-        self._reads = Calls(clock, "rink-read")
-        self._lessor = Lessor(self.etcd, clock)
+        self._calls = RequestThreads(clock)
+        self._reads = RequestThreads(clock, "rink-read")
+        self._lessor = LeaseRenewal(self.etcd, clock)
         self._engines: list[Engine] = []
         self._lock = threading.RLock()  # its owner can be asked for: a signal handler may come
         self._closed = False

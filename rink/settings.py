@@ -14,7 +14,7 @@ from rink.core.codec import LONGEST_TTL_S
 from rink.core.keys import check_name
 from rink.core.lease import default_margin
 from rink.core.node import MemberSettings
-from rink.core.ranks import Settings
+from rink.core.ranks import RankSettings
 from rink.errors import ConfigError
 from rink.etcd.setting_names import setting
 
@@ -113,7 +113,7 @@ def member_settings(
         name=default_name() if name is None else check_name("member", name),
         ttl=ttl,
         margin=margin,
-        ranking=Settings(
+        ranking=RankSettings(
             rebalance_delay=check_seconds("rebalance_delay", rebalance_delay),
             initial_delay=check_seconds("initial_delay", initial_delay),
             leave_delay=check_seconds("leave_delay", leave_delay),

@@ -9,7 +9,7 @@ import enum
 from collections.abc import Mapping
 from pathlib import Path
 
-from rink.core.state_tables import LEASE, LIFE, WRITE, Lease, Life, Write
+from rink.core.state_tables import LEASE, LIFE, WRITE, LeaseState, Life, Write
 
 Table = Mapping[enum.Enum, Mapping[enum.Enum, enum.Enum]]
 
@@ -39,7 +39,7 @@ def page() -> str:
     parts = [HEAD]
     tables: list[tuple[str, Table, enum.Enum]] = [
         ("Life", LIFE, Life.JOINING),
-        ("Lease", LEASE, Lease.NONE),
+        ("Lease", LEASE, LeaseState.NONE),
         ("Record", WRITE, Write.ABSENT),
     ]
     for title, table, first in tables:

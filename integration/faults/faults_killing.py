@@ -28,7 +28,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rink.engine.engine import Engine
-from rink.engine.group_watch import Follower
+from rink.engine.group_watch import GroupWatch
 from rink.engine.requests import Requests
 from rink.etcd.keepalive import KeepAliveStream
 from rink.roles import BaseRole
@@ -109,18 +109,18 @@ def _around_requests(killer: Killer) -> None:
 
 
 def _around_the_view(killer: Killer) -> None:
-    list_group, tell = Follower._list, Follower._tell
+    list_group, tell = GroupWatch._list, GroupWatch._tell
 
-    def listed(self: Follower, *args: Any) -> None:
+    def listed(self: GroupWatch, *args: Any) -> None:
         killer.cross("before Listed")
         list_group(self, *args)
 
-    def told(self: Follower, number: int, changed: Any) -> None:
+    def told(self: GroupWatch, number: int, changed: Any) -> None:
         killer.cross(f"before {type(changed).__name__}")
         tell(self, number, changed)
 
-    Follower._list = listed
-    Follower._tell = told
+    GroupWatch._list = listed
+    GroupWatch._tell = told
 
 
 def _around_effects(killer: Killer) -> None:

@@ -20,7 +20,7 @@ from members import LONG_S
 from processes import wait_stopped
 
 from rink.engine.clock import SYSTEM
-from rink.testing.history import Event, History, What
+from rink.testing.history import History, HistoryEvent, What
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -100,7 +100,7 @@ class Member:
             self._take({"who": self.who, **json.loads(line)})
         if not data:
             at = self.died["at"] if self.died else SYSTEM.now()
-            self.history.add(Event(What.ENDED, self.who, at))
+            self.history.add(HistoryEvent(What.ENDED, self.who, at))
             self._said.put(None)
             self.ended.set()
         return bool(data)
@@ -109,7 +109,7 @@ class Member:
         match event["what"]:
             case "gained" | "let go" as what:
                 role, token = event["role"], event["token"]
-                self.history.add(Event(what, self.who, event["at"], role, token))
+                self.history.add(HistoryEvent(what, self.who, event["at"], role, token))
                 self.holding += 1 if what == What.GAINED else -1
             case "began":
                 self.pid = event["pid"]
@@ -178,13 +178,13 @@ class Member:
         self.signal(signal.SIGSTOP)
         wait_stopped(self.pid)
         at = SYSTEM.now()
-        self.history.add(Event(What.FROZEN, self.who, at))
+        self.history.add(HistoryEvent(What.FROZEN, self.who, at))
         return at
 
     def thaw(self) -> float:
         """Thaw the process, and return a time at which it is still frozen."""
         at = SYSTEM.now()
-        self.history.add(Event(What.THAWED, self.who, at))
+        self.history.add(HistoryEvent(What.THAWED, self.who, at))
         self.signal(signal.SIGCONT)
         return at
 

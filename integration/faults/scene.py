@@ -17,7 +17,7 @@ from rink.core.keys import MEMBERS, VERSIONS, Keys, decode
 from rink.engine.clock import SYSTEM
 from rink.etcd.api import Delete, Put, WatchBroken, WatchEvents, WatchOpened
 from rink.etcd.client import Client
-from rink.testing.history import Event, History, Judgement
+from rink.testing.history import History, HistoryEvent, Judgement
 
 GROUP = "g"
 
@@ -221,7 +221,7 @@ class Scene:
                 elif event.deleted and event.kv.key.startswith(first):
                     name = decode(event.kv.key[len(first) :].decode()) or ""
                     self.history.add(
-                        Event("lease ended", name, SYSTEM.now(), token=event.kv.mod_revision)
+                        HistoryEvent("lease ended", name, SYSTEM.now(), token=event.kv.mod_revision)
                     )
 
         with self._client() as client:

@@ -18,7 +18,7 @@ from members import LONG_S
 
 from rink.core import codec
 from rink.core.keys import Keys
-from rink.core.values import Record, Share
+from rink.core.values import MemberRecord, Share
 from rink.engine.clock import SYSTEM
 from rink.etcd.api import Delete, Put
 from rink.etcd.client import Client
@@ -36,7 +36,7 @@ GHOST_TTL_S = 2
 HUGE = b"x" * 1_000_000
 NOT_JSON = b"\xff{ not JSON"
 
-CLAIM = Record("ghost", GHOST_TTL_S, shares=(Share(0, 1, "jump"),), draining=tuple(ROLES))
+CLAIM = MemberRecord("ghost", GHOST_TTL_S, shares=(Share(0, 1, "jump"),), draining=tuple(ROLES))
 FUTURE = json.dumps({"format": 99, "shares": "as they will be"}).encode()
 
 

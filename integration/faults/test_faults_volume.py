@@ -11,7 +11,7 @@ from rink.core.keys import Keys
 from rink.engine.clock import SYSTEM
 from rink.etcd.api import WatchBroken, WatchOpened
 from rink.etcd.client import Client
-from rink.testing.history import Event
+from rink.testing.history import HistoryEvent
 
 pytest_plugins = ["faults_members_fixtures"]
 
@@ -97,7 +97,7 @@ def test_with_a_grace_they_move_after_it_and_the_token_is_the_guard(group_of, re
     at = next(at for at, text in giver.logged if "claims are given up" in text)
     tokens = {one.role: one.token for one in group.history.judge().grants if one.who == giver.who}
     for role in STUCK:  # from here on nothing but the token is in its way
-        group.history.add(Event("let go", giver.who, at, role, tokens[role]))
+        group.history.add(HistoryEvent("let go", giver.who, at, role, tokens[role]))
     held_at = group.wait_for_holders(heir)
     assert held_at - min(let_go_at) > GRACE_S / 2  # it began a moment before
     assert held_at - max(let_go_at) < GRACE_S + BUSY_S

@@ -37,7 +37,7 @@ from processes import is_alive
 from rink.errors import RinkError
 from rink.testing import EtcdNode, Place, etcd_cluster
 from rink.testing.process.ports import free_ports
-from rink.testing.process.process import Guard, GuardedProcess
+from rink.testing.process.process import GuardedProcess, ServerReaper
 
 LOOK_INTERVAL_S = 0.2
 START_TIMEOUT_S = 90.0
@@ -109,7 +109,7 @@ class Cluster:
     binaries: Built
     network: Network | None
     why_no_network: str | None
-    _guard: Guard
+    _guard: ServerReaper
     _opened: contextlib.ExitStack
     _done: threading.Event
 
@@ -230,7 +230,7 @@ def running_cluster(show: Callable[[str], None] = print) -> Iterator[Cluster]:
         why_not = refusal()
         network = None if why_not else opened.enter_context(contextlib.closing(Network()))
         own_etcd = opened.enter_context(etcd_cluster(1, fsync=False)).nodes[0]
-        guard = Guard(binaries.controlplane, [folder], error=RinkError)
+        guard = ServerReaper(binaries.controlplane, [folder], error=RinkError)
         opened.callback(guard.close)
         access = start_apiserver(guard, folder, own_etcd.endpoint)
         api = Api(access)
@@ -241,7 +241,7 @@ def running_cluster(show: Callable[[str], None] = print) -> Iterator[Cluster]:
         yield Cluster(api, access, folder, binaries, network, why_not, guard, opened, done)
 
 
-def start_apiserver(guard: Guard, folder: Path, etcd: str) -> Access:
+def start_apiserver(guard: ServerReaper, folder: Path, etcd: str) -> Access:
     """Start the apiserver, and return how to reach it when it is ready."""
     (port,) = free_ports(1)
     authority = trustme.CA()
@@ -286,7 +286,7 @@ def start_apiserver(guard: Guard, folder: Path, etcd: str) -> Access:
     return access
 
 
-def start_controllers(guard: Guard, folder: Path, access: Access) -> None:
+def start_controllers(guard: ServerReaper, folder: Path, access: Access) -> None:
     """Start the controllers, and return when they run."""
     config = access.kubeconfig(folder / "kubeconfig")
     process = guard.process(["controllers", str(config)], folder / "controllers.log")

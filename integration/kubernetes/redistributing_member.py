@@ -20,7 +20,7 @@ import threading
 from pathlib import Path
 
 from rink.engine.clock import SYSTEM
-from rink.etcd.api import Compare, Delete, Put, Target
+from rink.etcd.api import Compare, Delete, Put, TxnTarget
 from rink.etcd.client import Client
 
 
@@ -70,7 +70,7 @@ class Member:
 
     def _take(self, role: str) -> None:
         key = f"{self._locks}{role}".encode()
-        free = Compare(key, Target.CREATE, 0)
+        free = Compare(key, TxnTarget.CREATE, 0)
         done = self._client.txn((free,), (Put(key, self._name.encode(), self._lease),))
         if done.succeeded:
             self._held[role] = done.header.revision

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from rink.testing.history import Event, Judgement, What, judge
+from rink.testing.history import HistoryEvent, Judgement, What, judge
 
 APP = "member"
 """The name of the workload, and of its container."""
@@ -53,21 +53,21 @@ class Records:
     def __init__(self, folder: Path, journals: Callable[[], list[Path]]) -> None:
         self._folder = folder
         self._journals = journals
-        self._observed: list[Event] = []
+        self._observed: list[HistoryEvent] = []
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: HistoryEvent) -> None:
         """Add an event that the test itself has seen, such as the end of a killed node's pods."""
         self._observed.append(event)
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[HistoryEvent]:
         """Return the history: what members wrote, and which processes nodes saw end."""
         written = [
-            Event(line["what"], line["who"], line["at"], line["role"], line["token"])
+            HistoryEvent(line["what"], line["who"], line["at"], line["role"], line["token"])
             for line in self._written()
             if line["what"] in _REPORTS
         ]
         ends = [
-            Event(What.ENDED, line["pod"], line["at"])
+            HistoryEvent(What.ENDED, line["pod"], line["at"])
             for line in self.journal()
             if line["what"] == "ended" and line["container"] == APP
         ]

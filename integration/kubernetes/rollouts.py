@@ -15,7 +15,7 @@ from scenarios import GRACE_S, Scenario
 from sidecar_pods import SIDECAR, pod_spec, run_spec
 
 from rink.testing import EtcdNode
-from rink.testing.history import Event, Judgement, What
+from rink.testing.history import HistoryEvent, Judgement, What
 
 QUIET_S = 1.0
 PROBE = {"exec": {"command": ["test", "-e", "ready"]}, "periodSeconds": 1}
@@ -162,7 +162,7 @@ class Rollout:
         died = node.kill()
         for pod in self.pods():
             if pod["spec"].get("nodeName") == node.settings.name:
-                self.records.observe(Event(What.ENDED, pod["metadata"]["name"], died))
+                self.records.observe(HistoryEvent(What.ENDED, pod["metadata"]["name"], died))
 
     def stop(self) -> None:
         """Delete the workload, and wait until its pods are gone."""

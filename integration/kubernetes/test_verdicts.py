@@ -7,7 +7,7 @@ from rollouts import Happened
 from scenarios import BY_NAME, PEERS, ROLES, SCENARIOS, SIDECARS, Limits, Scenario
 from verdicts import HEADS, cells, judged, markdown
 
-from rink.testing.history import Event, judge
+from rink.testing.history import HistoryEvent, judge
 
 ALL = [f"role-{number}" for number in range(ROLES)]
 ONE_MOVE = Limits(mean=1.0, most=1, gap_p99=0.5)
@@ -15,11 +15,11 @@ BEGAN = 10.0
 
 
 def held(who, at, token, roles=ALL):
-    return [Event("gained", who, at, role, token) for role in roles]
+    return [HistoryEvent("gained", who, at, role, token) for role in roles]
 
 
 def let_go(who, at, token, roles=ALL):
-    return [Event("let go", who, at, role, token) for role in roles]
+    return [HistoryEvent("let go", who, at, role, token) for role in roles]
 
 
 def moved(*, gap=0.01, roles=ALL):
@@ -74,7 +74,7 @@ def test_verdict_on_a_bad_history_says_what_is_wrong(events, limits, word):
 
 def test_verdict_on_a_fault_counts_until_each_role_is_held():
     limits = Limits(settled=23.0)
-    events = [*held("old", 1.0, 1), Event("ended", "old", 15.0), *held("new", 37.0, 2)]
+    events = [*held("old", 1.0, 1), HistoryEvent("ended", "old", 15.0), *held("new", 37.0, 2)]
     good = verdict(events, limits, struck=15.0)
     assert good.settled == pytest.approx(22.0)
     assert good.misses == ()

@@ -23,7 +23,7 @@ from test_sink_rich_on_spark import columns_of
 import rink
 from rink.errors import StaleToken
 from rink.guards import Fence, RedisGuard
-from rink.spark import JobRunner, State, fence, fenced
+from rink.spark import JobRunner, JobState, fence, fenced
 from rink.spark.schema import struct_of
 
 WAIT_S = 180
@@ -385,7 +385,7 @@ def test_jobs_run_by_role_and_end_with_it(driver, spark, tmp_path):
     until(lambda: any(tmp_path.iterdir()))
     driver.client.cut()
     assert job.wait(WAIT_S)
-    assert job.state is State.LOST
+    assert job.state is JobState.LOST
     until(lambda: not spark.sparkContext.statusTracker().getActiveJobsIds())
 
 

@@ -6,11 +6,11 @@ import pytest
 import redis
 from spark_support import Shop
 
-from rink.spark.redis_connection import Connection
+from rink.spark.redis_connection import RedisConnection
 from rink.spark.sink import publishing
 from rink.spark.sink.publishing import Sink
 from rink.spark.sink.staging import Staging
-from rink.streams.store.values import Bounds
+from rink.streams.store.values import PartitionBounds
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def sink(shop, token=0, name="q", limit=1000, connection=None, patience=5.0, los
         connection or shop.connection,
         name,
         token,
-        Bounds(limit, loses),
+        PartitionBounds(limit, loses),
         patience=patience,
         **more,
     )
@@ -59,7 +59,7 @@ class DiesAfter:
     """A connection whose process dies once it has run so many steps of publishing or deciding."""
 
     def __init__(self, shop, steps, names=("decide", "keep", "publish", "finish"), before=False):
-        self.plain = Connection(redis.Redis.from_url(shop.url), 1.0)
+        self.plain = RedisConnection(redis.Redis.from_url(shop.url), 1.0)
         self.steps, self.names, self.before = steps, names, before
 
     def __getattr__(self, name):

@@ -4,8 +4,8 @@ import json
 
 import redis
 
-from rink.spark.options import Place
-from rink.spark.redis_connection import Connection
+from rink.spark.options import StreamPlace
+from rink.spark.redis_connection import RedisConnection
 from rink.spark.source.group import Group
 from rink.spark.source.reading import Range, pages
 from rink.streams.store.keys import Names
@@ -19,7 +19,7 @@ class Shop:
     def __init__(self, url, connect=redis.Redis.from_url, patience=1.0):
         self.redis = connect(url)
         self.place_on(url)
-        self.connection = Connection(connect(url), patience)
+        self.connection = RedisConnection(connect(url), patience)
 
     def close(self):
         """Close the connections: after an error, a cycle may keep them open for long."""
@@ -29,7 +29,7 @@ class Shop:
     def place_on(self, url):
         """Have the stream be there."""
         self.url = url
-        self.place = Place(
+        self.place = StreamPlace(
             app="", app_name="shop", stream="orders", redis=url, record="", patience=1.0
         )
         self.names = Names.of("shop", "orders")

@@ -12,7 +12,7 @@ from spark_support import forget_last_commit
 import rink
 from rink.errors import StaleToken
 from rink.guards import Fence, RedisGuard
-from rink.spark import JobRunner, State, fence, fenced
+from rink.spark import JobRunner, JobState, fence, fenced
 
 WAIT_S = 180
 
@@ -75,7 +75,7 @@ def test_on_loss_the_spark_jobs_of_the_role_end_and_no_others(driver, spark, tmp
     until(lambda: len(active(spark)) == 1)
     assert time.monotonic() - lost_at < 5  # 250 ms as a rule, which the bench measures
     assert ours.wait(WAIT_S)
-    assert ours.state is State.LOST
+    assert ours.state is JobState.LOST
     may_end.touch()
     other.join(WAIT_S)
     assert ended

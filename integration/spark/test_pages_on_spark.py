@@ -9,7 +9,7 @@ import pytest
 
 import rink
 from rink.errors import RoleLost
-from rink.spark import JobRunner, State
+from rink.spark import JobRunner, JobState
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "docs"))
 from docs_support import ROOT, all_blocks, blocks, run
@@ -94,7 +94,7 @@ def test_every_example_that_needs_spark_is_run_here():
 def test_nightly_page_writes_each_night_once(page, spark, tmp_path):
     for _ in range(2):  # cron of a second machine is late
         names = page.example("spark-nightly.md", 0)
-        assert names["job"].state is State.SUCCEEDED
+        assert names["job"].state is JobState.SUCCEEDED
         stamps = {one.stat().st_mtime_ns for one in tmp_path.glob("2026-11-28/*.parquet")}
         assert page.names.setdefault("stamps", stamps) == stamps
     assert spark.read.parquet(str(tmp_path / "2026-11-28")).count() == 10

@@ -11,7 +11,7 @@ from spark_support import Shop, edges
 from rink.guards import Batch as Part
 from rink.guards import Fence, RedisGuard
 from rink.redis.errors import RedisError
-from rink.spark.sink.publishing import Batch
+from rink.spark.sink.publishing import SinkBatch
 from rink.spark.sink.staging import Staging
 
 shop = sink_steps.shop
@@ -58,7 +58,7 @@ def writes(url):
         staging.add((0, data) for data in (b"a", b"b", b"c"))
         staging.end()
         sink = sink_steps.sink(its, token=1)
-        sink.commit(Batch("x", 0), {staging.attempt: dict(staging.counts)})
+        sink.commit(SinkBatch("x", 0), {staging.attempt: dict(staging.counts)})
 
 
 def test_a_reader_and_a_writer_need_what_the_page_says(shop, user):

@@ -13,9 +13,9 @@ from sink_steps import Died, DiesAfter, left, published, put_aside, sink
 from rink.errors import RinkError, StateError
 from rink.redis.errors import RedisOutOfMemory, RedisUnavailable
 from rink.spark.options import Options
-from rink.spark.redis_connection import Connection, clear_after
+from rink.spark.redis_connection import RedisConnection, clear_after
 from rink.spark.sink import publishing, staging
-from rink.spark.sink.publishing import Batch
+from rink.spark.sink.publishing import SinkBatch
 from rink.spark.sink.staging import Staging, staged
 from rink.spark.sink.writers import StreamWriter
 from rink.streams.errors import PartitionFull
@@ -28,7 +28,7 @@ def test_a_full_partition_is_waited_for(shop):
     ids = shop.add(count=3)
     writing = threading.Thread(
         target=sink(shop, limit=4).commit,
-        args=(Batch("x", 0), put_aside(shop, *[(0, f"a{n}") for n in range(5)])),
+        args=(SinkBatch("x", 0), put_aside(shop, *[(0, f"a{n}") for n in range(5)])),
     )
     writing.start()
     while len(published(shop)) < 4:
@@ -72,7 +72,7 @@ def test_a_step_of_publishing_ends_with_a_thousand_records_or_a_megabyte(
     steps = Steps(shop)
     records = [f"{n:04}".ljust(size) for n in range(count)]
     manifest = put_aside(shop, *[(0, one) for one in records])
-    sink(shop, connection=steps, limit=2500, loses=loses).commit(Batch("x", 0), manifest)
+    sink(shop, connection=steps, limit=2500, loses=loses).commit(SinkBatch("x", 0), manifest)
     assert steps.moved == moved
     assert published(shop) == records
 
@@ -95,7 +95,7 @@ def test_long_lists_are_removed_aside(shop):
     """DEL would keep Redis from all else while it frees them."""
     shop.redis.config_resetstat()
     sink(shop).drop(put_aside(shop, (0, "a")))
-    sink(shop).commit(Batch("x", 0), put_aside(shop, (0, "b")))
+    sink(shop).commit(SinkBatch("x", 0), put_aside(shop, (0, "b")))
     sink(shop).forget([0])
     seen = shop.redis.info("commandstats")
     assert "cmdstat_del" not in seen
@@ -106,9 +106,11 @@ def test_one_that_stays_full_is_told_and_the_batch_goes_on_later(shop):
     shop.hold("bill")
     manifest = put_aside(shop, *[(0, f"a{n}") for n in range(5)])
     with pytest.raises(PartitionFull, match=r"partition 0 .* holds 3 events"):
-        sink(shop, limit=3, patience=0.05).commit(Batch("x", 0), manifest)
+        sink(shop, limit=3, patience=0.05).commit(SinkBatch("x", 0), manifest)
     assert published(shop) == ["a0", "a1", "a2"]
-    sink(shop, limit=10).commit(Batch("x", 0), put_aside(shop, *[(0, f"a{n}") for n in range(5)]))
+    sink(shop, limit=10).commit(
+        SinkBatch("x", 0), put_aside(shop, *[(0, f"a{n}") for n in range(5)])
+    )
     assert published(shop) == [f"a{n}" for n in range(5)]
 
 
@@ -117,12 +119,12 @@ def test_tries_while_it_stays_full_leave_no_more_than_the_first_has_put_aside(sh
     records = [(0, f"a{n}") for n in range(5)]
     for _ in range(3):
         with pytest.raises(PartitionFull):
-            sink(shop, limit=3, patience=0.01).commit(Batch("x", 0), put_aside(shop, *records))
+            sink(shop, limit=3, patience=0.01).commit(SinkBatch("x", 0), put_aside(shop, *records))
         assert len(left(shop)) == 1
     with pytest.raises(PartitionFull):  # a batch behind it is not decided while this one waits
-        sink(shop, limit=3, patience=0.01).commit(Batch("x", 1), put_aside(shop, (0, "b")))
+        sink(shop, limit=3, patience=0.01).commit(SinkBatch("x", 1), put_aside(shop, (0, "b")))
     assert len(left(shop)) == 1
-    sink(shop, limit=10).commit(Batch("x", 1), put_aside(shop, (0, "b")))
+    sink(shop, limit=10).commit(SinkBatch("x", 1), put_aside(shop, (0, "b")))
     assert published(shop) == [*[f"a{n}" for n in range(5)], "b"]
     assert left(shop) == []
 
@@ -131,21 +133,21 @@ def test_tries_that_fail_in_publishing_for_any_reason_leave_no_more_than_the_fir
     records = [(0, f"a{n}") for n in range(5)]
     with pytest.raises(Died):
         sink(shop, connection=DiesAfter(shop, 1, names=("decide",))).commit(
-            Batch("x", 0), put_aside(shop, *records)
+            SinkBatch("x", 0), put_aside(shop, *records)
         )
     shop.redis.acl_setuser(
         "poor", enabled=True, passwords=["+x"], keys=["*"], commands=["+@all", "-lpop"]
     )
     settings = shop.redis.connection_pool.connection_kwargs
-    poor = Connection(
+    poor = RedisConnection(
         redis.Redis(host=settings["host"], port=settings["port"], username="poor", password="x"),
         1.0,
     )
     for _ in range(3):
         with pytest.raises(RinkError, match="can't run this command"):
-            sink(shop, connection=poor).commit(Batch("x", 0), put_aside(shop, *records))
+            sink(shop, connection=poor).commit(SinkBatch("x", 0), put_aside(shop, *records))
         assert len(left(shop)) == 1
-    sink(shop).commit(Batch("x", 0), put_aside(shop, *records))
+    sink(shop).commit(SinkBatch("x", 0), put_aside(shop, *records))
     assert (published(shop), left(shop)) == ([f"a{n}" for n in range(5)], [])
 
 
@@ -153,16 +155,16 @@ def test_a_lost_batch_leaves_nothing_of_the_tries_to_replace_it(shop):
     shop.hold("bill")
     records = [(0, f"a{n}") for n in range(5)]
     with pytest.raises(PartitionFull):
-        sink(shop, limit=3, patience=0.01).commit(Batch("x", 0), put_aside(shop, *records))
+        sink(shop, limit=3, patience=0.01).commit(SinkBatch("x", 0), put_aside(shop, *records))
     shop.redis.delete(*left(shop))
     with pytest.raises(StateError, match="is gone"):
-        sink(shop).commit(Batch("x", 0), put_aside(shop, *records))
+        sink(shop).commit(SinkBatch("x", 0), put_aside(shop, *records))
     assert left(shop) == []
 
 
 def test_a_stream_that_drops_the_oldest_is_never_full(shop):
     manifest = put_aside(shop, *[(0, f"a{n}") for n in range(9)])
-    sink(shop, limit=3, loses=True).commit(Batch("x", 0), manifest)
+    sink(shop, limit=3, loses=True).commit(SinkBatch("x", 0), manifest)
     assert published(shop) == ["a6", "a7", "a8"]
 
 
@@ -171,7 +173,7 @@ def test_out_of_memory_nothing_is_staged_and_what_is_staged_goes_on(shop):
     shop.redis.config_set("maxmemory", 1)
     with pytest.raises(RedisOutOfMemory):
         put_aside(shop, (0, "more"))
-    sink(shop).commit(Batch("x", 0), manifest)
+    sink(shop).commit(SinkBatch("x", 0), manifest)
     assert published(shop) == ["a"]
     assert left(shop) == []
 
@@ -187,7 +189,7 @@ def test_a_step_of_staging_whose_answer_was_lost_adds_nothing_twice(shop):
 
 def test_without_redis_it_says_where_it_looked(shop):
     nowhere = attrs.evolve(shop.place, redis="redis://127.0.0.1:1")
-    away = Connection(redis.Redis.from_url(nowhere.redis), 0.1)
+    away = RedisConnection(redis.Redis.from_url(nowhere.redis), 0.1)
     with pytest.raises(RedisUnavailable, match=r"127\.0\.0\.1:1"):
         sink(shop, connection=away).raise_fence()
 

@@ -16,11 +16,11 @@ from spark_support import Shop
 
 from rink.errors import StaleToken, StateError
 from rink.spark.sink import publishing, staging
-from rink.spark.sink.publishing import Batch, Sink
+from rink.spark.sink.publishing import Sink, SinkBatch
 from rink.spark.sink.staging import Staging
 from rink.spark.sink.writers import Staged, _drop
 from rink.streams.errors import PartitionFull
-from rink.streams.store.values import Bounds
+from rink.streams.store.values import PartitionBounds
 
 KEYS = [(0, "a"), (0, "b"), (1, "c"), (2, "d")]
 """Partitions, and the keys of their rows; rows of one key are in one task, in order."""
@@ -145,14 +145,14 @@ class Driver:
         messages = self.stage(number)
         try:
             sink.commit(
-                Batch("x", number), {one.attempt: one.counts for one in messages if one.counts}
+                SinkBatch("x", number), {one.attempt: one.counts for one in messages if one.counts}
             )
         except Exception:
             _drop(lambda _: sink, "q", messages)
             raise
 
     def sink(self):
-        bounds = Bounds(self.world.limit, loses=False)
+        bounds = PartitionBounds(self.world.limit, loses=False)
         return Sink(self.world.shop.place, self, "q", self.token, bounds, patience=0.0)
 
     def stage(self, number):

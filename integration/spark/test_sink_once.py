@@ -8,7 +8,7 @@ from sink_steps import Died, DiesAfter, left, published, put_aside, sink
 from rink.errors import StateError
 from rink.spark.options import Options
 from rink.spark.sink import writers
-from rink.spark.sink.publishing import Batch
+from rink.spark.sink.publishing import SinkBatch
 from rink.spark.sink.writers import BatchWriter, Staged
 from rink.streams.errors import PartitionFull
 
@@ -29,7 +29,7 @@ def ttl(shop, pattern):
 
 def test_a_sink_of_a_query_never_expires(shop):
     sink(shop, token=1).raise_fence()
-    sink(shop, token=1).commit(Batch("x", 0), put_aside(shop, (0, "a"), (1, "b")))
+    sink(shop, token=1).commit(SinkBatch("x", 0), put_aside(shop, (0, "a"), (1, "b")))
     found = shop.redis.keys("*:sink:*") + shop.redis.keys("*:sunk:*")
     assert [shop.redis.ttl(key) for key in found] == [-1, -1, -1]
 
@@ -38,7 +38,7 @@ def test_what_is_written_once_is_known_for_thirty_days(shop):
     once(shop, token=1).raise_fence()
     assert 29 * DAYS < ttl(shop, STATE) <= 30 * DAYS
     for _ in range(2):
-        once(shop, token=1).commit(Batch("once", 0), put_aside(shop, (0, "a"), (1, "b")))
+        once(shop, token=1).commit(SinkBatch("once", 0), put_aside(shop, (0, "a"), (1, "b")))
     assert published(shop) == ["a"]
     assert 29 * DAYS < ttl(shop, "*:sunk:*") <= 30 * DAYS
     assert 29 * DAYS < ttl(shop, STATE) <= ttl(shop, MARKS)
@@ -46,8 +46,10 @@ def test_what_is_written_once_is_known_for_thirty_days(shop):
 
 
 def test_a_query_and_a_write_of_one_name_do_not_know_each_other(shop):
-    sink(shop, token=9, name="daily").commit(Batch("x", 0), put_aside(shop, (0, "of the query")))
-    once(shop, token=1).commit(Batch("once", 0), put_aside(shop, (0, "once")))
+    sink(shop, token=9, name="daily").commit(
+        SinkBatch("x", 0), put_aside(shop, (0, "of the query"))
+    )
+    once(shop, token=1).commit(SinkBatch("once", 0), put_aside(shop, (0, "once")))
     assert published(shop) == ["of the query", "once"]
     assert ttl(shop, "*:sink:daily") == ttl(shop, "*:sunk:daily") == -1
 
@@ -57,7 +59,7 @@ def left_half_way(shop):
     records = [*[(0, f"a{n}") for n in range(3)], *[(1, f"b{n}") for n in range(3)]]
     dies = once(shop, token=1, connection=DiesAfter(shop, 2, names=("publish",)))
     with pytest.raises(Died):
-        dies.commit(Batch("once", 0), put_aside(shop, *records))
+        dies.commit(SinkBatch("once", 0), put_aside(shop, *records))
     assert (published(shop), published(shop, 1)) == (["a0", "a1"], [])
     return records
 
@@ -66,7 +68,7 @@ def test_a_write_that_died_half_way_is_completed_by_its_next_run(shop):
     records = left_half_way(shop)
     again = once(shop, token=2)
     again.raise_fence()
-    again.commit(Batch("once", 0), put_aside(shop, *records))
+    again.commit(SinkBatch("once", 0), put_aside(shop, *records))
     assert (published(shop), published(shop, 1)) == (["a0", "a1", "a2"], ["b0", "b1", "b2"])
 
 
@@ -78,7 +80,7 @@ def test_nobody_who_comes_lengthens_what_is_known_of_a_decision(shop):
     shop.hold("bill")
     again.raise_fence()
     with pytest.raises(PartitionFull):
-        again.commit(Batch("once", 0), put_aside(shop, *records))
+        again.commit(SinkBatch("once", 0), put_aside(shop, *records))
     assert ttl(shop, STATE) <= 5 * DAYS < ttl(shop, MARKS)
 
 
@@ -86,14 +88,14 @@ def test_lists_that_expired_before_the_decision_did_are_told(shop):
     records = left_half_way(shop)
     shop.redis.delete(*left(shop))
     with pytest.raises(StateError, match=r"is gone.*\(2 records of the batch were published\)"):
-        once(shop, token=2).commit(Batch("once", 0), put_aside(shop, *records))
+        once(shop, token=2).commit(SinkBatch("once", 0), put_aside(shop, *records))
     assert (published(shop), published(shop, 1)) == (["a0", "a1"], [])
 
 
 def test_after_its_end_a_write_is_a_new_one(shop):
     records = left_half_way(shop)
     shop.redis.delete(STATE, *left(shop))  # the marks come last
-    once(shop, token=1).commit(Batch("once", 0), put_aside(shop, *records))
+    once(shop, token=1).commit(SinkBatch("once", 0), put_aside(shop, *records))
     assert published(shop) == ["a0", "a1", "a0", "a1", "a2"]
     assert published(shop, 1) == ["b0", "b1", "b2"]
 

@@ -20,7 +20,7 @@ from rink.spark.source import readers
 from rink.streams import App, Record, admin
 from rink.streams.retention import Retention
 from rink.streams.store.scripts import script
-from rink.streams.store.values import Bounds
+from rink.streams.store.values import PartitionBounds
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ class Sender:
 
     def __init__(self, shop):
         self._shop, self._calls = shop, 0
-        self._given = Bounds(10, retention=Retention(7 * 86_400_000)).given
+        self._given = PartitionBounds(10, retention=Retention(7 * 86_400_000)).given
 
     def send(self, count):
         """Return how many of so many events found room."""

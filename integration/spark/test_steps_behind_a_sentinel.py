@@ -5,7 +5,7 @@ from redis.sentinel import Sentinel
 from sink_steps import put_aside, sink
 from spark_support import COUNT, Shop, edges
 
-from rink.spark.sink.publishing import Batch
+from rink.spark.sink.publishing import SinkBatch
 from rink.testing.redis_server.local import redis_pair
 
 pytestmark = pytest.mark.waits
@@ -15,7 +15,7 @@ def write(shop, number):
     made = sink(shop, token=1)
     made.raise_fence()
     records = [(n, f"{number}/{n}/{k}") for n in range(COUNT) for k in range(5)]
-    made.commit(Batch("x", number), put_aside(shop, *records))
+    made.commit(SinkBatch("x", number), put_aside(shop, *records))
 
 
 def test_a_failover_costs_a_pause():

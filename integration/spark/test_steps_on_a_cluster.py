@@ -9,7 +9,7 @@ from rink.errors import StaleToken
 from rink.redis.blocking_client import close_idle
 from rink.spark.rows import Rows
 from rink.spark.schema import RAW
-from rink.spark.sink.publishing import Batch
+from rink.spark.sink.publishing import SinkBatch
 from rink.spark.source.reading import Range, pages
 from rink.testing.redis_server.local import redis_cluster
 
@@ -26,7 +26,7 @@ def shop():
 def test_batches_are_written_once_and_read_back_in_order(shop):
     for token, number in ((1, 0), (2, 0), (2, 1)):
         records = [(n, f"{number}/{n}/{k}") for n in range(COUNT) for k in range(5)]
-        sink(shop, token).commit(Batch("x", number), put_aside(shop, *records))
+        sink(shop, token).commit(SinkBatch("x", number), put_aside(shop, *records))
     with pytest.raises(StaleToken):
         sink(shop, 1).raise_fence()
 

@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 from rink.streams import RedisUnavailable
 from rink.streams.store.keys import Names, PartitionNames
 from rink.streams.store.store import Store
-from rink.streams.store.values import Bounds, Output, Place, Step
+from rink.streams.store.values import CommitStep, Output, PartitionBounds, PartitionPlace
 
 
 def driven(test):
@@ -23,7 +23,7 @@ def driven(test):
 
 def place_of(processor="bill", number=3, start="earliest", limit=1000, loses=False):
     names = Names.of("shop", "orders").partition(number)
-    return Place("orders", number, names, processor, Bounds(limit, loses), start)
+    return PartitionPlace("orders", number, names, processor, PartitionBounds(limit, loses), start)
 
 
 class Steps:
@@ -57,7 +57,7 @@ class Steps:
         return await self.store.take(place or self.place, token, first, known)
 
     async def commit(self, token, expected, new, place=None, epoch="0", **more):
-        step = Step(token=token, epoch=epoch, expected=expected, new=new, processed=1, **more)
+        step = CommitStep(token=token, epoch=epoch, expected=expected, new=new, processed=1, **more)
         await self.store.commit(place or self.place, step)
 
     async def position(self, place=None):
@@ -70,7 +70,9 @@ class Steps:
 
 def output(key="out", limit=0, loses=False, value="x"):
     """An output to a stream that has a plain name."""
-    return Output(PartitionNames(key), Bounds(limit, loses) if limit else None, ("d", value))
+    return Output(
+        PartitionNames(key), PartitionBounds(limit, loses) if limit else None, ("d", value)
+    )
 
 
 def stepping(test):

@@ -9,10 +9,10 @@ from workers_support import until_true
 
 from rink.streams import App, Record
 from rink.streams.consumer.error_log import Complaints
-from rink.streams.consumer.metrics import Metrics
-from rink.streams.consumer.owner import Owner
-from rink.streams.consumer.partition import Grant, Scene
-from rink.streams.consumer.poison import Marks
+from rink.streams.consumer.metrics import WorkerMetrics
+from rink.streams.consumer.owner import GrantOwner
+from rink.streams.consumer.partition import PartitionGrant, Scene
+from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.consumer.reader import make_reader
 from rink.streams.store import byte_limits
 
@@ -30,9 +30,9 @@ def owner_of(steps, token, taken):
     @app.processor(orders, max_uncommitted=WINDOW, commit="manual")
     async def bill(events): ...
 
-    return Owner(
+    return GrantOwner(
         app.processors["bill"], steps.store, steps.place, token, taken,
-        is_held=lambda: True, marks=Marks(), metrics=Metrics("shop"), complaints=Complaints("bill"),
+        is_held=lambda: True, marks=PoisonSuspects(), metrics=WorkerMetrics("shop"), complaints=Complaints("bill"),
         wants_more=lambda owner: None, may_hold=lambda: 2**20,
     )  # fmt: skip
 
@@ -98,13 +98,13 @@ async def test_crashing_event_that_quarantines_its_partition_holds_nobody_up(ste
     @app.processor(orders, on_error="quarantine", max_crashes=2)
     async def bill(events): ...
 
-    marks, role = Marks(), Held(7)
+    marks, role = PoisonSuspects(), Held(7)
     role.role = steps.place.role
     scene = Scene(
-        processor=app.processors["bill"], store=steps.store, reader=make_reader(steps.store, 1, byte_limits.Held(2**20)),
-        metrics=Metrics("shop"), marks=marks, complaints=Complaints("bill"), halt=lambda reason: None, given_up=asyncio.Event(),
+        processor=app.processors["bill"], store=steps.store, reader=make_reader(steps.store, 1, byte_limits.SharedMemory(2**20)),
+        metrics=WorkerMetrics("shop"), marks=marks, complaints=Complaints("bill"), halt=lambda reason: None, given_up=asyncio.Event(),
     )  # fmt: skip
-    owning = asyncio.create_task(Grant(scene, steps.place, role).run())
+    owning = asyncio.create_task(PartitionGrant(scene, steps.place, role).run())
 
     async def is_quarantined():
         return (await steps.position()).quarantined

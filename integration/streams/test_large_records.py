@@ -14,7 +14,7 @@ from workers_support import until
 
 from rink.errors import UsageError
 from rink.streams import App, Record, Worker
-from rink.streams.consumer.buffer import Inbox
+from rink.streams.consumer.buffer import Buffer
 from rink.streams.store.store import Store
 
 PROCESS = Path(__file__).with_name("large_process.py")
@@ -94,14 +94,14 @@ def shop(rink_redis, etcd_url, prefix):
 def noted_sizes(monkeypatch):
     """Return a list that gets the bytes of each answer's part for a partition, and those held of it then."""
     held = []
-    feed = Inbox.feed
+    feed = Buffer.feed
 
     def noting(box, entries):
         entries = list(entries)
         feed(box, entries)
         held.append((sum(len(text) for _, fields in entries for text in fields), box.size))
 
-    monkeypatch.setattr(Inbox, "feed", noting)
+    monkeypatch.setattr(Buffer, "feed", noting)
     return held
 
 

@@ -14,7 +14,7 @@ from rink.streams.consumer import monitor
 from rink.streams.consumer.worker import Worker
 from rink.streams.retention import Retention, check_retention
 from rink.streams.store import entry_ids
-from rink.streams.store.values import Bounds
+from rink.streams.store.values import PartitionBounds
 
 WEEK = {"keep": "7d", "partition_count": 2}
 
@@ -327,7 +327,7 @@ async def test_sends_alone_remove_what_is_not_kept(shop):
 @stepping
 async def test_room_is_all_there_after_an_operator_has_trimmed(steps, server):
     """What he removed within a segment was never counted as passed; once all have passed all, there is room."""
-    bounds = Bounds(20, retention=Retention(7 * DAY_MS))
+    bounds = PartitionBounds(20, retention=Retention(7 * DAY_MS))
     place = attrs.evolve(steps.place, bounds=bounds)
     calls = itertools.count(1)
 
@@ -357,7 +357,7 @@ async def test_room_is_all_there_after_an_operator_has_trimmed(steps, server):
 @stepping
 async def test_retention_goes_on_after_the_counts_were_lost(steps, server):
     """A Redis that evicts may lose the hash alone: the segments that it counted for go, too."""
-    bounds = Bounds(1000, retention=Retention(size=1000))
+    bounds = PartitionBounds(1000, retention=Retention(size=1000))
     names = steps.place.names
     await steps.store.register(attrs.evolve(steps.place, bounds=bounds))
     for number in range(1, 9):
@@ -408,7 +408,7 @@ async def test_flushed_redis_keeps_events_as_before(shop):
 @stepping
 async def test_lag_without_its_counters_is_counted_one_by_one(steps, server):
     """Where Redis has lost them, and the segments are there that told how much came before."""
-    bounds = Bounds(1000, retention=Retention(size=1))  # each event has a segment
+    bounds = PartitionBounds(1000, retention=Retention(size=1))  # each event has a segment
     place = attrs.evolve(steps.place, bounds=bounds)
     await steps.store.register(place)
     added = await steps.add(20, place)

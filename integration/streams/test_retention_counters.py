@@ -12,7 +12,7 @@ from rink.spark.scripts import script as sparks
 from rink.streams import PartitionFull
 from rink.streams.retention import Retention
 from rink.streams.store import entry_ids
-from rink.streams.store.values import Bounds, Output
+from rink.streams.store.values import Output, PartitionBounds
 
 LIMIT = 40
 PROCESSORS = ("bill", "ship", "audit")
@@ -32,7 +32,7 @@ class World:
         self.rng = random.Random(seed)
         self.steps = Steps(redis)
         self.redis, self.store = redis, self.steps.store
-        self.bounds = Bounds(LIMIT, loses, retention)
+        self.bounds = PartitionBounds(LIMIT, loses, retention)
         self.places = {
             name: place_of(processor=name).__class__(
                 "orders", 3, self.steps.place.names, name, self.bounds

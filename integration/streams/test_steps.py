@@ -19,7 +19,7 @@ from rink.streams import (
 from rink.streams.errors import OffsetMoved
 from rink.streams.store import store as store_module
 from rink.streams.store.store import Store
-from rink.streams.store.values import Known
+from rink.streams.store.values import OwnerMemory
 
 
 @stepping
@@ -421,7 +421,7 @@ async def test_an_owner_that_comes_back_finds_out_that_redis_knows_less(steps, s
     await steps.commit(5, "0-0", one)
     copy = server.save_copy()
     await steps.commit(5, one, two)
-    known = Known("0", two, two)
+    known = OwnerMemory("0", two, two)
     assert (await steps.take(5, known=known)).offset == two
     server.restore_copy(copy)
     with pytest.raises(RedisRolledBack):
@@ -434,7 +434,7 @@ async def test_an_owner_that_comes_back_finds_out_that_redis_knows_less(steps, s
 async def test_an_owner_that_comes_back_stays_what_it_was_open_or_ended_in_order(steps, server):
     await steps.add(1)
     await steps.take(5)
-    known = Known("0", "0-0", "0-0")
+    known = OwnerMemory("0", "0-0", "0-0")
     await steps.take(5, known=known)
     assert (await steps.position()).is_open
     await steps.store.close_place(steps.place, 5)
@@ -452,7 +452,7 @@ async def test_an_owner_that_comes_back_finds_out_that_what_it_has_read_is_gone(
     await steps.again(lambda: steps.store.trim(steps.place.names))
     await steps.add(1)
     with pytest.raises(RedisRolledBack):
-        await steps.take(5, known=Known("0", "0-0", two))
+        await steps.take(5, known=OwnerMemory("0", "0-0", two))
 
 
 @stepping

@@ -21,8 +21,8 @@ from rink.etcd.api import (
     KeyValue,
     Put,
     RangeResult,
-    Target,
     TxnResult,
+    TxnTarget,
     WatchBroken,
 )
 from rink.etcd.client import Client
@@ -84,7 +84,7 @@ branches = st.lists(
     puts | puts | st.builds(Get, names, ends) | st.builds(Delete, names, ends), max_size=4
 ).map(tuple)
 compares = st.lists(
-    st.builds(Compare, names, st.sampled_from(Target), offsets, ends, st.booleans()), max_size=2
+    st.builds(Compare, names, st.sampled_from(TxnTarget), offsets, ends, st.booleans()), max_size=2
 )
 steps = st.one_of(
     st.builds(Transaction, st.just(()), branches, st.just(())),
@@ -166,7 +166,7 @@ class Run:
 
     def real_compare(self, compare):
         value = compare.value
-        if compare.target is not Target.VERSION and value:
+        if compare.target is not TxnTarget.VERSION and value:
             value += self.base
         end = compare.range_end and self.prefix + compare.range_end
         return attrs.evolve(compare, key=self.prefix + compare.key, value=value, range_end=end)
@@ -245,7 +245,7 @@ def real():
     script=[
         Grant(),
         Transaction((), (Put(b"b", b"1", 0), Put(b"a", b"1", 0), Put(b"c", b"", -1)), ()),
-        Transaction((Compare(b"a", Target.CREATE, 1),), (Put(b"a", b"2", -1),), ()),
+        Transaction((Compare(b"a", TxnTarget.CREATE, 1),), (Put(b"a", b"2", -1),), ()),
         Revoke(0),
         Compact(2),
         Transaction((), (Put(b"a", b"", 0),), ()),

@@ -15,7 +15,7 @@ from processes import is_alive
 from servers_support import wait_until
 
 from rink.errors import RinkError
-from rink.testing import RedisError, local_redis, redis_pair
+from rink.testing import RedisServerError, local_redis, redis_pair
 from rink.testing.redis_server.start import OUR_USER
 
 pytestmark = [pytest.mark.waits, pytest.mark.usefixtures("no_given_redis")]
@@ -90,7 +90,7 @@ def test_nothing_is_left_though_the_guard_is_killed():
         pid, folder = node.pid, node.log_path.parents[1]
         os.kill(node._process._guard.pid, signal.SIGKILL)
         wait_until(lambda: not is_alive(pid))
-        with pytest.raises(RedisError, match="guard"):
+        with pytest.raises(RedisServerError, match="guard"):
             node.kill()
     assert not folder.exists()
 

@@ -6,7 +6,7 @@ import pytest
 from members import settle
 
 from rink.core.schemes import rank_of
-from rink.testing.history import Event, History
+from rink.testing.history import History, HistoryEvent
 
 pytestmark = pytest.mark.waits
 
@@ -26,9 +26,9 @@ class Member:
 def test_loss_that_is_read_after_the_gain_it_came_before_is_waited_for():
     """The members report through pipes of their own."""
     stays, moves = ROLES
-    history = History([Event("gained", "a", 1.0, role, 1) for role in ROLES])
-    history.add(Event("gained", "b", 2.1, moves, 2))
-    late = threading.Timer(0.3, history.add, [Event("let go", "a", 2.0, moves, 1)])
+    history = History([HistoryEvent("gained", "a", 1.0, role, 1) for role in ROLES])
+    history.add(HistoryEvent("gained", "b", 2.1, moves, 2))
+    late = threading.Timer(0.3, history.add, [HistoryEvent("let go", "a", 2.0, moves, 1)])
     late.start()
     settle(history, [Member("a", 0), Member("b", 1)], ROLES)
     assert history.judge().problems == []

@@ -185,7 +185,7 @@ def _delete(etcd: Etcd, keys: Keys, view: View, kept: Kept) -> None:
     Raises:
         StateError: the range was written to.
     """
-    unwritten = Compare(keys.root, api.Target.MOD, view.revision + 1, keys.end, is_below=True)
+    unwritten = Compare(keys.root, api.TxnTarget.MOD, view.revision + 1, keys.end, is_below=True)
     starts = [keys.root, *(key + b"\0" for key in kept.keys(keys))]
     ends = [*kept.keys(keys), keys.end]
     deletes = tuple(Delete(start, end) for start, end in zip(starts, ends, strict=True))

@@ -13,8 +13,8 @@ from typing import Any
 
 import attrs
 
-from rink.core.ranks import STARTED, Settings, growth_due
-from rink.core.values import Member, Record, Version
+from rink.core.ranks import STARTED, RankSettings, growth_due
+from rink.core.values import Member, MemberRecord, Version
 from rink.core.view import View
 from rink.core.why_not_held import grows
 from rink.inspect.group_status import GroupStatus, MemberStatus
@@ -92,7 +92,7 @@ class _Start:
         started = next((one for one in reversed(kept) if STARTED in one.because), None)
         return cls(view.coordinator, started, not view.versions)
 
-    def seconds_after(self, record: Record) -> float | None:
+    def seconds_after(self, record: MemberRecord) -> float | None:
         """Return the seconds from a member's join to the start.
 
         They are infinite if the start is to come, or if the clocks do not tell. None means that the
@@ -116,14 +116,14 @@ class _Start:
         return self.version.by == self.coordinator.name and since is not None and since >= 0
 
 
-def _growth(record: Record, start: _Start, wall: str) -> Growth:
+def _growth(record: MemberRecord, start: _Start, wall: str) -> Growth:
     delay = record.rebalance_delay
     usual = Growth("rebalance_delay", delay, _left(record, delay, wall))
     if start.coordinator is None or start.coordinator.record is None:
         return usual
     coordinator = start.coordinator.record
     initial = coordinator.leads_by.get("initial_delay")
-    settings = Settings(coordinator.rebalance_delay, initial or 0.0)
+    settings = RankSettings(coordinator.rebalance_delay, initial or 0.0)
     started_at = start.seconds_after(record)
     _, setting, value = growth_due(0.0, delay, started_at, settings)  # counted from the join
     if setting == usual.setting:
@@ -134,7 +134,7 @@ def _growth(record: Record, start: _Start, wall: str) -> Growth:
     return Growth(setting, value, _left(record, value, wall))
 
 
-def _left(record: Record, delay: float, wall: str) -> float | None:
+def _left(record: MemberRecord, delay: float, wall: str) -> float | None:
     """Return the seconds until a delay is over, or None where the clocks cannot be right."""
     waited = _seconds(record.joined, wall)
     if waited is None or waited < 0:

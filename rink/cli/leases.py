@@ -28,7 +28,7 @@ RENEWALS_PER_TTL = 6
 
 
 @attrs.frozen
-class Lease:
+class LeaseAnswer:
     """Hold a member's lease.
 
     `seconds_left` is rounded down by etcd, and -1 means that the lease is over.
@@ -79,11 +79,11 @@ class Lease:
 class Leases:
     """Hold the leases by member; `problem` says why they are not known."""
 
-    by_member: Mapping[str, Lease] = attrs.field(factory=dict)
+    by_member: Mapping[str, LeaseAnswer] = attrs.field(factory=dict)
     problem: str = ""
 
     @property
-    def overdue(self) -> dict[str, Lease]:
+    def overdue(self) -> dict[str, LeaseAnswer]:
         """Return the leases whose renewal is overdue."""
         return {name: one for name, one in self.by_member.items() if one.renewal_overdue}
 
@@ -120,7 +120,7 @@ def read_leases_of(etcd: Etcd, view: View, names: Iterable[str]) -> Leases:
     try:
         left = threads.map(etcd.time_to_live, [lease for _, lease, _ in asked])
         pairs = zip(asked, left, strict=True)
-        return Leases({name: Lease(ttl, seconds) for (name, _, ttl), seconds in pairs})
+        return Leases({name: LeaseAnswer(ttl, seconds) for (name, _, ttl), seconds in pairs})
     except EtcdError as error:
         return Leases(problem=str(error))
     finally:

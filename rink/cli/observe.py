@@ -1,6 +1,6 @@
 """A group seen from outside: its view, read once or followed, without being a member.
 
-No lease, no record, no write. Following is the engine's own `Follower`, driven from here; the one
+No lease, no record, no write. Following is the engine's own `GroupWatch`, driven from here; the one
 thing added is asking now and then whether etcd is still there, since a watch that waits out an
 outage says nothing, and a display that stands still looks like a group in which nothing happens.
 """
@@ -18,8 +18,8 @@ from rink.core.keys import Keys
 from rink.core.scheme_prefetch import seen
 from rink.core.view import View
 from rink.engine.clock import Clock, Mailbox
-from rink.engine.group_watch import Follower, read_entry
-from rink.engine.request_threads import Calls
+from rink.engine.group_watch import GroupWatch, read_entry
+from rink.engine.request_threads import RequestThreads
 from rink.errors import EtcdClusterChanged, RinkError
 from rink.etcd.api import Etcd, KeyValue
 
@@ -91,9 +91,9 @@ def following(
         EtcdError: from the iterator, where the group could not be read the first time. What
             happens later is waited out, and told as `Trouble`.
     """
-    calls = Calls(clock)
+    calls = RequestThreads(clock)
     mailbox: Mailbox[Event] = clock.mailbox()
-    follower = Follower(etcd, keys, calls, clock, mailbox.put)
+    follower = GroupWatch(etcd, keys, calls, clock, mailbox.put)
     follower.start()
     try:
         yield _Following(etcd, keys, clock, quiet_s, until, mailbox, follower).run()
@@ -111,7 +111,7 @@ class _Following:
     quiet_s: float
     until: float | None
     mailbox: Mailbox[Event]
-    follower: Follower
+    follower: GroupWatch
     view: View | None = None
     trouble: str = ""
 

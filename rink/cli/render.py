@@ -19,10 +19,10 @@ from rich.table import Table
 from rich.text import Text
 
 from rink.cli.growth import Growth, is_waiting
-from rink.cli.leases import RENEWALS_PER_TTL, Lease, Leases
+from rink.cli.leases import RENEWALS_PER_TTL, LeaseAnswer, Leases
 from rink.core.own_record import NAMED, some
 from rink.inspect.group_status import GroupStatus, MemberStatus
-from rink.inspect.version_diff import Step
+from rink.inspect.version_diff import VersionStep
 
 PIPE_WIDTH = 160
 """Columns where there is no terminal to ask; tables take no more than they need."""
@@ -244,7 +244,7 @@ def _line(status: GroupStatus, member: MemberStatus, leases: Leases) -> Cells:
     )
 
 
-def _lease(lease: Lease | None) -> Text:
+def _lease(lease: LeaseAnswer | None) -> Text:
     if lease is None:
         return Text("")
     if lease.is_over:
@@ -306,7 +306,7 @@ def lease_lines(leases: Leases) -> list[tuple[str, str, str]]:
     return lines + ([("leases unknown", leases.problem, "yellow")] if leases.problem else [])
 
 
-def _overdue(lease: Lease) -> str:
+def _overdue(lease: LeaseAnswer) -> str:
     if lease.is_over:
         return "its lease is over, and its record is gone by now"
     every = round(lease.ttl_s / RENEWALS_PER_TTL, 1)
@@ -329,7 +329,7 @@ def titled(lines: Iterable[tuple[str, str, str]]) -> Table:
 # ── versions, and groups ─────────────────────────────────────────────────────────────────────────
 
 
-def show_history(steps: list[Step]) -> RenderableType:
+def show_history(steps: list[VersionStep]) -> RenderableType:
     """Show versions, oldest first, so that the newest stands where the eye is."""
     made = Listing((">version", "proclaimed", "by", "because", "what changed"), titles=2)
     for step in steps:
@@ -347,7 +347,7 @@ def show_history(steps: list[Step]) -> RenderableType:
     return made
 
 
-def _changed(step: Step, size: int) -> Text:
+def _changed(step: VersionStep, size: int) -> Text:
     if step.changed is None:
         return Text(f"{size} ranks; the version before is not kept", "dim")
     moves = _first([str(move) for move in step.changed.moves])

@@ -163,12 +163,12 @@ def sidecar(
         from rink import aio
         from rink.sidecar.listeners import Address
         from rink.sidecar.pod_label import RELEASE_WAIT_S
-        from rink.sidecar.program import Program, Settings, exits_at_once
+        from rink.sidecar.program import Program, SidecarSettings, exits_at_once
     except ModuleNotFoundError as error:
         text = f"the sidecar needs {error.name}: {install_command('sidecar')}"
         raise NeedsExtra(text) from error
     try:
-        settings = Settings(
+        settings = SidecarSettings(
             listen=Address.of(listen), public=Address.of_probes(public) if public else None,
             hold_s=hold, absent_s=absent, grace_s=60.0 if grace is None else grace, roles=roles,
             label_pod=label_pod, files=files, bearer=bearer, socket_group=socket_group,

@@ -25,8 +25,8 @@ from rink.core.values import (
     Clutter,
     Entry,
     Member,
+    MemberRecord,
     Proclaimed,
-    Record,
     Request,
     Share,
     Version,
@@ -37,7 +37,7 @@ LONGEST_TTL_S = 9_000_000_000
 
 _VERSION_NUMBER = re.compile("[0-9]{16}")
 
-T = TypeVar("T", Record, Version, Request)
+T = TypeVar("T", MemberRecord, Version, Request)
 
 
 def _strict(value: Any, kind: type) -> Any:
@@ -96,9 +96,9 @@ _converter.register_structure_hook_func(
 )
 _converter.register_structure_hook_func(lambda kind: kind == tuple[str, ...], _names)
 _converter.register_structure_hook(
-    Record,
+    MemberRecord,
     make_dict_structure_fn(
-        Record,
+        MemberRecord,
         _converter,
         labels=override(struct_hook=_for_people(_label)),
         leads_by=override(struct_hook=_for_people(_setting)),
@@ -123,7 +123,7 @@ _converter.register_unstructure_hook(
 )
 
 
-def encode(value: Record | Version | Request) -> bytes:
+def encode(value: MemberRecord | Version | Request) -> bytes:
     """Return the JSON of a value, with its format number first."""
     fields = {"format": FORMAT, **_converter.unstructure(value)}
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -141,7 +141,7 @@ def read(
     kind, _, segment = path.partition("/")
     name = keys.decode(segment)
     if kind + "/" == keys.MEMBERS and name is not None:
-        record, problem = _read(value, Record)
+        record, problem = _read(value, MemberRecord)
         if record is not None and not 0 < record.ttl <= LONGEST_TTL_S:
             problem = f"has a ttl of {record.ttl} s"
             record = None

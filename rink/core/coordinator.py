@@ -1,7 +1,7 @@
 """Proclaim the next version as the coordinator, and prune old ones (R4).
 
 Deliberately absent: an election. The oldest active record coordinates, and the proclaiming
-transaction asks whether it is still there. Times are absent too: they stand in the `Chronicle` of
+transaction asks whether it is still there. Times are absent too: they stand in the `ObservedTimes` of
 every member.
 """
 
@@ -14,9 +14,9 @@ import attrs
 from rink.core.effects import Effect, Level, Proclaim, Prune, Report
 from rink.core.events import ProclaimAnswered, ProclaimFailed
 from rink.core.next_version import WISHES_AT_ONCE, draft, no_room, without_room
-from rink.core.observed_times import Chronicle
+from rink.core.observed_times import ObservedTimes
 from rink.core.own_record import some
-from rink.core.ranks import Settings, Upcoming
+from rink.core.ranks import RankSettings, Upcoming
 from rink.core.record_index import is_same
 from rink.core.retry_delay import backoff
 from rink.core.values import Member, Proclaimed
@@ -48,7 +48,7 @@ class Coordinator:
     draft if it changed nothing. It is empty while another draft is due.
     """
 
-    settings: Settings
+    settings: RankSettings
     proclaiming: int = 0
     answered_number: int = 0
     refused_at: float = -math.inf
@@ -62,7 +62,7 @@ class Coordinator:
     _sources: tuple[object, ...] = ()
 
     def coordinate(
-        self, me: Member, view: View, chronicle: Chronicle, settled: bool, now: float
+        self, me: Member, view: View, chronicle: ObservedTimes, settled: bool, now: float
     ) -> tuple[list[Effect], float | None]:
         """Return what to proclaim and prune now, and when to look again.
 

@@ -7,7 +7,7 @@ import enum
 import attrs
 
 from rink.core.holds import Handle, Hold
-from rink.core.values import Record, Request, Version
+from rink.core.values import MemberRecord, Request, Version
 
 
 @attrs.frozen
@@ -46,7 +46,7 @@ class WriteRecord:
     attempt: int
     lease: int
     compare: int
-    record: Record
+    record: MemberRecord
 
 
 @attrs.frozen

@@ -36,7 +36,7 @@ POST_AGAIN_S = 10.0
 
 
 @attrs.define
-class History:
+class EtcdHistory:
     """Keep what is needed of a view that is thrown away or replaced.
 
     `number` and `mod_revision` are those of its newest version, 0 if there was none. `records` has

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from rink.core import effects as do
 from rink.core.effects import Effect
 from rink.core.holds import Table
-from rink.core.lease import Tenure
+from rink.core.lease import MemberLease
 from rink.core.lifecycle import Living
 from rink.core.placement import Placement
 from rink.core.values import Share
@@ -25,7 +25,7 @@ NOT_RANKED = "not ranked yet"
 def why_closed(
     name: str,
     living: Living,
-    tenure: Tenure,
+    tenure: MemberLease,
     writer: Writer,
     view: View,
     share: Share | None,

@@ -21,7 +21,7 @@ from rink.core.claims import Gate, closed
 from rink.core.values import Share
 from rink.core.waits import Waits
 
-Place = tuple[CodeType, int]
+CodePlace = tuple[CodeType, int]
 """A place in user code: a code object, and the offset of an instruction in it.
 
 Every grant notes one, so it must cost next to nothing. The line is sought when it is asked for.
@@ -44,7 +44,7 @@ class Handle:
 
     role: str
     signal: Any = None
-    made_at: Place | None = None
+    made_at: CodePlace | None = None
     lost: Any = None
     hold: Hold | None = None
     refused: Exception | None = None

@@ -17,7 +17,7 @@ from rink.core.effects import DropLease, Effect, GrantLease, KeepLease, RevokeLe
 from rink.core.events import LeaseGranted
 from rink.core.outbox import Outbox
 from rink.core.retry_delay import backoff
-from rink.core.state_tables import LEASE, Lease, LeaseEvent, advance
+from rink.core.state_tables import LEASE, LeaseEvent, LeaseState, advance
 
 
 def default_margin(ttl: float) -> float:
@@ -29,7 +29,7 @@ def default_margin(ttl: float) -> float:
 
 
 @attrs.define
-class Tenure:
+class MemberLease:
     """One lease at a time; all times are readings of the member's clock, in seconds.
 
     `margin_set` is the user's margin; where it is None, the margin goes by the TTL.
@@ -37,7 +37,7 @@ class Tenure:
 
     ttl: int
     margin_set: float | None = attrs.field(alias="margin")
-    state: Lease = Lease.NONE
+    state: LeaseState = LeaseState.NONE
     lease: int = 0
     granted_ttl: int = 0
     deadline: float = -math.inf
@@ -66,17 +66,17 @@ class Tenure:
     @property
     def is_alive(self) -> bool:
         """Return whether the lease was renewed in time, at the last step."""
-        return self.state is Lease.ALIVE
+        return self.state is LeaseState.ALIVE
 
     @property
     def is_held(self) -> bool:
         """Return whether there is a lease that this member has not given up."""
-        return self.state in (Lease.ALIVE, Lease.SUSPECT)
+        return self.state in (LeaseState.ALIVE, LeaseState.SUSPECT)
 
     @property
     def is_revoking(self) -> bool:
         """Return whether the lease is being ended."""
-        return self.state is Lease.REVOKING
+        return self.state is LeaseState.REVOKING
 
     @property
     def is_known(self) -> bool:
@@ -86,7 +86,7 @@ class Tenure:
     @property
     def is_none(self) -> bool:
         """Return whether there is no lease, and none is asked for."""
-        return self.state is Lease.NONE
+        return self.state is LeaseState.NONE
 
     def look(self, wants_lease: bool, now: float, out: Outbox) -> None:
         """Ask for what is due: a new lease, or the revocation again."""
@@ -121,7 +121,7 @@ class Tenure:
     def renewed(self, sent_at: float, now: float) -> bool:
         """Move the deadline; true where that revives a suspect lease."""
         self.deadline = max(self.deadline, sent_at + self.granted_ttl - self.margin)
-        if self.state is not Lease.SUSPECT or now >= self.deadline:
+        if self.state is not LeaseState.SUSPECT or now >= self.deadline:
             return False
         self.state = advance(LEASE, self.state, LeaseEvent.RENEWED)
         return True
@@ -131,7 +131,7 @@ class Tenure:
 
         Return True where it was alive before.
         """
-        if self.state is not Lease.ALIVE or now < self.deadline:
+        if self.state is not LeaseState.ALIVE or now < self.deadline:
             return False
         self.state = advance(LEASE, self.state, LeaseEvent.DEADLINE)
         return True

@@ -19,7 +19,7 @@ from rink.core import drains
 from rink.core.effects import Joined, JoinFailed, Left, Level
 from rink.core.events import LeaveAsked
 from rink.core.holds import Table
-from rink.core.lease import Tenure
+from rink.core.lease import MemberLease
 from rink.core.outbox import Outbox
 from rink.core.own_record import describe
 from rink.core.state_tables import LIFE, Life, LifeEvent, advance
@@ -296,7 +296,9 @@ class Living:
         self.offer_until = self.leave_until = math.inf
         self.release_until = now + self.release_within  # counted from when user code hears of it
 
-    def let_go(self, table: Table, tenure: Tenure, writer: Writer, now: float, out: Outbox) -> None:
+    def let_go(
+        self, table: Table, tenure: MemberLease, writer: Writer, now: float, out: Outbox
+    ) -> None:
         """Wait for the handles of lost roles, for a bounded time.
 
         Roles that are not released by then stay claimed where there is a record. User code may
@@ -325,7 +327,7 @@ class Living:
             self._on(LifeEvent.RELEASED)
             self.revoke_until = now + self.leave_timeout
 
-    def run_out(self, tenure: Tenure, is_written: bool, now: float, out: Outbox) -> None:
+    def run_out(self, tenure: MemberLease, is_written: bool, now: float, out: Outbox) -> None:
         """Let the lease run out once the last record is answered.
 
         If it cannot be answered any more, the lease runs out too.
@@ -338,7 +340,7 @@ class Living:
         self._on(LifeEvent.RUN_OUT)
         out.do(Left())
 
-    def end(self, tenure: Tenure, now: float, out: Outbox) -> None:
+    def end(self, tenure: MemberLease, now: float, out: Outbox) -> None:
         """End the lease, and with it the member's life."""
         if self.state is not Life.REVOKING:
             return

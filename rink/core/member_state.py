@@ -19,7 +19,7 @@ from rink.core.grants import NOT_RANKED
 from rink.core.handover import Following
 from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
-from rink.core.lease import Tenure
+from rink.core.lease import MemberLease
 from rink.core.lifecycle import Living
 from rink.core.outage import Outage
 from rink.core.outbox import Outbox
@@ -32,8 +32,8 @@ from rink.core.state_tables import Life
 from rink.core.unsettled import Unsettled
 from rink.core.values import Member, Share
 from rink.core.view import View
-from rink.core.view_state import Sight
-from rink.core.why_not_held import Standpoint, why_not_ranked
+from rink.core.view_state import ViewState
+from rink.core.why_not_held import HoldObstacles, why_not_ranked
 from rink.core.writer import Verdict, Writer
 
 LIST_FAILURE_TIMEOUT_S = 60.0
@@ -42,7 +42,7 @@ LIST_FAILURE_TIMEOUT_S = 60.0
 RECORD_GONE = "the member's record is gone, or another record stands in its place"
 
 
-class Knowledge:
+class MemberState:
     """Keep one member's view, lease, record and roles.
 
     Times are of one monotonic clock, in seconds.
@@ -53,7 +53,7 @@ class Knowledge:
         self.name = settings.name
         self.placement = placement or Placement()
         self.table = Table()
-        self.sight = Sight()
+        self.sight = ViewState()
         self.following = Following()
         self.living = Living(
             settings.name,
@@ -61,7 +61,7 @@ class Knowledge:
             settings.leave_timeout,
             settings.ranking.handover_wait,
         )
-        self.tenure = Tenure(settings.ttl, settings.margin)
+        self.tenure = MemberLease(settings.ttl, settings.margin)
         self.renewals = Renewals()
         self.writer = Writer()
         self.outage = Outage()
@@ -119,7 +119,7 @@ class Knowledge:
         """
         return self.coordinator.upcoming if self.coordinates else None
 
-    def standpoint(self, lost: Collection[str], now: float) -> Standpoint:
+    def standpoint(self, lost: Collection[str], now: float) -> HoldObstacles:
         """Return what decides why a role is not held here.
 
         `lost` are roles that were lost here and are not released.
@@ -127,7 +127,7 @@ class Knowledge:
         gate, not_ranked = self.table.gate, ""
         if gate.closed_because == NOT_RANKED:
             not_ranked = why_not_ranked(self.view, self.sight.chronicle, self.name, now)
-        return Standpoint(self.name, gate, self.view.version, lost, not_ranked)
+        return HoldObstacles(self.name, gate, self.view.version, lost, not_ranked)
 
     # ── what other threads call, under the engine's lock ──────────────────────────────────────────
 

@@ -12,8 +12,8 @@ import attrs
 
 from rink.core import ranks
 from rink.core.codec import encode
-from rink.core.observed_times import Chronicle
-from rink.core.ranks import Candidate, Plan, Settings, Situation, Upcoming
+from rink.core.observed_times import ObservedTimes
+from rink.core.ranks import Candidate, RankPlan, RankSettings, Situation, Upcoming
 from rink.core.schemes import follows
 from rink.core.values import Member, Phase, Request, Version, Wish
 from rink.core.view import View
@@ -48,10 +48,10 @@ class Draft:
 def draft(
     by: str,
     view: View,
-    chronicle: Chronicle,
+    chronicle: ObservedTimes,
     settled: bool,
     now: float,
-    settings: Settings,
+    settings: RankSettings,
     left_out: frozenset[str] = frozenset(),
     wishes_at_once: int = WISHES_AT_ONCE,
 ) -> Draft:
@@ -70,10 +70,10 @@ def draft(
 def _draft(
     by: str,
     view: View,
-    chronicle: Chronicle,
+    chronicle: ObservedTimes,
     settled: bool,
     now: float,
-    settings: Settings,
+    settings: RankSettings,
     left_out: frozenset[str],
     wishes_at_once: int,
 ) -> Draft:
@@ -82,7 +82,7 @@ def _draft(
     plan = ranks.plan(_situation(view, chronicle, scheme, settled, left_out), now, settings)
     if current is not None and scheme != current.scheme:
         # One more version, with the ranks as they are; what the new scheme asks of them comes next.
-        plan = Plan(current.ranks, (f"scheme {current.scheme} -> {scheme}",))
+        plan = RankPlan(current.ranks, (f"scheme {current.scheme} -> {scheme}",))
     room = _for_ranks_and_pins() - _bytes_of(plan.ranks) - NAMES_LIMIT_BYTES
     wishes = _Wishes(dict(current.pins) if current else {}, chronicle.token_base, room)
     if current is not None and current.ranks:
@@ -186,7 +186,7 @@ def _shortened(because: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _situation(
-    view: View, chronicle: Chronicle, scheme: str, settled: bool, left_out: frozenset[str]
+    view: View, chronicle: ObservedTimes, scheme: str, settled: bool, left_out: frozenset[str]
 ) -> Situation:
     today = view.version.ranks if view.version else ()
     return Situation(

@@ -28,26 +28,26 @@ from rink.core.claims import Gate, Obstacles
 from rink.core.effects import Effect, Level
 from rink.core.events import Event
 from rink.core.handover import GATHER_S
-from rink.core.member_state import RECORD_GONE, Knowledge
+from rink.core.member_state import RECORD_GONE, MemberState
 from rink.core.own_record import claims_of, some
 from rink.core.record_index import is_same
-from rink.core.scheme_prefetch import Foresight
+from rink.core.scheme_prefetch import SchemePrefetch
 from rink.core.settings import MemberSettings
 from rink.core.state_tables import Life, Write
-from rink.core.values import Record
+from rink.core.values import MemberRecord
 from rink.core.waits import REPORT_AFTER_S
 from rink.core.writer import Verdict
 
 __all__ = ["MemberSettings", "Node"]
 
 
-class Node(Knowledge):
+class Node(MemberState):
     """One member: what follows from what it knows."""
 
-    def foresee(self, events: Sequence[Event]) -> Foresight:
+    def foresee(self, events: Sequence[Event]) -> SchemePrefetch:
         """Return what stepping with these events will ask schemes; needs no lock."""
         heard = [event for event in events if self._is_heard(event)]
-        return Foresight.of(self.sight.fold(heard), self.share, self.following.newest)
+        return SchemePrefetch.of(self.sight.fold(heard), self.share, self.following.newest)
 
     def step(
         self, now: float, events: Sequence[Event], unplaced: Collection[str] = ()
@@ -196,11 +196,11 @@ class Node(Knowledge):
         else:
             self.out.do(self.writer.send(desired))
 
-    def _desired_record(self) -> Record:
+    def _desired_record(self) -> MemberRecord:
         limit = self.settings.draining_limit_bytes
         share = self.share if self.living.wants_share else None
         shares, draining = claims_of(share, self.table.draining, self.placement, limit)
-        return Record(
+        return MemberRecord(
             incarnation=self.writer.incarnation,
             ttl=self.tenure.granted_ttl,
             phase=self.living.phase,

@@ -18,7 +18,7 @@ from rink.core.view import View
 
 
 @attrs.define
-class Chronicle:
+class ObservedTimes:
     """Keep the times at which this member first saw each record and change.
 
     All times are readings of its own monotonic clock.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import attrs
 
 from rink.core.effects import Level
-from rink.core.lease import Tenure
+from rink.core.lease import MemberLease
 from rink.core.outbox import Outbox
 
 OVERDUE_PARTS = 3
@@ -32,11 +32,11 @@ class Outage:
     words: str = ""
 
     @staticmethod
-    def due_at(tenure: Tenure) -> float:
+    def due_at(tenure: MemberLease) -> float:
         """Return when a warning is due unless the lease is renewed before."""
         return tenure.answered_at + tenure.granted_ttl / OVERDUE_PARTS
 
-    def overdue(self, tenure: Tenure, words: str, now: float, out: Outbox) -> None:
+    def overdue(self, tenure: MemberLease, words: str, now: float, out: Outbox) -> None:
         """Warn once that the lease is not renewed, with the time that is left.
 
         Beyond the deadline the words are kept for the loss, which is logged instead.
@@ -51,7 +51,7 @@ class Outage:
         left = f"every role is lost in {tenure.deadline - now:.1f} s unless the lease is renewed"
         out.report(Level.WARNING, f"{text}; {left}")
 
-    def lost(self, tenure: Tenure, roles: int, now: float, out: Outbox) -> None:
+    def lost(self, tenure: MemberLease, roles: int, now: float, out: Outbox) -> None:
         """Report that the deadline has passed."""
         if self.since is None:
             self.since = tenure.answered_at

@@ -60,7 +60,7 @@ class Candidate:
 
 
 @attrs.frozen
-class Settings:
+class RankSettings:
     """The coordinator's settings for ranking, in seconds; `stagger` in ranks per version."""
 
     rebalance_delay: float = 60.0
@@ -104,7 +104,7 @@ class Upcoming:
 
 
 @attrs.frozen
-class Plan:
+class RankPlan:
     """The next ranks, why, and what comes after them if nothing happens (None: nothing)."""
 
     ranks: tuple[str, ...]
@@ -121,7 +121,7 @@ STARTED = "started"
 """The cause that marks a version which starts a group from empty."""
 
 
-def plan(situation: Situation, now: float, settings: Settings) -> Plan:
+def plan(situation: Situation, now: float, settings: RankSettings) -> RankPlan:
     """Return the next ranks.
 
     They equal today's, and have no causes, where nothing is to be done.
@@ -134,7 +134,7 @@ def plan(situation: Situation, now: float, settings: Settings) -> Plan:
     )
     starting = not any(name in live for name in situation.ranks)
     if not any(member.is_usable for member in situation.members):
-        return Plan(situation.ranks)  # whoever leaves last serves until it has gone
+        return RankPlan(situation.ranks)  # whoever leaves last serves until it has gone
     because: list[str] = []
     budget = _Stagger(settings.stagger, situation.settled)
     ranks = _replace(situation, live, waiting, budget, because)
@@ -154,10 +154,12 @@ def plan(situation: Situation, now: float, settings: Settings) -> Plan:
     turns += [f"member {member.name!r}" for member in waiting if member.name not in placed]
     # Whoever's delay ends before the last version has settled waits for its turn then as well.
     upcoming = _first(reserved if turns else [*reserved, *delayed.values()], turns, settings)
-    return Plan(tuple(ranks), tuple(because), upcoming)
+    return RankPlan(tuple(ranks), tuple(because), upcoming)
 
 
-def _first(delays: Sequence[Upcoming], turns: Sequence[str], settings: Settings) -> Upcoming | None:
+def _first(
+    delays: Sequence[Upcoming], turns: Sequence[str], settings: RankSettings
+) -> Upcoming | None:
     """Return the change that comes first.
 
     A turn that is waited for comes at no known time.
@@ -244,7 +246,7 @@ def _shrink(
     situation: Situation,
     live: Mapping[str, Candidate],
     now: float,
-    settings: Settings,
+    settings: RankSettings,
     budget: _Stagger,
     because: list[str],
 ) -> tuple[list[str], list[Upcoming]]:
@@ -273,7 +275,7 @@ def _shrink(
 
 
 def _kept(
-    name: str, is_live: bool, situation: Situation, now: float, settings: Settings
+    name: str, is_live: bool, situation: Situation, now: float, settings: RankSettings
 ) -> tuple[float, str]:
     """Return until when a rank is reserved, and why (step 3)."""
     setting, delay = "leave_delay", settings.leave_delay
@@ -356,7 +358,7 @@ def _grow(
     situation: Situation,
     starting: bool,
     now: float,
-    settings: Settings,
+    settings: RankSettings,
     budget: _Stagger,
     because: list[str],
 ) -> dict[str, Upcoming]:
@@ -381,7 +383,7 @@ def _grow(
 
 
 def _due(
-    member: Candidate, situation: Situation, starting: bool, settings: Settings, now: float
+    member: Candidate, situation: Situation, starting: bool, settings: RankSettings, now: float
 ) -> tuple[float, str]:
     """Return when a waiting member may be appended.
 
@@ -397,7 +399,7 @@ def _due(
 
 
 def growth_due(
-    first_seen: float, rebalance_delay: float, started_at: float | None, settings: Settings
+    first_seen: float, rebalance_delay: float, started_at: float | None, settings: RankSettings
 ) -> tuple[float, str, float]:
     """Return when the group grows for a member, and by which setting.
 

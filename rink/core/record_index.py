@@ -46,7 +46,7 @@ class Roster:
 
 
 @attrs.frozen(eq=False)
-class Standing:
+class RecordStanding:
     """Hold what ranking reads of the bound records.
 
     It is another object as soon as any of this changes.
@@ -61,7 +61,7 @@ class Standing:
     coordinator: str
 
     @classmethod
-    def of(cls, roster: Roster, by_age: Sequence[Member]) -> Standing:
+    def of(cls, roster: Roster, by_age: Sequence[Member]) -> RecordStanding:
         """Derive everything anew."""
         able = [member for member in by_age if member.can_coordinate]
         active = (member.name for member in able if member.is_active)
@@ -80,7 +80,7 @@ class Records:
 
     by_age: Sequence[Member]
     roster: Roster
-    standing: Standing
+    standing: RecordStanding
     pairs: Mapping[Pair, int]
     problems: Mapping[str, str]
 
@@ -99,7 +99,7 @@ class Records:
         return cls(
             by_age=by_age,
             roster=roster,
-            standing=Standing.of(roster, by_age),
+            standing=RecordStanding.of(roster, by_age),
             pairs=pairs,
             problems={m.name: m.problem for m in members.values() if m.problem},
         )
@@ -127,7 +127,7 @@ class Records:
             if old.problem != new.problem:
                 problems = {name: text for name, text in problems.items() if name != new.name}
                 problems |= {new.name: new.problem} if new.problem else {}
-        standing = Standing.of(self.roster, by_age) if is_ranking_changed else self.standing
+        standing = RecordStanding.of(self.roster, by_age) if is_ranking_changed else self.standing
         return Records(by_age, self.roster, standing, pairs, problems)
 
 

@@ -35,7 +35,7 @@ def seen(view: View, event: Event) -> View:
 
 
 @attrs.frozen
-class Foresight:
+class SchemePrefetch:
     """The pairs that a step places its roles by.
 
     `pinned` are the pins that it places once, by `pinned_by`.
@@ -46,7 +46,7 @@ class Foresight:
     pinned_by: Pair = ("", 0)
 
     @classmethod
-    def of(cls, view: View, share: Share | None, placed: Version | None) -> Foresight:
+    def of(cls, view: View, share: Share | None, placed: Version | None) -> SchemePrefetch:
         """Foresee a step.
 
         Args:
@@ -81,7 +81,7 @@ class Placing:
     _followed: frozenset[Pair] = frozenset()
 
     def missing(
-        self, foreseen: Foresight, table: Table, placement: Placement
+        self, foreseen: SchemePrefetch, table: Table, placement: Placement
     ) -> list[tuple[str, str, int]]:
         """Return each (role, scheme, size) that a step has still to place."""
         self.schemes = schemes.count()  # first: one that is registered later has nothing placed

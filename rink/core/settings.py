@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from rink.core.ranks import Settings
+from rink.core.ranks import RankSettings
 from rink.errors import ConfigError
 
 
@@ -17,8 +17,8 @@ def _seconds(_: Any, attribute: attrs.Attribute[Any], value: float | None) -> No
         raise ConfigError(f"{attribute.name} is a number of seconds, 0 or more, not {value}")
 
 
-def _ranking(_: Any, __: attrs.Attribute[Any], value: Settings) -> None:
-    for field in attrs.fields(Settings):
+def _ranking(_: Any, __: attrs.Attribute[Any], value: RankSettings) -> None:
+    for field in attrs.fields(RankSettings):
         if field.name != "stagger":
             _seconds(value, field, getattr(value, field.name))
     if value.stagger is not None and value.stagger < 1:
@@ -35,7 +35,7 @@ class MemberSettings:
     name: str
     ttl: int
     margin: float | None = None
-    ranking: Settings = attrs.field(factory=Settings, validator=_ranking)
+    ranking: RankSettings = attrs.field(factory=RankSettings, validator=_ranking)
     grace: float | None = attrs.field(default=None, validator=_seconds)
     join_timeout: float | None = attrs.field(default=None, validator=_seconds)
     leave_timeout: float = attrs.field(default=10.0, validator=_seconds)

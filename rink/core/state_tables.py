@@ -84,7 +84,7 @@ LIFE: Mapping[Life, Mapping[LifeEvent, Life]] = {
 }
 
 
-class Lease(enum.Enum):
+class LeaseState(enum.Enum):
     """Names the states of the lease, as far as they are known."""
 
     NONE = "none"
@@ -108,25 +108,25 @@ class LeaseEvent(enum.Enum):
     REVOKED = "revocation answered"
 
 
-LEASE: Mapping[Lease, Mapping[LeaseEvent, Lease]] = {
-    Lease.NONE: {LeaseEvent.ASK: Lease.ASKED},
-    Lease.ASKED: {LeaseEvent.GRANTED: Lease.ALIVE, LeaseEvent.FAILED: Lease.NONE},
-    Lease.ALIVE: {
-        LeaseEvent.RENEWED: Lease.ALIVE,
-        LeaseEvent.DEADLINE: Lease.SUSPECT,
-        LeaseEvent.ENDED: Lease.NONE,
-        LeaseEvent.ABANDON: Lease.NONE,
-        LeaseEvent.DISOWN: Lease.REVOKING,
+LEASE: Mapping[LeaseState, Mapping[LeaseEvent, LeaseState]] = {
+    LeaseState.NONE: {LeaseEvent.ASK: LeaseState.ASKED},
+    LeaseState.ASKED: {LeaseEvent.GRANTED: LeaseState.ALIVE, LeaseEvent.FAILED: LeaseState.NONE},
+    LeaseState.ALIVE: {
+        LeaseEvent.RENEWED: LeaseState.ALIVE,
+        LeaseEvent.DEADLINE: LeaseState.SUSPECT,
+        LeaseEvent.ENDED: LeaseState.NONE,
+        LeaseEvent.ABANDON: LeaseState.NONE,
+        LeaseEvent.DISOWN: LeaseState.REVOKING,
     },
     # Every role is lost; the same lease is asked for once more before a new one is taken (R7).
-    Lease.SUSPECT: {
-        LeaseEvent.RENEWED: Lease.ALIVE,
-        LeaseEvent.ENDED: Lease.NONE,
-        LeaseEvent.ABANDON: Lease.NONE,
-        LeaseEvent.DISOWN: Lease.REVOKING,
+    LeaseState.SUSPECT: {
+        LeaseEvent.RENEWED: LeaseState.ALIVE,
+        LeaseEvent.ENDED: LeaseState.NONE,
+        LeaseEvent.ABANDON: LeaseState.NONE,
+        LeaseEvent.DISOWN: LeaseState.REVOKING,
     },
     # A create whose answer was lost could still be applied under it: no new lease before the end.
-    Lease.REVOKING: {LeaseEvent.REVOKED: Lease.NONE, LeaseEvent.ENDED: Lease.NONE},
+    LeaseState.REVOKING: {LeaseEvent.REVOKED: LeaseState.NONE, LeaseEvent.ENDED: LeaseState.NONE},
 }
 
 

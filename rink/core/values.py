@@ -1,4 +1,4 @@
-"""The values that lie in etcd, as Python: `Record`, `Version`, `Request`, and what reads give.
+"""The values that lie in etcd, as Python: `MemberRecord`, `Version`, `Request`, and what reads give.
 
 Everything here is frozen. `rink.core.codec` turns these into JSON and back; `rink.core.keys` says
 under which keys they lie.
@@ -57,7 +57,7 @@ class Share:
 
 
 @attrs.frozen
-class Record:
+class MemberRecord:
     """What a member says under its own key; only that member writes it (R1).
 
     `leads_by` is the settings that count only while it coordinates: for people, who should know of
@@ -120,7 +120,7 @@ class Member:
     """A record as the view has it; `record` is None where it cannot be read."""
 
     name: str
-    record: Record | None
+    record: MemberRecord | None
     create_revision: int
     mod_revision: int
     lease: int

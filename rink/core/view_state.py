@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import attrs
 
 from rink.core.effects import Level, ListGroup
-from rink.core.etcd_history import History
+from rink.core.etcd_history import EtcdHistory
 from rink.core.events import Changed, Event, Listed
 from rink.core.next_version import why_unrankable
-from rink.core.observed_times import Chronicle
+from rink.core.observed_times import ObservedTimes
 from rink.core.outbox import Outbox
 from rink.core.record_index import is_same
 from rink.core.scheme_prefetch import seen
@@ -25,7 +25,7 @@ from rink.core.view import View
 
 
 @attrs.define
-class Sight:
+class ViewState:
     """The view, and what outlives it.
 
     Lists that were asked for before the last `ListGroup` do not count: those carry a number below
@@ -33,8 +33,8 @@ class Sight:
     """
 
     view: View = attrs.field(factory=View)
-    chronicle: Chronicle = attrs.field(factory=Chronicle)
-    history: History = attrs.field(factory=History)
+    chronicle: ObservedTimes = attrs.field(factory=ObservedTimes)
+    history: EtcdHistory = attrs.field(factory=EtcdHistory)
     lists_wanted: int = 0
     why_unrankable: str = ""
     _folded: deque[tuple[View, Event, View]] = attrs.field(factory=deque)
@@ -123,4 +123,4 @@ class Sight:
         not: members that start fresh do not know that base, and all must add the same one.
         """
         self.history.begin_anew(because, now, out)
-        self.chronicle = Chronicle()
+        self.chronicle = ObservedTimes()

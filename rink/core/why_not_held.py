@@ -11,9 +11,9 @@ import attrs
 
 from rink.core.claims import Gate
 from rink.core.grants import NOT_RANKED
-from rink.core.observed_times import Chronicle
+from rink.core.observed_times import ObservedTimes
 from rink.core.placement import Placement
-from rink.core.ranks import STARTED, Settings, growth_due
+from rink.core.ranks import STARTED, RankSettings, growth_due
 from rink.core.values import Version
 from rink.core.view import View, owner_of
 
@@ -26,7 +26,7 @@ def grows(whom: str, when: str) -> str:
     return f"the group grows for {whom} {when}, or at once if another member leaves"
 
 
-def why_not_ranked(view: View, chronicle: Chronicle, name: str, now: float) -> str:
+def why_not_ranked(view: View, chronicle: ObservedTimes, name: str, now: float) -> str:
     """Return why a member has no rank yet, and when the group grows for it.
 
     The member computes the time itself. It reads the coordinator's settings from the coordinator's
@@ -40,7 +40,7 @@ def why_not_ranked(view: View, chronicle: Chronicle, name: str, now: float) -> s
     if first_seen is None:
         return NOT_RANKED
     leads_by = coordinator.record.leads_by
-    settings = Settings(
+    settings = RankSettings(
         rebalance_delay=coordinator.record.rebalance_delay,
         initial_delay=leads_by.get("initial_delay") or 0.0,
     )
@@ -60,7 +60,7 @@ def why_not_ranked(view: View, chronicle: Chronicle, name: str, now: float) -> s
 
 
 @attrs.frozen
-class Standpoint:
+class HoldObstacles:
     """Hold what one member knew at one moment.
 
     It is copied under the lock, and read without it.

@@ -18,7 +18,7 @@ from rink.core.effects import WriteRecord
 from rink.core.events import WriteAnswered
 from rink.core.retry_delay import backoff
 from rink.core.state_tables import WRITE, Write, WriteEvent, advance
-from rink.core.values import Member, Record
+from rink.core.values import Member, MemberRecord
 
 
 class Verdict(enum.Enum):
@@ -46,7 +46,7 @@ class Writer:
     state: Write = Write.ABSENT
     attempt: int = 0
     compare: int = 0
-    known: Record | None = None
+    known: MemberRecord | None = None
     must_write: bool = False
     taken_by: Member | None = None
     taken_at: int = 0
@@ -55,7 +55,7 @@ class Writer:
     awaited_until: float = float("-inf")
     failures: int = 0
     retry_at: float = float("-inf")
-    _sent: Record | None = None
+    _sent: MemberRecord | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -101,7 +101,7 @@ class Writer:
         self.failures, self.is_doubted = 0, False
         self.attempt += 1  # an answer that is still under way is to a transaction of the past
 
-    def is_due(self, desired: Record, now: float) -> bool:
+    def is_due(self, desired: MemberRecord, now: float) -> bool:
         """Return whether there is something to write now."""
         if self.state is Write.OWED:
             return now >= self.retry_at
@@ -109,7 +109,7 @@ class Writer:
             return self.must_write or self.differs(desired)
         return self.state is Write.ABSENT
 
-    def differs(self, desired: Record) -> bool:
+    def differs(self, desired: MemberRecord) -> bool:
         """Return whether the record should change.
 
         A new version number alone is for people, and changes nothing.
@@ -119,7 +119,7 @@ class Writer:
             known = attrs.evolve(known, version=desired.version)
         return known != desired
 
-    def send(self, desired: Record) -> WriteRecord:
+    def send(self, desired: MemberRecord) -> WriteRecord:
         """Begin a transaction.
 
         Its compare is that of the last answer, so all tries of a write have the same compare.
@@ -149,7 +149,7 @@ class Writer:
             return Verdict.GONE
         return Verdict.FINE
 
-    def _settle(self, mod_revision: int, record: Record | None) -> None:
+    def _settle(self, mod_revision: int, record: MemberRecord | None) -> None:
         self.state = advance(WRITE, self.state, WriteEvent.ANSWERED)
         self.compare, self.known = mod_revision, record
 

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from types import FrameType
 
-from rink.core.holds import Place
+from rink.core.holds import CodePlace
 from rink.event_loops import loop_library
 
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")  # noqa: PTH118, PTH120
@@ -23,7 +23,7 @@ def owns(lock: threading.RLock) -> Callable[[], bool]:
     return lock._is_owned  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
 
 
-def made_at() -> Place:
+def made_at() -> CodePlace:
     """Return where user code calls from: the first frame outside of Rink.
 
     A thread or a task of Rink's own has none there: then its outermost frame in Rink.

@@ -53,7 +53,7 @@ class _Ring:
         return self._is_silent.acquire(timeout=-1 if timeout is None else timeout)
 
 
-class Event:
+class ClockEvent:
     """An event that one thread waits for, and whose `set` never waits.
 
     A signal handler, or a finalizer, may set it on the very thread whose wait it interrupts. The
@@ -126,7 +126,7 @@ class Clock(Protocol):
         """Return a new mailbox, to be read by one thread."""
         ...
 
-    def event(self) -> Event:
+    def event(self) -> ClockEvent:
         """Return a new event for `wait`."""
         ...
 
@@ -137,7 +137,7 @@ class Clock(Protocol):
         """
         ...
 
-    def wait(self, event: Event, timeout: float | None) -> bool:
+    def wait(self, event: ClockEvent, timeout: float | None) -> bool:
         """Wait on a user's thread for an event; return whether it is set.
 
         The event is one of this clock's.
@@ -173,15 +173,15 @@ class SystemClock:
         """Return a mailbox whose `put` is reentrant, for finalizers."""
         return _SystemMailbox(self)
 
-    def event(self) -> Event:
+    def event(self) -> ClockEvent:
         """Return an event that takes no lock."""
-        return Event()
+        return ClockEvent()
 
     def give_way(self, seconds: float) -> None:
         """Sleep for `seconds`."""
         self.event().wait(seconds)
 
-    def wait(self, event: Event, timeout: float | None) -> bool:
+    def wait(self, event: ClockEvent, timeout: float | None) -> bool:
         """Wait for an event, and hear a signal within `DEAF_S`."""
         until = None if timeout is None else self.now() + timeout
         while True:

@@ -33,11 +33,11 @@ from rink.core.state_tables import Life
 from rink.engine.callbacks import Callbacks, Listeners
 from rink.engine.caller_context import owns
 from rink.engine.clock import Clock, Mailbox
-from rink.engine.group_watch import Follower
+from rink.engine.group_watch import GroupWatch
 from rink.engine.last_waits import LastWaits
-from rink.engine.lease_renewal import Lessor
-from rink.engine.member_log import Journal
-from rink.engine.request_threads import Calls
+from rink.engine.lease_renewal import LeaseRenewal
+from rink.engine.member_log import MemberLog
+from rink.engine.request_threads import RequestThreads
 from rink.engine.requests import Requests
 from rink.engine.signals import Signal, Subscribers
 from rink.engine.stepper import Stepper, begin_turns_anew
@@ -98,9 +98,9 @@ class Engine:
         settings: MemberSettings,
         *,
         clock: Clock,
-        calls: Calls,
-        reads: Calls,
-        lessor: Lessor,
+        calls: RequestThreads,
+        reads: RequestThreads,
+        lessor: LeaseRenewal,
         listeners: Listeners,
         group: str,
     ) -> None:
@@ -115,7 +115,7 @@ class Engine:
         self.join_error: Exception | None = None
         self.left = Signal(clock)
         self.failure: Exception | None = None
-        self.journal = Journal(group, settings.name, clock, lambda: self._mailbox.put(_FLUSH))
+        self.journal = MemberLog(group, settings.name, clock, lambda: self._mailbox.put(_FLUSH))
         self.callbacks = Callbacks(clock, listeners, self.journal.about)
         self.stepped = Subscribers()
         self.forked = False
@@ -127,7 +127,7 @@ class Engine:
         self._ticks_answered = 0
         self._last_waits = LastWaits(self.table, self.lock, clock)
         self._stepper = Stepper(self.node, self.lock, clock, self.callbacks)
-        self._follower = Follower(etcd, keys, calls, clock, self.post)
+        self._follower = GroupWatch(etcd, keys, calls, clock, self.post)
         self._requests = Requests(etcd, keys, settings.name, calls, reads, clock, self._answered)
         self._thread = threading.Thread(target=self._run, name=f"rink-engine-{group}", daemon=True)
         _engines.add(self)

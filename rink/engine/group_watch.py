@@ -13,7 +13,7 @@ from rink.core.retry_delay import backoff
 from rink.core.values import Entry
 from rink.core.view import View, gone
 from rink.engine.clock import Clock
-from rink.engine.request_threads import Calls
+from rink.engine.request_threads import RequestThreads
 from rink.errors import EtcdClusterChanged, EtcdUnavailable, RinkError, StateError
 from rink.etcd.api import Etcd, KeyValue, Watch, WatchBroken, WatchEvents, WatchOpened
 
@@ -41,7 +41,7 @@ def unknown_group(group: str, keys: Keys) -> StateError:
     return StateError(f"there is no group {group!r}: etcd has no key under {root!r}", key=root)
 
 
-class Follower:
+class GroupWatch:
     """Brings `Listed` and `Changed` events of one group to an engine.
 
     Driven by the engine's thread: `start`, again when `wake_at` comes, `close`.
@@ -58,7 +58,12 @@ class Follower:
     """
 
     def __init__(
-        self, etcd: Etcd, keys: Keys, calls: Calls, clock: Clock, post: Callable[[Event], None]
+        self,
+        etcd: Etcd,
+        keys: Keys,
+        calls: RequestThreads,
+        clock: Clock,
+        post: Callable[[Event], None],
     ) -> None:
         self._etcd = etcd
         self._keys = keys

@@ -99,7 +99,7 @@ class _Let:
         return [self.send_at, *ahead]
 
 
-class Lessor:
+class LeaseRenewal:
     """Keep the leases of a session alive. Usable from any thread."""
 
     def __init__(self, etcd: Etcd, clock: Clock) -> None:

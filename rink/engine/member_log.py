@@ -57,7 +57,7 @@ class _Note:
     seconds: float = 0.0
 
 
-class Journal:
+class MemberLog:
     """Write the lines of one member.
 
     `wake` has the engine write what was noted. `about` is the `extra` of each line about the

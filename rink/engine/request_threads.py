@@ -13,10 +13,10 @@ log = logging.getLogger("rink")
 Call = Callable[[], None]
 
 MAX_THREADS = 8
-"""Largest number of threads of one `Calls`. An engine seldom needs more than three."""
+"""Largest number of threads of one `RequestThreads`. An engine seldom needs more than three."""
 
 
-class Calls:
+class RequestThreads:
     """A few threads that take calls in order. Daemons: a hung request must not hold an exit."""
 
     def __init__(self, clock: Clock, name: str = "rink-call") -> None:

@@ -23,9 +23,9 @@ from rink.core.keys import Keys
 from rink.core.values import Member
 from rink.engine.clock import Clock
 from rink.engine.group_watch import read_entry
-from rink.engine.request_threads import Calls
+from rink.engine.request_threads import RequestThreads
 from rink.errors import EtcdClusterChanged, RinkError
-from rink.etcd.api import Compare, Delete, Etcd, Get, KeyValue, Put, Target
+from rink.etcd.api import Compare, Delete, Etcd, Get, KeyValue, Put, TxnTarget
 
 log = logging.getLogger("rink")
 
@@ -42,8 +42,8 @@ class Requests:
         etcd: Etcd,
         keys: Keys,
         name: str,
-        calls: Calls,
-        reads: Calls,
+        calls: RequestThreads,
+        reads: RequestThreads,
         clock: Clock,
         post: Callable[[Event], None],
     ) -> None:
@@ -92,7 +92,7 @@ class Requests:
             case do.PostRequest(id=request_id, request=request):
                 key = self._keys.request(request_id)
                 put = Put(key, codec.encode(request))
-                self._etcd.txn((Compare(key, Target.CREATE, 0),), (put,))
+                self._etcd.txn((Compare(key, TxnTarget.CREATE, 0),), (put,))
                 return ev.RequestPosted()
             case do.Prune(below=below):
                 self._etcd.txn((), (Delete(self._keys.version(0), self._keys.version(below)),))
@@ -101,7 +101,7 @@ class Requests:
                 return ev.LeaseLookedUp(name, mod_revision, known)
             case do.RemoveRecord(name=name, mod_revision=mod_revision):
                 key = self._keys.member(name)
-                self._etcd.txn((Compare(key, Target.MOD, mod_revision),), (Delete(key),))
+                self._etcd.txn((Compare(key, TxnTarget.MOD, mod_revision),), (Delete(key),))
         return None
 
     def _grant(self, ttl: int) -> Event:
@@ -129,7 +129,7 @@ class Requests:
     def _write(self, effect: do.WriteRecord) -> Event:
         key = self._own
         result = self._etcd.txn(
-            (Compare(key, Target.MOD, effect.compare),),
+            (Compare(key, TxnTarget.MOD, effect.compare),),
             (Put(key, codec.encode(effect.record), effect.lease),),
             (Get(key),),
         )
@@ -146,12 +146,12 @@ class Requests:
         version = attrs.evolve(effect.version, proclaimed=self._clock.wall())
         key = self._keys.version(version.number)
         guards = [
-            Compare(self._own, Target.CREATE, effect.create_revision),
-            Compare(key, Target.CREATE, 0),
+            Compare(self._own, TxnTarget.CREATE, effect.create_revision),
+            Compare(key, TxnTarget.CREATE, 0),
         ]
         if version.number > 1:
             before = self._keys.version(version.number - 1)
-            guards.append(Compare(before, Target.MOD, effect.after))
+            guards.append(Compare(before, TxnTarget.MOD, effect.after))
         requests = tuple(Delete(self._keys.request(request)) for request in effect.requests)
         result = self._etcd.txn(tuple(guards), (Put(key, codec.encode(version)), *requests))
         return ev.ProclaimAnswered(version.number, result.succeeded)

@@ -11,7 +11,7 @@ LONGEST_TURN_S = 0.1
 """How long an engine waits while nobody's turn ends; beside a TTL of 2 s, the shortest."""
 
 
-class Turns:
+class StepQueue:
     """Whose turn it is, first come, first served.
 
     Side by side the steps of many engines take longer in all, as the interpreter runs one thread at

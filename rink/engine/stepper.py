@@ -17,12 +17,12 @@ from rink.core.node import Node
 from rink.core.record_index import Pair
 from rink.engine.callbacks import Callbacks
 from rink.engine.clock import Clock
-from rink.engine.step_queue import Turns
+from rink.engine.step_queue import StepQueue
 
 MAX_PLACINGS = 2
 """How often a step places roles before it goes on without those that callers have added since."""
 
-_turns = Turns()
+_turns = StepQueue()
 
 
 @attrs.frozen

@@ -6,7 +6,7 @@ ANSWER_WITHIN_S = 1.5
 """A server that is asked for a sign of life answers within this time."""
 
 
-class Patience:
+class AnswerTimeout:
     """Twice what the last answer took, between two bounds; each silence doubles it.
 
     A server that is frozen, or cut off, must be left soon. But who never waits for longer than the

@@ -40,7 +40,7 @@ class KeyValue:
     lease: int
 
 
-class Target(enum.Enum):
+class TxnTarget(enum.Enum):
     """What a `Compare` looks at; each is 0 for a key that does not exist."""
 
     VERSION = "version"
@@ -57,7 +57,7 @@ class Compare:
     """
 
     key: bytes
-    target: Target
+    target: TxnTarget
     value: int
     range_end: bytes = b""
     is_below: bool = False
@@ -112,7 +112,7 @@ class RangeResult:
 
 
 @attrs.frozen
-class LeaseGranted:
+class GrantedLease:
     """A new lease; `ttl` in seconds is what etcd granted, which may be more than was asked."""
 
     lease: int
@@ -120,7 +120,7 @@ class LeaseGranted:
 
 
 @attrs.frozen
-class Event:
+class KeyChange:
     """One change seen by a watch; a deletion has an empty value and the deletion's mod_revision."""
 
     kv: KeyValue
@@ -142,7 +142,7 @@ class WatchEvents:
     """All changes of one or more whole revisions, in order; never a part of a revision."""
 
     revision: int
-    events: tuple[Event, ...]
+    events: tuple[KeyChange, ...]
 
 
 @attrs.frozen
@@ -274,7 +274,7 @@ class Etcd(Protocol):
         """
         ...
 
-    def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> LeaseGranted:
+    def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> GrantedLease:
         """Take a new lease for `ttl` seconds.
 
         Its id is the caller's unless that is 0. Whoever chose the id can revoke a lease whose grant

@@ -19,7 +19,7 @@ import grpc
 
 from rink.backoff import Backoff
 from rink.errors import ClosedError, EtcdUnavailable, RinkError
-from rink.etcd.answer_timeout import Patience
+from rink.etcd.answer_timeout import AnswerTimeout
 from rink.etcd.channels import GRPC_THREADS, check_threads
 from rink.etcd.error_map import read_fault
 from rink.etcd.methods import AnswerT, Method, Request
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rink.etcd.channels import Answers, CountedChannel
-    from rink.etcd.cluster_identity import Known
+    from rink.etcd.cluster_identity import KnownCluster
     from rink.etcd.connections import Connection
     from rink.etcd.proto import rinketcd_pb2 as pb
 
@@ -72,7 +72,7 @@ class Open(Generic[Request, AnswerT]):
     requests: Outgoing[Request]
     answers: Answers[AnswerT]
     token: str | None
-    known: Known
+    known: KnownCluster
 
 
 class BrokenError(Exception):
@@ -83,7 +83,7 @@ class FinishedError(Exception):
     """The stream is over and has said so; never leaves this package."""
 
 
-class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
+class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
     """A stream that reconnects until it is closed.
 
     Args:
@@ -99,7 +99,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         transport: Transport,
         method: Method[Request, AnswerT],
         deliver: Callable[[Delivered], None],
-        patience: Patience,
+        patience: AnswerTimeout,
         name: str,
     ) -> None:
         self._transport = transport
@@ -267,7 +267,7 @@ class Stream(abc.ABC, Generic[Request, AnswerT, Delivered]):
         channel: CountedChannel,
         header: pb.ResponseHeader | None,
         token: str | None,
-        known: Known,
+        known: KnownCluster,
     ) -> None:
         requests: Outgoing[Request] = Outgoing()
         self._transport.count(self._method.name)
@@ -379,10 +379,10 @@ class Streams:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._lock = threading.Lock()
-        self._streams: set[Stream[Any, Any, Any]] = set()
+        self._streams: set[BidiCall[Any, Any, Any]] = set()
         self._ticker: threading.Thread | None = None
 
-    def start(self, stream: Stream[Any, Any, Any]) -> None:
+    def start(self, stream: BidiCall[Any, Any, Any]) -> None:
         """Begin a stream, and look after it until it ends.
 
         Raises:
@@ -417,7 +417,7 @@ class Streams:
         for stream in self._running():
             stream.join(max(end - time.monotonic(), 0.0))
 
-    def _running(self) -> list[Stream[Any, Any, Any]]:
+    def _running(self) -> list[BidiCall[Any, Any, Any]]:
         with self._lock:
             self._streams = {one for one in self._streams if not one.is_done}
             return list(self._streams)

@@ -15,8 +15,8 @@ from rink.errors import EtcdError
 from rink.etcd import fork
 from rink.etcd.api import (
     Compare,
+    GrantedLease,
     KeepAliveAnswer,
-    LeaseGranted,
     Op,
     RangeResult,
     TxnResult,
@@ -35,14 +35,14 @@ from rink.etcd.methods import COMPACT, GRANT, MEMBERS, RANGE, REVOKE, STATUS, TI
 from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.etcd.server_versions import DEV_NAME
 from rink.etcd.tls import Pem, TlsSource
-from rink.etcd.transport import AppliedBeforeError, Transport, Want
+from rink.etcd.transport import AppliedBeforeError, RequestKind, Transport
 from rink.etcd.watch import RunningWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from rink.etcd.cluster_identity import Known
+    from rink.etcd.cluster_identity import KnownCluster
 
 _CLOCK_ID = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -166,7 +166,7 @@ class Client:
         return self._transport.guard.known.epoch
 
     @property
-    def guard(self) -> Known:
+    def guard(self) -> KnownCluster:
         """Return what is known of the cluster.
 
         That is its id, and the highest raft term and revision seen.
@@ -203,7 +203,7 @@ class Client:
         answer = self._transport.call(
             RANGE,
             pb.RangeRequest(key=key, range_end=range_end),
-            Want(f"range of {key!r}", revision=True, quorum=True),
+            RequestKind(f"range of {key!r}", revision=True, quorum=True),
             self._seconds(timeout),
         )
         self._transport.remember_readable(key)
@@ -235,7 +235,7 @@ class Client:
         answer = self._transport.call(
             TXN,
             from_txn(compare, then, otherwise),
-            Want(f"txn on {first!r}", once=True, revision=True, quorum=True),
+            RequestKind(f"txn on {first!r}", once=True, revision=True, quorum=True),
             self._seconds(timeout),
         )
         return to_txn_result(answer)
@@ -249,13 +249,13 @@ class Client:
         self._transport.call(
             COMPACT,
             pb.CompactionRequest(revision=revision, physical=True),
-            Want(f"compaction at {revision}", quorum=True),
+            RequestKind(f"compaction at {revision}", quorum=True),
             self._seconds(timeout),
         )
 
     # ---------------------------------------------------------------- leases
 
-    def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> LeaseGranted:
+    def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> GrantedLease:
         """Take a new lease.
 
         One whose answer was lost on the way lives for its `ttl` and ends by itself; whoever chose
@@ -271,15 +271,15 @@ class Client:
             rink.errors.EtcdError: no answer, or etcd refused it.
         """
         doing = f"a lease of {ttl} s"
-        want = Want(doing, quorum=True, says_applied="lease already exists" if lease else "")
+        want = RequestKind(doing, quorum=True, says_applied="lease already exists" if lease else "")
         request = pb.LeaseGrantRequest(TTL=ttl, ID=lease)
         try:
             answer = self._transport.call(GRANT, request, want, self._seconds(timeout))
         except AppliedBeforeError:
-            return LeaseGranted(lease, ttl)
+            return GrantedLease(lease, ttl)
         if answer.error:
             raise EtcdError(f"etcd granted no lease of {ttl} s: {answer.error}")
-        return LeaseGranted(answer.ID, answer.TTL)
+        return GrantedLease(answer.ID, answer.TTL)
 
     def revoke(self, lease: int, *, timeout: float | None = None) -> None:
         """End a lease, deleting the keys bound to it.
@@ -293,7 +293,7 @@ class Client:
             self._transport.call(
                 REVOKE,
                 pb.LeaseRevokeRequest(ID=lease),
-                Want(f"the end of lease {lease:x}", quorum=True),
+                RequestKind(f"the end of lease {lease:x}", quorum=True),
                 self._seconds(timeout),
             )
         except EtcdError as error:
@@ -309,7 +309,7 @@ class Client:
         answer = self._transport.call(
             TIME_TO_LIVE,
             pb.LeaseTimeToLiveRequest(ID=lease),
-            Want(f"the time left of lease {lease:x}"),
+            RequestKind(f"the time left of lease {lease:x}"),
             self._seconds(timeout),
         )
         return answer.TTL
@@ -364,7 +364,7 @@ class Client:
             rink.errors.EtcdError: no answer, or etcd refused it.
         """
         answer = self._transport.call(
-            STATUS, pb.StatusRequest(), Want("status"), self._seconds(timeout)
+            STATUS, pb.StatusRequest(), RequestKind("status"), self._seconds(timeout)
         )
         return answer.version
 
@@ -375,7 +375,7 @@ class Client:
 
         Return False if the call fails, so that a failure causes no false warning.
         """
-        request, want = pb.MemberListRequest(), Want("the list of its members")
+        request, want = pb.MemberListRequest(), RequestKind("the list of its members")
         try:
             answer = self._transport.call(MEMBERS, request, want, self._seconds(timeout))
         except EtcdError:

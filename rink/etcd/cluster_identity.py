@@ -32,7 +32,7 @@ class NoClusterIdError(EtcdError):
 
 
 @attrs.frozen
-class Known:
+class KnownCluster:
     """What was known at one moment.
 
     Attributes:
@@ -48,15 +48,15 @@ class Known:
     revision: int = 0
 
 
-class Guard:
+class ClusterIdentity:
     """Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known = Known()
+        self._known = KnownCluster()
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownCluster:
         """Return what is known now.
 
         Take it before sending, and hand it to `check`.
@@ -66,7 +66,7 @@ class Guard:
     def check(
         self,
         header: pb.ResponseHeader,
-        known: Known,
+        known: KnownCluster,
         endpoint: str,
         *,
         quorum: bool,
@@ -101,14 +101,14 @@ class Guard:
             now = self._known
             trouble = _trouble(header, known, now.cluster_id, quorum=quorum, revision=revision)
             if trouble:
-                self._known = Known(
+                self._known = KnownCluster(
                     epoch=known.epoch + 1,
                     cluster_id=header.cluster_id,
                     raft_term=header.raft_term if quorum else 0,
                     revision=header.revision if revision else 0,
                 )
                 raise EtcdClusterChanged(trouble)
-            self._known = Known(
+            self._known = KnownCluster(
                 epoch=now.epoch,
                 cluster_id=header.cluster_id,
                 raft_term=max(now.raft_term, header.raft_term if quorum else 0),
@@ -117,7 +117,7 @@ class Guard:
 
 
 def _trouble(
-    header: pb.ResponseHeader, known: Known, cluster_id: int, *, quorum: bool, revision: bool
+    header: pb.ResponseHeader, known: KnownCluster, cluster_id: int, *, quorum: bool, revision: bool
 ) -> str | None:
     if cluster_id not in {0, header.cluster_id}:
         return (

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rink.errors import EtcdClusterChanged, EtcdError
-from rink.etcd.answer_timeout import Patience
+from rink.etcd.answer_timeout import AnswerTimeout
 from rink.etcd.api import KeepAliveAnswer
-from rink.etcd.bidi_call import BrokenError, Open, Outgoing, Stream
+from rink.etcd.bidi_call import BidiCall, BrokenError, Open, Outgoing
 from rink.etcd.methods import KEEPALIVE
 from rink.etcd.proto import rinketcd_pb2 as pb
 
@@ -133,7 +133,9 @@ class Unanswered:
         return self._sent[0].handed_at if self._sent else None
 
 
-class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse, KeepAliveAnswer]):
+class KeepAliveStream(
+    BidiCall[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse, KeepAliveAnswer]
+):
     """Implements `rink.etcd.api.KeepAlives`.
 
     Args:
@@ -150,7 +152,7 @@ class KeepAliveStream(Stream[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         clock: Callable[[], float],
         is_gone: Callable[[int], bool],
     ) -> None:
-        patience = Patience(_ANSWER_WITHIN_S, _ANSWER_WITHIN_S)  # until the TTL is known
+        patience = AnswerTimeout(_ANSWER_WITHIN_S, _ANSWER_WITHIN_S)  # until the TTL is known
         super().__init__(transport, KEEPALIVE, deliver, patience, "rink-etcd-keepalive")
         self._clock = clock
         self._is_gone = is_gone

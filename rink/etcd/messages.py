@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from rink.etcd.api import (
     Compare,
     Delete,
-    Event,
     Get,
     Header,
+    KeyChange,
     KeyValue,
     Op,
     Put,
-    Target,
     TxnResult,
+    TxnTarget,
 )
 from rink.etcd.proto import rinketcd_pb2 as pb
 
@@ -32,9 +32,9 @@ def to_key_value(kv: pb.KeyValue) -> KeyValue:
     return KeyValue(kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.version, kv.lease)
 
 
-def to_event(event: pb.Event) -> Event:
+def to_event(event: pb.Event) -> KeyChange:
     """Return one change."""
-    return Event(to_key_value(event.kv), deleted=event.type == pb.Event.DELETE)
+    return KeyChange(to_key_value(event.kv), deleted=event.type == pb.Event.DELETE)
 
 
 def to_txn_result(answer: pb.TxnResponse) -> TxnResult:
@@ -64,11 +64,11 @@ def _from_compare(compare: Compare) -> pb.Compare:
         range_end=compare.range_end,
     )
     match compare.target:  # the number is set even if it is 0: proto3 sends it, being in a oneof
-        case Target.VERSION:
+        case TxnTarget.VERSION:
             message.target, message.version = pb.Compare.VERSION, compare.value
-        case Target.CREATE:
+        case TxnTarget.CREATE:
             message.target, message.create_revision = pb.Compare.CREATE, compare.value
-        case Target.MOD:
+        case TxnTarget.MOD:
             message.target, message.mod_revision = pb.Compare.MOD, compare.value
     return message
 

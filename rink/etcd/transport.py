@@ -25,7 +25,7 @@ from rink.errors import (
     EtcdUnavailable,
     ForkedProcessError,
 )
-from rink.etcd.cluster_identity import Guard, NoClusterIdError
+from rink.etcd.cluster_identity import ClusterIdentity, NoClusterIdError
 from rink.etcd.error_map import Fault, Kind, is_about_tls, read_fault, refusal
 from rink.etcd.methods import AUTHENTICATE, MEMBERS, RANGE, AnswerT, Method, Request
 from rink.etcd.proto import rinketcd_pb2 as pb
@@ -57,7 +57,7 @@ class AppliedBeforeError(Exception):
 
 
 @attrs.frozen
-class Want:
+class RequestKind:
     """How a request is to be treated.
 
     Attributes:
@@ -87,7 +87,7 @@ class Transport:
 
     def __init__(self, ring: Ring, tokens: Tokens) -> None:
         self.ring = ring
-        self.guard = Guard()
+        self.guard = ClusterIdentity()
         self.tokens = tokens
         self.fail_refused = False
         self._pid = os.getpid()
@@ -155,7 +155,7 @@ class Transport:
     # ---------------------------------------------------------------- single calls
 
     def call(
-        self, method: Method[Request, AnswerT], request: Request, want: Want, timeout: float
+        self, method: Method[Request, AnswerT], request: Request, want: RequestKind, timeout: float
     ) -> AnswerT:
         """Send a request until it is answered, or until the deadline.
 
@@ -218,7 +218,7 @@ class Transport:
             if now < deadline:
                 yield connection, now + (deadline - now) / (len(order) - index)
 
-    def _find_tls_trouble(self, want: Want, said: dict[str, str], deadline: float) -> None:
+    def _find_tls_trouble(self, want: RequestKind, said: dict[str, str], deadline: float) -> None:
         for connection in self.ring.in_order():
             connection.find_tls_trouble(deadline)
         if said and all(is_about_tls(words) for words in said.values()):
@@ -226,7 +226,7 @@ class Transport:
             raise EtcdTls(text, endpoints=list(said))
 
     def _unavailable(
-        self, want: Want, began_at: float, said: dict[str, str], *, perhaps: bool
+        self, want: RequestKind, began_at: float, said: dict[str, str], *, perhaps: bool
     ) -> EtcdUnavailable:
         took = time.monotonic() - began_at
         advice = (
@@ -246,7 +246,7 @@ class Transport:
         connection: Connection,
         method: Method[Request, AnswerT],
         request: Request,
-        want: Want,
+        want: RequestKind,
         deadline: float,
     ) -> AnswerT:
         """Send a request to one endpoint.
@@ -287,7 +287,7 @@ class Transport:
     def _raised(
         self,
         fault: Fault,
-        want: Want,
+        want: RequestKind,
         connection: Connection,
         channel: CountedChannel,
         seconds: float,
@@ -324,7 +324,7 @@ class Transport:
                     fault = read_fault(error, has_user=False)
                     if "authentication is not enabled" in fault.words:
                         return ""
-                    want = Want(f"the login of user {request.name!r}")
+                    want = RequestKind(f"the login of user {request.name!r}")
                     raised = self._raised(fault, want, connection, channel, left)
                     if isinstance(raised, NotAnsweredError):
                         raised.perhaps_applied = False
@@ -350,7 +350,7 @@ class Transport:
             EtcdError: login refused, the cluster changed, or it is a grpc-proxy.
         """
         request = pb.RangeRequest(key=self._readable, limit=1, keys_only=True)
-        want = Want("a linearizable read", revision=True, quorum=True)
+        want = RequestKind("a linearizable read", revision=True, quorum=True)
         header: pb.ResponseHeader | None = None
         try:
             header = self.ask(connection, RANGE, request, want, deadline).header
@@ -372,7 +372,7 @@ class Transport:
         """
         if connection.name in self._servers:
             return
-        want = Want("the list of its members")
+        want = RequestKind("the list of its members")
         try:
             self.ask(connection, MEMBERS, pb.MemberListRequest(), want, deadline)
         except NotAnsweredError as silence:

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 import grpc
 
 from rink.errors import EtcdAuth, EtcdClusterChanged, EtcdCompacted, EtcdError
-from rink.etcd.answer_timeout import ANSWER_WITHIN_S, Patience
-from rink.etcd.api import Event, WatchBroken, WatchEvents, WatchOpened
-from rink.etcd.bidi_call import BrokenError, FinishedError, Open, Stream
+from rink.etcd.answer_timeout import ANSWER_WITHIN_S, AnswerTimeout
+from rink.etcd.api import KeyChange, WatchBroken, WatchEvents, WatchOpened
+from rink.etcd.bidi_call import BidiCall, BrokenError, FinishedError, Open
 from rink.etcd.error_map import refusal
 from rink.etcd.messages import to_event
 from rink.etcd.methods import WATCH
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rink.etcd.channels import CountedChannel
-    from rink.etcd.cluster_identity import Known
+    from rink.etcd.cluster_identity import KnownCluster
     from rink.etcd.transport import Transport
 
 _log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 # of 60 s keepalives are answered every 10 s, so a little more is waited. Each question wakes a
 # dozen threads of gRPC's: asked every 3 s, they were a fifth of what an idle member takes.
 ASK_AFTER_S = 10.2
-# Where answers are slow (see `Patience`): a view that is so late is late anyway.
+# Where answers are slow (see `AnswerTimeout`): a view that is so late is late anyway.
 _ANSWER_WITHIN_AT_MOST_S = 12.0
 
 # Time for the last delivered events to come again. etcd brings a watch that begins in the past
@@ -58,7 +58,7 @@ _PROVEN_WITHIN_S = 2.0
 Delivery = WatchOpened | WatchEvents | WatchBroken
 
 
-class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
+class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
     """Implements `rink.etcd.api.Watch`."""
 
     def __init__(
@@ -69,14 +69,14 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         start_revision: int,
         deliver: Callable[[Delivery], None],
     ) -> None:
-        patience = Patience(ANSWER_WITHIN_S, _ANSWER_WITHIN_AT_MOST_S)
+        patience = AnswerTimeout(ANSWER_WITHIN_S, _ANSWER_WITHIN_AT_MOST_S)
         super().__init__(transport, WATCH, deliver, patience, "rink-etcd-watch")
         self._key = key
         self._range_end = range_end
         # Where the first call begins, and a later one while nothing was delivered; 0 is "from now".
         self._start = start_revision
         # All events of the revision that was delivered last: what proves the history of a new call.
-        self._last: tuple[Event, ...] = ()
+        self._last: tuple[KeyChange, ...] = ()
         self._listed = 0.0  # the revision of the last list of the range; infinity: one is under way
         # Whether the call now open is known to bring the history of `_last`, and since when
         # (monotonic) a server has followed the range for it.
@@ -137,7 +137,7 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         )
         opened.requests.put(pb.WatchRequest(create_request=create))
 
-    def _check_history(self, known: Known, header: pb.ResponseHeader | None) -> None:
+    def _check_history(self, known: KnownCluster, header: pb.ResponseHeader | None) -> None:
         if known.epoch != self._epoch:
             self._break(EtcdClusterChanged("the etcd cluster was seen to change under this watch"))
         # The guard knows what was listed before; a user whose reads tell no revision has only this.
@@ -200,7 +200,7 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
         self._transport.tokens.refused(opened.token)
         raise BrokenError(reason)
 
-    def _events(self, events: tuple[Event, ...]) -> None:
+    def _events(self, events: tuple[KeyChange, ...]) -> None:
         if not self._is_proven:
             self._prove(events)
         elif events[0].kv.mod_revision == self._delivered:
@@ -214,7 +214,7 @@ class RunningWatch(Stream[pb.WatchRequest, pb.WatchResponse, Delivery]):
             self._tell(WatchEvents(revision, new))
             self._last = tuple(event for event in new if event.kv.mod_revision == revision)
 
-    def _prove(self, events: tuple[Event, ...]) -> None:
+    def _prove(self, events: tuple[KeyChange, ...]) -> None:
         """Hold the first events of a call against what was delivered last."""
         self._is_proven = True
         again = tuple(event for event in events if event.kv.mod_revision == self._delivered)

@@ -23,7 +23,7 @@ from rink.guards.errors import GuardError
 from rink.guards.guard import Guard, Part, check_told, cut_otherwise
 from rink.guards.processes import PerProcess
 from rink.guards.redis_line import Connect, Line, connected
-from rink.guards.redis_step import Bounds, RedisStep, shown
+from rink.guards.redis_step import CommandBounds, RedisStep, shown
 from rink.guards.values import Batch, Fence
 
 MOST_COMMANDS = 50_000
@@ -60,7 +60,7 @@ class RedisGuard(Guard):
             )
         self._source = redis
         self._prefix, self._tag = _checked(prefix)
-        self._bounds = Bounds(
+        self._bounds = CommandBounds(
             check_count("most_commands", most_commands), check_count("most_bytes", most_bytes)
         )
         # Of a function only its name could be compared, and another one may bear it later.

@@ -38,7 +38,7 @@ def script(name: str) -> Script:
 
 
 @attrs.frozen
-class Known:
+class CommandSpec:
     """What Redis knows of a command: how many words it has, where keys stand among them, what it is."""
 
     arity: int
@@ -48,7 +48,7 @@ class Known:
     step: int
 
     @classmethod
-    def of(cls, arity: Any, flags: Any, first: Any, last: Any, step: Any) -> Known:
+    def of(cls, arity: Any, flags: Any, first: Any, last: Any, step: Any) -> CommandSpec:
         """Return what a reply to COMMAND says."""
         return cls(int(arity), frozenset(map(text, flags)), int(first), int(last), int(step))
 
@@ -78,7 +78,7 @@ class Line:
         self.is_cluster = isinstance(client, redis.RedisCluster)
         self.server = server_of(client)
         self.encoder = client.get_encoder()
-        self._commands: dict[str, Known] = {}
+        self._commands: dict[str, CommandSpec] = {}
 
     def slot(self, key: str | bytes) -> int:
         """Return the slot of a key; one server is one slot."""
@@ -111,7 +111,7 @@ class Line:
             found = cast("Any", self.client).hmget(key, *fields)
         return [None if value is None else text(value) for value in found]
 
-    def command(self, words: Sequence[bytes]) -> Known | None:
+    def command(self, words: Sequence[bytes]) -> CommandSpec | None:
         """Return what Redis knows of a command, or None; it is asked once for all of them."""
         if not self._commands:
             with self.told():
@@ -155,11 +155,11 @@ def text(value: Any) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def _table(said: dict[str, Any]) -> dict[str, Known]:
+def _table(said: dict[str, Any]) -> dict[str, CommandSpec]:
     table = {}
     for name, known in said.items():
         places = known["first_key_pos"], known["last_key_pos"], known["step_count"]
-        table[name] = Known.of(known["arity"], known["flags"], *places)
+        table[name] = CommandSpec.of(known["arity"], known["flags"], *places)
         for sub in known.get("subcommands") or ():
-            table[text(sub[0])] = Known.of(*sub[1:6])
+            table[text(sub[0])] = CommandSpec.of(*sub[1:6])
     return table

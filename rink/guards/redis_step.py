@@ -15,7 +15,7 @@ from redis.commands.core import CoreCommands
 from redis.exceptions import DataError
 
 from rink.errors import ConfigError, UsageError
-from rink.guards.redis_line import Known, Line
+from rink.guards.redis_line import CommandSpec, Line
 from rink.redis.errors import CrossSlot
 
 WORDS_LIMIT = 7_000
@@ -29,7 +29,7 @@ _ELSEWHERE = {b"MIGRATE", b"MOVE", b"SWAPDB"}
 
 
 @attrs.frozen
-class Bounds:
+class CommandBounds:
     """How much one step may hold: Redis does nothing else while it is carried out."""
 
     commands: int
@@ -48,7 +48,7 @@ class RedisStep(CoreCommands):
 
     _event_dispatcher: Any = None  # a client of redis-py's has one
 
-    def __init__(self, line: Line, at: str, tag: str, prefix: str, bounds: Bounds) -> None:
+    def __init__(self, line: Line, at: str, tag: str, prefix: str, bounds: CommandBounds) -> None:
         self._line, self._bounds = line, bounds
         self._slot, self._own = line.slot(at), prefix.encode()
         self.tag = tag
@@ -95,7 +95,7 @@ class RedisStep(CoreCommands):
         except DataError as error:
             raise ConfigError(f"{first} {rest[0] if rest else ''!r}: {error}") from error
 
-    def _check(self, known: Known | None, words: Sequence[bytes], shown: str) -> None:
+    def _check(self, known: CommandSpec | None, words: Sequence[bytes], shown: str) -> None:
         if known is None:
             raise UsageError(f"{shown}: Redis at {self._line.server} knows no such command")
         if not known.fits(words):
@@ -113,7 +113,7 @@ class RedisStep(CoreCommands):
                 f"{shown}: a step is sent when the part is left, so it cannot read or ask; it writes keys"
             )
 
-    def _check_keys(self, known: Known, words: Sequence[bytes], shown: str) -> None:
+    def _check_keys(self, known: CommandSpec, words: Sequence[bytes], shown: str) -> None:
         keys = known.keys(words)
         if any(key.startswith(self._own) for key in keys):
             raise UsageError(

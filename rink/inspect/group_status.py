@@ -16,7 +16,7 @@ from rink.core.next_version import unrankable
 from rink.core.own_record import some
 from rink.core.placement import Placement
 from rink.core.unsettled import unsettled_in
-from rink.core.values import Member, Phase, Record, Request, Share, Version, Wish
+from rink.core.values import Member, MemberRecord, Phase, Request, Share, Version, Wish
 from rink.core.view import View, shares_of
 
 UNREADABLE = "unreadable"
@@ -195,7 +195,7 @@ def _member(member: Member, rank: int | None, no_rank_because: str) -> MemberSta
     )
 
 
-def leaving_text(record: Record) -> str:
+def leaving_text(record: MemberRecord) -> str:
     """Return what a leave waits for, by the member's record, or ""."""
     if record.phase is not Phase.OFFERING:
         return "leaving" if record.phase is Phase.LEAVING else ""

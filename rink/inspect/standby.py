@@ -12,7 +12,7 @@ from functools import cache, partial
 import attrs
 
 from rink.core.placement import Placement
-from rink.core.ranks import Candidate, Settings, Situation, plan
+from rink.core.ranks import Candidate, RankSettings, Situation, plan
 from rink.core.schemes import follows
 from rink.core.values import Phase, Version
 from rink.core.view import owner_of
@@ -62,7 +62,7 @@ def _without(status: GroupStatus, gone: str) -> Version:
         for age, member in enumerate(status.members)  # oldest first
         if member.name != gone
     ]
-    planned = plan(Situation(status.ranks, members), 0.0, Settings(leave_delay=0.0))
+    planned = plan(Situation(status.ranks, members), 0.0, RankSettings(leave_delay=0.0))
     return _version(status, planned.ranks)
 
 

@@ -24,7 +24,7 @@ class Move:
 
 
 @attrs.frozen
-class Changed:
+class VersionDiff:
     """What is different from one version to the next."""
 
     ranks: tuple[Move, ...]
@@ -39,11 +39,11 @@ class Changed:
 
 
 @attrs.frozen
-class Step:
+class VersionStep:
     """A version with what it changed; None where the one before it is not there to compare with."""
 
     entry: Proclaimed
-    changed: Changed | None
+    changed: VersionDiff | None
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values; every key is always there."""
@@ -62,7 +62,7 @@ class Step:
         }
 
 
-def changed_json(changed: Changed | None) -> dict[str, Any] | None:
+def changed_json(changed: VersionDiff | None) -> dict[str, Any] | None:
     """Return what changed as plain JSON values."""
     if changed is None:
         return None
@@ -74,12 +74,12 @@ def changed_json(changed: Changed | None) -> dict[str, Any] | None:
     }
 
 
-def steps(view: View) -> list[Step]:
+def steps(view: View) -> list[VersionStep]:
     """Return every version that is kept, oldest first."""
     return [step(view, number) for number in sorted(view.versions)]
 
 
-def step(view: View, number: int) -> Step:
+def step(view: View, number: int) -> VersionStep:
     """Return one version with what it changed."""
     entry = view.versions[number]
     before = view.versions.get(number - 1)
@@ -87,17 +87,17 @@ def step(view: View, number: int) -> Step:
     if number == 1 and entry.version is not None:
         was = Version(number=0, ranks=(), scheme=entry.version.scheme)
     if was is None or entry.version is None:
-        return Step(entry, None)
-    return Step(entry, change(was, entry.version))
+        return VersionStep(entry, None)
+    return VersionStep(entry, change(was, entry.version))
 
 
-def change(before: Version, after: Version) -> Changed:
+def change(before: Version, after: Version) -> VersionDiff:
     """Compare two versions."""
     longest = max(len(before.ranks), len(after.ranks))
     pairs = zip(_padded(before.ranks, longest), _padded(after.ranks, longest), strict=True)
     roles = sorted(before.pins.keys() | after.pins.keys())
     pinned = [Move(role, before.pins.get(role), after.pins.get(role)) for role in roles]
-    return Changed(
+    return VersionDiff(
         ranks=tuple(Move(rank, old, new) for rank, (old, new) in enumerate(pairs) if old != new),
         pins=tuple(move for move in pinned if move.before != move.after),
         size_before=len(before.ranks),

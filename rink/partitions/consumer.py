@@ -8,7 +8,7 @@ from typing import Self
 
 from rink.arguments import check_seconds
 from rink.engine.caller_context import warn_in_event_loop
-from rink.engine.clock import DEAF_S, Event
+from rink.engine.clock import DEAF_S, ClockEvent
 from rink.engine.signals import Signal
 from rink.errors import EtcdClusterChanged
 from rink.face_misuse import PlainFor
@@ -73,7 +73,7 @@ class PartitionedConsumer(PlainFor, BaseConsumer[Role, Assignment]):  # noqa: D1
         warn_in_event_loop("PartitionedConsumer()")
         topic = self._check_group()
         found = topic.etcd.range(topic.keys.root, topic.keys.end).kvs
-        self._changed = Event()
+        self._changed = ClockEvent()
         self._begin(topic, found, threading.Lock, self._changed.set)
         return self
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import attrs
 
 from rink.errors import ConfigError, RinkError, RoleLost, StaleToken, UsageError
-from rink.etcd.api import Compare, Get, KeyValue, Op, Put, Target, TxnResult
+from rink.etcd.api import Compare, Get, KeyValue, Op, Put, TxnResult, TxnTarget
 from rink.partitions import stored as codec
 from rink.partitions.stored import Stored
 
@@ -34,7 +34,7 @@ class Txn:
 
 
 @attrs.frozen
-class Place:
+class OffsetPlace:
     """Which partition of which topic it is, whose, and under which keys."""
 
     topic: str
@@ -67,7 +67,7 @@ class Cursor:
     is set no transaction of this cursor can succeed any more.
     """
 
-    place: Place
+    place: OffsetPlace
     token: int
     session: int  # the create revision of the member's record
     stored: Stored | None = None
@@ -230,11 +230,11 @@ def txn(cursors: Sequence[Cursor], values: Sequence[Stored]) -> Txn:
     """
     first = cursors[0]
     keys = [cursor.place.key for cursor in cursors]
-    guards = [Compare(cursor.place.key, Target.MOD, cursor.seen) for cursor in cursors]
+    guards = [Compare(cursor.place.key, TxnTarget.MOD, cursor.seen) for cursor in cursors]
     puts = [Put(key, codec.encode(value)) for key, value in zip(keys, values, strict=True)]
     record = first.place.record
     return Txn(
-        (Compare(record, Target.CREATE, first.session), *guards),
+        (Compare(record, TxnTarget.CREATE, first.session), *guards),
         tuple(puts),
         (Get(record), *map(Get, keys)),
     )

@@ -16,7 +16,7 @@ from rink.etcd.api import KeyValue
 from rink.face import BaseRink
 from rink.partitions import stored
 from rink.partitions.cursor import check_partitions
-from rink.partitions.held_partitions import Lane, Lanes, State, Topic
+from rink.partitions.held_partitions import HeldPartition, HeldPartitionState, Lanes, Topic
 from rink.partitions.table import PartitionRow, rows
 from rink.roles import BaseRole
 
@@ -35,7 +35,7 @@ class BaseAssignment(Generic[R]):
 
     __slots__ = ("_lane", "_lanes")
 
-    def __init__(self, lanes: Lanes[R], lane: Lane[R]) -> None:
+    def __init__(self, lanes: Lanes[R], lane: HeldPartition[R]) -> None:
         self._lanes = lanes
         self._lane = lane
 
@@ -103,7 +103,7 @@ class BaseAssignment(Generic[R]):
 
     def __repr__(self) -> str:
         lane = self._lane
-        is_lost = lane.state is State.REVOKED
+        is_lost = lane.state is HeldPartitionState.REVOKED
         state = "released" if lane.is_released else "lost" if is_lost else "held"
         name = f"{type(self).__name__} {lane.role.name!r}"
         return f"<{name} offset={self.offset} token={self.token} {state}>"

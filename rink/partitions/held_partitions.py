@@ -27,11 +27,11 @@ from rink.core.keys import Keys, OffsetKeys
 from rink.core.retry_delay import backoff
 from rink.engine.clock import Mailbox
 from rink.engine.engine import Engine
-from rink.engine.request_threads import Calls
+from rink.engine.request_threads import RequestThreads
 from rink.engine.signals import Signal
 from rink.errors import EtcdTooLarge, ForkedProcessError, RinkError
 from rink.etcd.api import Etcd
-from rink.partitions.cursor import Cursor, Place, role_of, txn
+from rink.partitions.cursor import Cursor, OffsetPlace, role_of, txn
 from rink.role_set import Tracker
 from rink.roles import BaseRole
 
@@ -43,7 +43,7 @@ TAKEN_AT_ONCE = 32
 """How many partitions one transaction takes over: etcd takes 128 operations, and 1.5 MB."""
 
 
-class State(enum.Enum):
+class HeldPartitionState(enum.Enum):
     """What has become of a partition here."""
 
     TAKING = "taking"
@@ -53,7 +53,7 @@ class State(enum.Enum):
 
 
 @attrs.define(eq=False)
-class Lane(Generic[R]):
+class HeldPartition(Generic[R]):
     """One partition under one grant. Its state is changed with the lock of `Lanes`.
 
     `committing` is whatever keeps commits of it apart: each face waits in its own way. `lost` is
@@ -64,7 +64,7 @@ class Lane(Generic[R]):
     role: R
     cursor: Cursor
     committing: Any
-    state: State = State.TAKING
+    state: HeldPartitionState = HeldPartitionState.TAKING
     is_released: bool = False
     lost: Signal | None = None
     assignment: Any = None
@@ -79,7 +79,10 @@ class Lane(Generic[R]):
     @property
     def is_users(self) -> bool:
         """Return whether the user works on it, and has not released it."""
-        return self.state in {State.TOLD, State.REVOKED} and not self.is_released
+        return (
+            self.state in {HeldPartitionState.TOLD, HeldPartitionState.REVOKED}
+            and not self.is_released
+        )
 
 
 @attrs.frozen
@@ -99,7 +102,7 @@ class Topic:
         with engine.lock:
             record = engine.node.view.members.get(name)  # of the grant, unless it is lost again
         key, own = self.keys.partition(partition), self.group_keys.member(name)
-        place = Place(self.name, partition, self.partitions, key, engine.group, name, own)
+        place = OffsetPlace(self.name, partition, self.partitions, key, engine.group, name, own)
         return Cursor(place, token, record.create_revision if record else 0)
 
 
@@ -164,9 +167,11 @@ class Lanes(Generic[R]):
         self._wake = wake
         self._clock = topic.engine.clock
         self._lock = threading.Lock()
-        self._lanes: dict[str, Lane[R]] = {}
-        self._untold: collections.deque[tuple[Lane[R], bool] | Exception] = collections.deque()
-        self._due: list[Lane[R]] = []  # to be taken over
+        self._lanes: dict[str, HeldPartition[R]] = {}
+        self._untold: collections.deque[tuple[HeldPartition[R], bool] | Exception] = (
+            collections.deque()
+        )
+        self._due: list[HeldPartition[R]] = []  # to be taken over
         self._is_woken = False
         self._is_closed = False
         self._partition_of = {
@@ -174,7 +179,7 @@ class Lanes(Generic[R]):
         }
         names = list(self._partition_of)
         self._mailbox: Mailbox[Callable[[], object]] | None = None
-        self._calls = Calls(self._clock)
+        self._calls = RequestThreads(self._clock)
         self._tracker = Tracker(topic.engine, role_class, names, self._wake_up)
 
     # ── for the user's threads ───────────────────────────────────────────────────────────────
@@ -208,7 +213,7 @@ class Lanes(Generic[R]):
             self._is_closed = True  # whatever is told from now on, nobody hears
         self._tracker.close()
 
-    def take_change(self) -> tuple[Lane[R], bool] | None:
+    def take_change(self) -> tuple[HeldPartition[R], bool] | None:
         """Return the next change: a lane, and whether it is assigned.
 
         None where there is nothing now.
@@ -224,16 +229,16 @@ class Lanes(Generic[R]):
                 raise change
             lane, is_assigned = change
             if is_assigned:
-                lane.state = State.TOLD
+                lane.state = HeldPartitionState.TOLD
             return change
 
-    def told(self) -> dict[int, Lane[R]]:
+    def told(self) -> dict[int, HeldPartition[R]]:
         """Return the lanes that the user has not released, by partition."""
         with self._lock:
             lanes = list(self._lanes.values())
         return {one.partition: one for one in lanes if one.is_users}
 
-    def find(self, partition: int) -> Lane[R] | None:
+    def find(self, partition: int) -> HeldPartition[R] | None:
         """Return the lane of a partition that the user has not released.
 
         None where the user does not work on it.
@@ -241,7 +246,7 @@ class Lanes(Generic[R]):
         lane = self._lanes.get(role_of(self.topic.name, partition))
         return lane if lane is not None and lane.is_users else None
 
-    def lost(self, lane: Lane[R]) -> Signal:
+    def lost(self, lane: HeldPartition[R]) -> Signal:
         """Return what is set when a lane's role is lost, or the lane is released."""
         of_role = lane.role._signal()  # noqa: SLF001 - a friend of the handle
         with self._lock:
@@ -254,7 +259,7 @@ class Lanes(Generic[R]):
             of_role.forget(signal.set)
         return signal
 
-    def release(self, lane: Lane[R]) -> None:
+    def release(self, lane: HeldPartition[R]) -> None:
         """Let go of a lane; twice does nothing, and so does a forked child."""
         if not lane.is_released and not self.topic.engine.forked:
             lane.is_released = True
@@ -303,7 +308,7 @@ class Lanes(Generic[R]):
 
     def _begin(self, role: R) -> None:
         cursor = self.topic.cursor(self._partition_of[role.name], role.token)
-        lane = Lane(role, cursor, self._make_lock())
+        lane = HeldPartition(role, cursor, self._make_lock())
         lane.assignment = self._assignment_class(self, lane)
         with self._lock:
             self._lanes[role.name] = lane
@@ -313,32 +318,32 @@ class Lanes(Generic[R]):
     def _lost(self, role: R) -> None:
         with self._lock:
             lane = self._lanes[role.name]
-            is_known = lane.state is State.TOLD
+            is_known = lane.state is HeldPartitionState.TOLD
             if is_known:
-                lane.state = State.REVOKED
+                lane.state = HeldPartitionState.REVOKED
                 self._untold.append((lane, False))
-            elif lane.state is State.READY:
+            elif lane.state is HeldPartitionState.READY:
                 self._untold.remove((lane, True))
         if is_known:
             self._wake()
         if not is_known or lane.is_released:
             self._let_go(lane)
 
-    def _released(self, lane: Lane[R]) -> None:
+    def _released(self, lane: HeldPartition[R]) -> None:
         if self._lanes.get(lane.role.name) is not lane:
             return
-        if lane.state is State.REVOKED:
+        if lane.state is HeldPartitionState.REVOKED:
             self._let_go(lane)
         elif lane.role.is_held:
             self._begin(lane.role)
         # else its loss is on the way here, and finds it released
 
-    def _let_go(self, lane: Lane[R]) -> None:
+    def _let_go(self, lane: HeldPartition[R]) -> None:
         with self._lock:
             del self._lanes[lane.role.name]
         self._tracker.done(lane.role)
 
-    def _tell(self, change: tuple[Lane[R], bool] | Exception) -> None:
+    def _tell(self, change: tuple[HeldPartition[R], bool] | Exception) -> None:
         with self._lock:
             self._untold.append(change)
         self._wake()
@@ -356,7 +361,7 @@ class Lanes(Generic[R]):
                 batch = lanes[first : first + TAKEN_AT_ONCE]
                 self._calls.submit(partial(self._take, batch))
 
-    def _take(self, batch: list[Lane[R]]) -> None:
+    def _take(self, batch: list[HeldPartition[R]]) -> None:
         """Take the partition's cursor on a thread of `calls`.
 
         Until it posts its outcome the cursors are its own.
@@ -368,12 +373,12 @@ class Lanes(Generic[R]):
             error = failed
         self._post(partial(self._took, batch, error))
 
-    def _took(self, batch: list[Lane[R]], error: Exception | None) -> None:
+    def _took(self, batch: list[HeldPartition[R]], error: Exception | None) -> None:
         for lane in batch:
             if self._lanes.get(lane.role.name) is not lane or not lane.role.is_held:
                 continue  # lost meanwhile
             if lane.cursor.is_taken:
-                lane.state = State.READY
+                lane.state = HeldPartitionState.READY
                 self._tell((lane, True))
             elif lane.cursor.over is not None:
                 self._tell(lane.cursor.over)
@@ -382,7 +387,7 @@ class Lanes(Generic[R]):
             elif error is not None:
                 raise error  # nobody expected it: see _run
 
-    def _retry(self, lane: Lane[R], error: RinkError) -> None:
+    def _retry(self, lane: HeldPartition[R], error: RinkError) -> None:
         lane.failures += 1
         pause = backoff(lane.failures, lane.role.name)
         lane.retry_at = self._clock.now() + pause

@@ -39,7 +39,7 @@ MAX_TELL_INTERVAL_S = 1.0
 
 
 @attrs.define
-class Outcome:
+class CommandOutcome:
     """Hold the outcome of one run of the command.
 
     Attributes:
@@ -105,7 +105,7 @@ class CommandRun:
         self._limits = host.limits
         self._lease = 0
 
-    async def run(self) -> Outcome | None:
+    async def run(self) -> CommandOutcome | None:
         """Run the command; return None if too little time is left to start it."""
         loop = asyncio.get_running_loop()
         lost = asyncio.ensure_future(self._role.lost.wait())
@@ -125,7 +125,7 @@ class CommandRun:
                 await guarded.ended
                 raise
             self._report_failure(guarded)
-            return Outcome(
+            return CommandOutcome(
                 guarded.ended.result(), guarded.failure is None, is_lost, loop.time() - started_at
             )
         finally:

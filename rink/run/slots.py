@@ -27,7 +27,7 @@ import attrs
 from rink.core.keys import SlotKeys
 from rink.core.values import FORMAT
 from rink.errors import RoleLost, StateError
-from rink.etcd.api import Compare, Delete, Etcd, Get, KeyValue, Put, Target
+from rink.etcd.api import Compare, Delete, Etcd, Get, KeyValue, Put, TxnTarget
 
 KEPT_SLOTS = 100
 """Slots of a role that stay in etcd. Clocks must differ by less than so many slots."""
@@ -185,7 +185,7 @@ class SlotRun:
         kvs = self.etcd.range(self.keys.root, self.keys.end).kvs
         old = sorted(kvs, key=lambda kv: kv.create_revision)[:-KEPT_SLOTS][:MAX_DELETIONS]
         if old:
-            mine = Compare(self.record, Target.CREATE, self.session)
+            mine = Compare(self.record, TxnTarget.CREATE, self.session)
             self.etcd.txn((mine,), tuple(Delete(kv.key) for kv in old))
         return len(old)
 
@@ -198,8 +198,8 @@ class SlotRun:
         while True:
             result = self.etcd.txn(
                 (
-                    Compare(self.record, Target.CREATE, self.session),
-                    Compare(key, Target.MOD, self.seen),
+                    Compare(self.record, TxnTarget.CREATE, self.session),
+                    Compare(key, TxnTarget.MOD, self.seen),
                 ),
                 (Put(key, encode(slot)),),
                 (Get(self.record), Get(key)),

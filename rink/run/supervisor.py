@@ -22,7 +22,7 @@ from rink import _internals, aio
 from rink.errors import RinkError, RoleLost
 from rink.run.command_env import RoleFile, folders
 from rink.run.command_guard import now_ms, signal_name
-from rink.run.command_run import CommandRun, Host, Outcome
+from rink.run.command_run import CommandOutcome, CommandRun, Host
 from rink.run.exit_codes import FAILED, LOST, NOT_GOT, ExitStatus
 from rink.run.guard_link import Guarded, Reaper
 from rink.run.member import RunMember
@@ -315,7 +315,7 @@ class CommandSupervisor:
             await self._slot.finish(role, slot, outcome.code)  # no signal ends it, but the lease
         return outcome
 
-    async def _run(self, role: aio.Role) -> Outcome | None:
+    async def _run(self, role: aio.Role) -> CommandOutcome | None:
         """Run the command once; return None if the role ends too soon."""
         self._current = CommandRun(self._host, role)
         try:
@@ -326,7 +326,7 @@ class CommandSupervisor:
                 self._token = role.token
             self._current = None
 
-    async def _pause(self, role: aio.Role, run: Outcome) -> None:
+    async def _pause(self, role: aio.Role, run: CommandOutcome) -> None:
         """Wait before the command is started again."""
         pause = self._restarts.pause_after(run.ran_for)
         log.info("starts the command again in %g s", pause)

@@ -10,8 +10,8 @@ import json
 from typing import Any
 
 from rink.sidecar.consumers import Consumer, Turn
-from rink.sidecar.effects import Granted, Lost
-from rink.sidecar.service import Inbox, Service, Waiting
+from rink.sidecar.effects import Granted, TurnLost
+from rink.sidecar.service import Service, ServiceInbox, Waiting
 
 
 def turn_fields(turn: Turn, life: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class EventWriter:
         self.is_idle = False
         """Whether nothing was told for long: then waits are told of again, if anything changed."""
 
-    def take(self, inbox: Inbox) -> bytes:
+    def take(self, inbox: ServiceInbox) -> bytes:
         """Return everything that an inbox holds, as it is now."""
         parts: list[str] = []
         life, consumer = self._service.life, self._consumer
@@ -82,7 +82,7 @@ class EventWriter:
             is_unanswered = consumer.unanswered.get(turn.role) is turn
             if isinstance(event, Granted) and not turn.is_over:
                 parts.append(self._event("granted", turn_fields(turn, life)))
-            elif isinstance(event, Lost) and (is_unanswered or not turn.is_over):
+            elif isinstance(event, TurnLost) and (is_unanswered or not turn.is_over):
                 fields = {**turn_fields(turn, life), "why": turn.why}
                 parts.append(self._event("lost", fields))
         if inbox.is_renewed:

@@ -65,7 +65,7 @@ def check_kind(request: Request, *kinds: str) -> None:
 
 
 @attrs.frozen
-class Hold:
+class HoldRequest:
     """Hold a request: for roles, or to resume the stream of an earlier grant."""
 
     roles: tuple[str, ...]
@@ -76,7 +76,7 @@ class Hold:
     grant: str
 
 
-def hold_of(body: Mapping[str, Any]) -> Hold:
+def hold_of(body: Mapping[str, Any]) -> HoldRequest:
     """Return what a body of /v1/hold asks for."""
     _only(body, {"roles", "consumer", "wait", "alive", "on_close", "grant"})
     grant = _text(body, "grant", "")
@@ -100,7 +100,7 @@ def hold_of(body: Mapping[str, Any]) -> Hold:
     on_close = _text(body, "on_close", "keep")
     if on_close not in ON_CLOSE:
         raise Refused(400, f'"on_close" must be one of {", ".join(ON_CLOSE)}')
-    return Hold(
+    return HoldRequest(
         roles=tuple(dict.fromkeys(roles)),
         consumer=consumer,
         wait_s=_seconds(body, "wait", 0.0, MAX_WAIT_S) or 0.0,

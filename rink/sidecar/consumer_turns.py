@@ -29,7 +29,7 @@ from collections.abc import Iterator
 import attrs
 
 from rink.sidecar.consumers import Consumer, Turn
-from rink.sidecar.effects import Bye, Effect, Granted, LetGo, Lost, Over, Renewed, Unwant, Want
+from rink.sidecar.effects import Bye, Effect, Granted, LetGo, Over, Renewed, TurnLost, Unwant, Want
 
 MAX_STALE_ENTRIES = 64
 """Entries of the schedule that no consumer needs, beside as many as there are consumers."""
@@ -44,7 +44,7 @@ class _Seat:
     is_wanted: bool = False
 
 
-class Turns:
+class ConsumerTurns:
     """Keep the consumers of one sidecar and their turns.
 
     Args:
@@ -255,7 +255,7 @@ class Turns:
         """Note that the member is to give a role up."""
         if not turn.is_over and turn.lost_at_ms is None:
             turn.lost_at_ms, turn.why = now_ms, why
-            self._effects.append(Lost(turn))
+            self._effects.append(TurnLost(turn))
 
     def step(self, now_ms: int) -> int | None:
         """Move ends on, end turns whose end has passed, and forget consumers.
@@ -330,7 +330,7 @@ class Turns:
             consumer.unanswered[turn.role] = turn
             if turn.lost_at_ms is None:
                 turn.why = "its end has passed"
-                self._effects.append(Lost(turn))
+                self._effects.append(TurnLost(turn))
         if not consumer.turns and now_ms >= consumer.alive_until_ms:
             self._forget(consumer, "it was not heard of in time")
 

@@ -42,7 +42,7 @@ class Granted:
 
 
 @attrs.frozen(eq=False)
-class Lost:
+class TurnLost:
     """Ask a consumer to stop, and to answer."""
 
     turn: Turn
@@ -72,4 +72,4 @@ class Bye:
     why: str
 
 
-Effect = Want | Unwant | LetGo | Granted | Lost | Renewed | Over | Bye
+Effect = Want | Unwant | LetGo | Granted | TurnLost | Renewed | Over | Bye

@@ -10,7 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from rink.sidecar.answers import EventWriter
 from rink.sidecar.consumers import Consumer
-from rink.sidecar.service import Inbox, Service
+from rink.sidecar.service import Service, ServiceInbox
 
 IDLE_INTERVAL_S = 15.0
 """Seconds after which an idle stream gets a line: clients and proxies may have timeouts."""
@@ -68,7 +68,7 @@ class EventStream:
             service.close_stream(consumer, stream, by_consumer=not is_ours)
 
     @staticmethod
-    async def _next(inbox: Inbox, writer: EventWriter) -> None:
+    async def _next(inbox: ServiceInbox, writer: EventWriter) -> None:
         """Wait for something to tell, and say now and then that nothing is."""
         try:
             async with asyncio.timeout(IDLE_INTERVAL_S):

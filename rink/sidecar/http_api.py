@@ -38,7 +38,7 @@ UNKNOWN_GRANT = "this grant is over, or of an earlier life of the sidecar: hold 
 
 
 @attrs.define
-class Limits:
+class ApiLimits:
     """Count what is limited."""
 
     streams: int = 0
@@ -69,7 +69,7 @@ class Api:
         self._service = service
         self._membership = membership
         self._max_streams = max_streams
-        self._limits = Limits()
+        self._limits = ApiLimits()
         self._waiting: dict[str, asyncio.Event] = {}
         self._calls: dict[str, tuple[tuple[str, ...], Call]] = {
             "/v1/hold": (POST, self.hold),
@@ -130,7 +130,7 @@ class Api:
         with self._limits.one_more("calls", MAX_CALLS):
             return await self._wait(request, consumer, hold)
 
-    def _new_consumer(self, hold: bodies.Hold) -> Consumer:
+    def _new_consumer(self, hold: bodies.HoldRequest) -> Consumer:
         if self._service.draining:
             raise Refused(503, LEAVES)
         if self._service.turns.role_count + len(hold.roles) > MAX_ALL_ROLES:
@@ -142,7 +142,9 @@ class Api:
             releases_on_close=hold.releases_on_close,
         )
 
-    async def _wait(self, request: Request, consumer: Consumer, hold: bodies.Hold) -> Response:
+    async def _wait(
+        self, request: Request, consumer: Consumer, hold: bodies.HoldRequest
+    ) -> Response:
         """Wait until a role is granted, the time is over, or caller or sidecar are gone."""
         service = self._service
         granted = self._waiting[consumer.grant] = asyncio.Event()
@@ -252,7 +254,7 @@ class Api:
 class _Counted:
     """Count a stream while it is open."""
 
-    def __init__(self, limits: Limits, stream: EventStream) -> None:
+    def __init__(self, limits: ApiLimits, stream: EventStream) -> None:
         self._limits = limits
         self._stream = stream
 

@@ -24,7 +24,7 @@ RETRY_REPORT_INTERVAL_S = 60.0
 """Seconds between two lines that say why the group could not be joined."""
 
 
-class State(enum.Enum):
+class MembershipState(enum.Enum):
     """Name what the member does."""
 
     ABSENT = "absent: there is no consumer"
@@ -58,7 +58,7 @@ class Membership:
         stays: bool = False,
     ) -> None:
         self.service = service
-        self.state = State.ABSENT
+        self.state = MembershipState.ABSENT
         self.trouble = ""
         """Why the group could not be joined at the last try, or ""."""
         self.rink: aio.Rink | None = None
@@ -170,8 +170,8 @@ class Membership:
         """Return who owns a role, or what keeps this member from holding it."""
         rink = self.rink
         if rink is None:
-            is_about_to = self.state is State.ABSENT and self.has_consumers
-            doing = State.JOINING.value if is_about_to else self.state.value
+            is_about_to = self.state is MembershipState.ABSENT and self.has_consumers
+            doing = MembershipState.JOINING.value if is_about_to else self.state.value
             return f"this sidecar is {doing}" + (self.trouble and f": {self.trouble}")
         return _internals.obstacle_of(rink, role)
 
@@ -231,13 +231,13 @@ class Membership:
             if await self._join():
                 await self._stay()
                 await self._leave()
-        self.state = State.LEFT
+        self.state = MembershipState.LEFT
         self.service.say_bye(LEAVES)
         self.left.set()
 
     async def _join(self) -> bool:
         """Join, however often it takes, unless there is no reason to any more."""
-        self.state = State.JOINING
+        self.state = MembershipState.JOINING
         failures, reported_at = 0, -RETRY_REPORT_INTERVAL_S
         while self.has_consumers and not self._drain.is_set():
             rink = self._make()
@@ -249,7 +249,7 @@ class Membership:
                 break
             error = joining.exception()
             if error is None:
-                self.rink, self.state, self.trouble = rink, State.JOINED, ""
+                self.rink, self.state, self.trouble = rink, MembershipState.JOINED, ""
                 # While this member was away, etcd may have been restored from a backup, and its
                 # tokens be lower. No member that is in the group meanwhile can know of it.
                 _internals.raise_tokens(rink, self._last_token)
@@ -267,7 +267,7 @@ class Membership:
             pause = asyncio.create_task(asyncio.sleep(backoff(failures, rink.name)))
             await self._first(pause, self._drain)
             pause.cancel()
-        self.state, self.trouble = State.ABSENT, ""
+        self.state, self.trouble = MembershipState.ABSENT, ""
         return False
 
     async def _stay(self) -> None:
@@ -292,7 +292,7 @@ class Membership:
     async def _leave(self) -> None:
         """Hand over to whoever waits, once every consumer has stopped."""
         assert self.rink is not None
-        self.state = State.LEAVING
+        self.state = MembershipState.LEAVING
         leaving = asyncio.create_task(self.rink.leave(wait=True, now=self._now.is_set()))
         await self._first(leaving, self._now)
         if not leaving.done():
@@ -301,7 +301,7 @@ class Membership:
         for task in list(self._waits.values()):
             task.cancel()
         self._waits.clear()
-        self.rink, self.state = None, State.ABSENT
+        self.rink, self.state = None, MembershipState.ABSENT
 
     @staticmethod
     async def _ended(rink: aio.Rink) -> None:

@@ -28,7 +28,7 @@ def exposition_of(collector: Collector) -> Call:
     return metrics
 
 
-class Metrics(Collector):
+class SidecarMetrics(Collector):
     """Show a sidecar to Prometheus."""
 
     def __init__(self, service: Service, membership: Membership) -> None:

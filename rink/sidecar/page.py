@@ -21,8 +21,8 @@ from rink._internals import status_without_waits
 from rink.inspect.group_status import GroupStatus
 from rink.sidecar import answers
 from rink.sidecar.consumers import Turn
-from rink.sidecar.effects import Effect, Granted, Lost, Over
-from rink.sidecar.membership import Membership, State
+from rink.sidecar.effects import Effect, Granted, Over, TurnLost
+from rink.sidecar.membership import Membership, MembershipState
 from rink.sidecar.service import Service
 
 MAX_ROWS = 200
@@ -88,7 +88,7 @@ Row = tuple[Cell, ...]
 
 
 @attrs.frozen(kw_only=True)
-class Rows:
+class TableRows:
     """Hold the shown rows of a table, and the number of all its rows."""
 
     shown: list[Row]
@@ -105,11 +105,11 @@ class Shown:
     group: str
     state: Cell
     member: list[tuple[str, str]]
-    turns: Rows
-    waits: Rows
+    turns: TableRows
+    waits: TableRows
     status: GroupStatus | None
     me: str
-    events: Rows
+    events: TableRows
 
 
 class Page:
@@ -143,7 +143,7 @@ class Page:
         match effect:
             case Granted(turn):
                 what, why = Cell("granted", "good", is_short=True), ""
-            case Lost(turn):
+            case TurnLost(turn):
                 what, why = Cell("lost", "busy", is_short=True), turn.why
             case Over(turn, why):
                 what = Cell("over", is_short=True)
@@ -162,7 +162,7 @@ class Page:
             waits=_waits(service),
             status=status_without_waits(rink) if rink else None,
             me=rink.name if rink else "",
-            events=Rows(
+            events=TableRows(
                 shown=[
                     (Cell(f"{_seconds(now - at_ms)} ago", is_short=True), *row)
                     for at_ms, row in reversed(self._events)
@@ -176,9 +176,9 @@ class Page:
         text = membership.state.value + (membership.trouble and f": {membership.trouble}")
         if self._service.draining:
             return Cell(f"{text}, draining: {self._service.draining}", "busy")
-        if membership.state is State.ABSENT:
+        if membership.state is MembershipState.ABSENT:
             return Cell(text)
-        if membership.state is not State.JOINED:
+        if membership.state is not MembershipState.JOINED:
             return Cell(text, "bad" if membership.trouble else "busy")
         if membership.session()[1] <= now:
             return Cell("the session is lost", "bad")
@@ -201,10 +201,10 @@ def _names(turn: Turn) -> tuple[Cell, Cell]:
     return Cell(turn.role), Cell(turn.consumer.name)
 
 
-def _turns(service: Service, now: int) -> Rows:
+def _turns(service: Service, now: int) -> TableRows:
     first = heapq.nsmallest(MAX_ROWS, service.turns.turns(), key=attrgetter("role"))
     count = sum(len(one.turns) for one in service.turns.consumers.values())
-    return Rows(shown=[_turn(turn, now) for turn in first], count=count)
+    return TableRows(shown=[_turn(turn, now) for turn in first], count=count)
 
 
 def _turn(turn: Turn, now: int) -> Row:
@@ -221,10 +221,10 @@ def _turn(turn: Turn, now: int) -> Row:
     )
 
 
-def _waits(service: Service) -> Rows:
+def _waits(service: Service) -> TableRows:
     consumers = service.turns.consumers.values()
     waits = ((role, one) for one in consumers for role in one.waiting)
-    return Rows(
+    return TableRows(
         shown=[
             (
                 Cell(role),
@@ -286,11 +286,11 @@ def _members(shown: Shown) -> str:
         )
         for one in members[:MAX_ROWS]
     ]
-    all_of_them = Rows(shown=rows, count=len(members))
+    all_of_them = TableRows(shown=rows, count=len(members))
     return _table("Members", ("member", "rank", "phase", "why"), all_of_them)
 
 
-def _table(title: str, headings: tuple[str, ...], rows: Rows) -> str:
+def _table(title: str, headings: tuple[str, ...], rows: TableRows) -> str:
     """Return a table with its title.
 
     A phone shows each row as a block, with the headings in it.

@@ -21,7 +21,7 @@ import attrs
 
 from rink.core.retry_delay import backoff
 from rink.errors import ConfigError
-from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.consumer_turns import ConsumerTurns
 
 PREFIX = "etcd-rink/"
 """The beginning of each label's key. The policy of deploy/sidecar/label allows only such keys."""
@@ -64,7 +64,7 @@ def labels_of(roles: Roles, labelled: Roles) -> dict[str, str | None]:
     return {PREFIX + role: HELD if role in roles else None for role in sorted(labelled)}
 
 
-def wanted_labels(turns: Turns, labelled: Roles, now_ms: int) -> tuple[Roles, float]:
+def wanted_labels(turns: ConsumerTurns, labelled: Roles, now_ms: int) -> tuple[Roles, float]:
     """Return the roles whose labels are to be on the pod, and until when.
 
     A label goes when its role is lost, while the consumer still stops. It also goes `EARLY_MS`

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rink.sidecar.clock import now_ms
-from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.effects import Effect
 from rink.sidecar.pod_api import PodApiError
 from rink.sidecar.pod_label import (
@@ -56,7 +56,7 @@ class PodLabeller:
 
     def __init__(
         self,
-        turns: Turns,
+        turns: ConsumerTurns,
         labelled: Roles,
         labels: Labels,
         clock: Callable[[], int] = now_ms,

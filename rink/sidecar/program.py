@@ -26,7 +26,7 @@ from rink.errors import ConfigError
 from rink.sidecar import public
 from rink.sidecar.access import Access, Bearer
 from rink.sidecar.clock import in_ms
-from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.effects import Effect, Granted, Over, Renewed
 from rink.sidecar.http_api import MAX_STREAMS, Api
 from rink.sidecar.listeners import MAX_CALLERS, Address, listen, serve
@@ -47,7 +47,7 @@ ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 @attrs.frozen(kw_only=True)
-class Settings:
+class SidecarSettings:
     """Hold the settings of a sidecar.
 
     `hold_s` is how far ahead an end is told, `absent_s` how long the member stays without a
@@ -92,7 +92,7 @@ class Settings:
             check_label_name(role)
 
 
-def hold_ms(settings: Settings, ttl: float, margin: float) -> int:
+def hold_ms(settings: SidecarSettings, ttl: float, margin: float) -> int:
     """Return how far ahead an end is told.
 
     It is at most half of the time that a session lasts without an answer. With more, ends would
@@ -116,12 +116,12 @@ class Program:
     """
 
     def __init__(
-        self, settings: Settings, session: aio.Session, make: Callable[[], aio.Rink]
+        self, settings: SidecarSettings, session: aio.Session, make: Callable[[], aio.Rink]
     ) -> None:
         self.settings = settings
         self.session = session
         grace_ms = None if settings.grace_s is None else in_ms(settings.grace_s)
-        turns = Turns(hold_ms(settings, session.ttl, session.margin), grace_ms)
+        turns = ConsumerTurns(hold_ms(settings, session.ttl, session.margin), grace_ms)
         self.service = Service(turns)
         stays = bool(settings.roles)
         self.membership = Membership(self.service, make, settings.absent_s, stays)
@@ -176,7 +176,7 @@ class Program:
         self._clean_up()
         await self.session.close()
 
-    def _make_labeller(self, turns: Turns) -> PodLabeller | None:
+    def _make_labeller(self, turns: ConsumerTurns) -> PodLabeller | None:
         labelled = frozenset(self.settings.label_pod)
         if not labelled:
             return None
@@ -209,7 +209,7 @@ class Program:
         return Access(app, self._bearer, needs_host)
 
     def _public(self, lag: public.LoopLag) -> ASGIApp:
-        from rink.sidecar.metrics import Metrics, exposition_of
+        from rink.sidecar.metrics import SidecarMetrics, exposition_of
 
         not_ready = partial(public.why_not_ready, self.service, self.membership)
         page = None
@@ -220,7 +220,7 @@ class Program:
         return public.application(
             not_ready,
             partial(lag.why_late, self.session.margin),
-            exposition_of(Metrics(self.service, self.membership)),
+            exposition_of(SidecarMetrics(self.service, self.membership)),
             partial(not_ready, joined=True),
             page,
         )

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from rink.sidecar.membership import Membership, State
+from rink.sidecar.membership import Membership, MembershipState
 from rink.sidecar.service import Service
 
 LAG_INTERVAL_S = 0.5
@@ -63,7 +63,7 @@ def why_not_ready(service: Service, membership: Membership, joined: bool = False
         return f"draining: {service.draining}"
     if not (joined or membership.has_consumers):
         return ""
-    if membership.state is not State.JOINED:
+    if membership.state is not MembershipState.JOINED:
         return f"{membership.state.value}" + (membership.trouble and f": {membership.trouble}")
     if membership.session()[1] <= service.clock():
         return "the session is lost"

@@ -14,9 +14,9 @@ from typing import Protocol
 import attrs
 
 from rink.sidecar.clock import now_ms
-from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.consumers import Consumer, Turn
-from rink.sidecar.effects import Bye, Effect, Granted, LetGo, Lost, Over, Renewed, Unwant, Want
+from rink.sidecar.effects import Bye, Effect, Granted, LetGo, Over, Renewed, TurnLost, Unwant, Want
 
 log = logging.getLogger("rink.sidecar")
 
@@ -30,7 +30,7 @@ POD = "pod"
 """The name of the consumer that is the sidecar itself."""
 
 
-class Member(Protocol):
+class ServiceMember(Protocol):
     """Do what the service needs of the member."""
 
     def session(self) -> tuple[int, int]:
@@ -73,19 +73,19 @@ class NoMember:
 
 
 @attrs.define(eq=False)
-class Inbox:
+class ServiceInbox:
     """Hold what a consumer's stream is yet to be told.
 
     Events are written out only when they are sent. So a slow reader hears the end of that moment.
     Of a turn that is over by then, it hears only a loss that it has not answered.
     """
 
-    events: deque[Granted | Lost | Waiting] = attrs.field(factory=deque)
+    events: deque[Granted | TurnLost | Waiting] = attrs.field(factory=deque)
     is_renewed: bool = False
     bye: str = ""
     changed: asyncio.Event = attrs.field(factory=asyncio.Event)
 
-    def put(self, event: Granted | Lost | Waiting) -> None:
+    def put(self, event: Granted | TurnLost | Waiting) -> None:
         """Add an event."""
         self.events.append(event)
         self.changed.set()
@@ -117,14 +117,14 @@ class Service:
         clock: returns the time in milliseconds of CLOCK_BOOTTIME.
     """
 
-    def __init__(self, turns: Turns, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(self, turns: ConsumerTurns, clock: Callable[[], int] = now_ms) -> None:
         self.turns = turns
         self.clock = clock
         self.life = secrets.token_hex(4)
         self.counts = Counts()
         self.draining = ""
         """Why no new consumer is taken, in the operator's words, or ""."""
-        self.member: Member = NoMember()
+        self.member: ServiceMember = NoMember()
         self.on_change: list[Callable[[Effect], None]] = []
         """Called with each effect, before it is carried out: files, labels."""
         self.heard_ms = 0
@@ -134,7 +134,7 @@ class Service:
         self.on_failure: Callable[[Exception], None] = lambda _: None
         """Called with an error after which turns may be half done."""
         self._bye = ""
-        self._inboxes: dict[str, Inbox] = {}
+        self._inboxes: dict[str, ServiceInbox] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
 
@@ -189,20 +189,20 @@ class Service:
         """
         self.hold(Consumer(POD, secrets.token_urlsafe(24), is_pod=True), roles)
 
-    def open_stream(self, consumer: Consumer) -> tuple[int, Inbox]:
+    def open_stream(self, consumer: Consumer) -> tuple[int, ServiceInbox]:
         """Give a consumer's new stream a number and an inbox with all that is so."""
         if earlier := self._inboxes.get(consumer.grant):
             self._end_inbox(earlier, "another stream of this grant was opened")
-        inbox = self._inboxes[consumer.grant] = Inbox()
+        inbox = self._inboxes[consumer.grant] = ServiceInbox()
         with self.changing() as now:
             stream = self.turns.open_stream(consumer, now)
         inbox.events.clear()  # what was told meanwhile is a part of what is so now
         for turn in consumer.turns.values():
             inbox.put(Granted(turn))
             if turn.lost_at_ms is not None:
-                inbox.put(Lost(turn))
+                inbox.put(TurnLost(turn))
         for turn in consumer.unanswered.values():
-            inbox.put(Lost(turn))
+            inbox.put(TurnLost(turn))
         for role in consumer.waiting:
             inbox.put(Waiting(role))
         if self._bye:
@@ -286,7 +286,7 @@ class Service:
                 self.counts.gained += 1
                 _say("role %s: granted to %s with token %d", turn.role, turn.consumer, turn.token)
                 self._tell(turn.consumer, effect)
-            case Lost(turn):
+            case TurnLost(turn):
                 self.counts.lost += 1
                 why = json.dumps(turn.why)  # it names other members
                 _say("role %s: lost, %s is told: %s", turn.role, turn.consumer, why)
@@ -306,12 +306,12 @@ class Service:
                 self.heard_ms = max(self.heard_ms, consumer.heard_ms)
                 self.on_presence()
 
-    def _tell(self, consumer: Consumer, event: Granted | Lost | Waiting) -> None:
+    def _tell(self, consumer: Consumer, event: Granted | TurnLost | Waiting) -> None:
         if inbox := self._inboxes.get(consumer.grant):
             inbox.put(event)
 
     @staticmethod
-    def _end_inbox(inbox: Inbox, why: str) -> None:
+    def _end_inbox(inbox: ServiceInbox, why: str) -> None:
         inbox.bye = inbox.bye or why
         inbox.changed.set()
 

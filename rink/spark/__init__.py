@@ -19,9 +19,9 @@ check_pyspark()
 if TYPE_CHECKING:
     from rink.spark.batches import FencedBatch, FencedStream, fence, fenced
     from rink.spark.datasource import RinkDataSource
-    from rink.spark.group_history import History, history
+    from rink.spark.group_history import GroupHistory, history
     from rink.spark.jobs.driver_exit import SparkStopped
-    from rink.spark.jobs.job import Job, State
+    from rink.spark.jobs.job import Job, JobState
     from rink.spark.jobs.runner import JobRunner
 else:
     __getattr__, __dir__ = named(
@@ -29,12 +29,12 @@ else:
         {
             "FencedBatch": "rink.spark.batches",
             "FencedStream": "rink.spark.batches",
-            "History": "rink.spark.group_history",
+            "GroupHistory": "rink.spark.group_history",
             "Job": "rink.spark.jobs.job",
             "JobRunner": "rink.spark.jobs.runner",
             "RinkDataSource": "rink.spark.datasource",
             "SparkStopped": "rink.spark.jobs.driver_exit",
-            "State": "rink.spark.jobs.job",
+            "JobState": "rink.spark.jobs.job",
             "fence": "rink.spark.batches",
             "fenced": "rink.spark.batches",
             "history": "rink.spark.group_history",
@@ -43,5 +43,15 @@ else:
     )
 
 __all__ = [
-    "FencedBatch", "FencedStream", "History", "Job", "JobRunner", "RinkDataSource", "SparkStopped", "State", "fence", "fenced", "history",
+    "FencedBatch",
+    "FencedStream",
+    "GroupHistory",
+    "Job",
+    "JobRunner",
+    "JobState",
+    "RinkDataSource",
+    "SparkStopped",
+    "fence",
+    "fenced",
+    "history",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from rink.errors import ConfigError, StateError, UsageError
 from rink.guards import Batch, Fence, Guard
 from rink.spark.compat import repartition_by_id
 from rink.spark.jobs.tags import context_of
-from rink.spark.options import Options, Place
+from rink.spark.options import Options, StreamPlace
 from rink.spark.redis_connection import connection
 from rink.spark.sink.publishing import raise_fence
 from rink.spark.sink.staging import rolled_back
@@ -56,7 +56,7 @@ class FencedStream:
                 f"FencedStream takes options that say where the stream is ({', '.join(_WHERE)}), and not "
                 f"{', '.join(others)}: name and token come from the role whose fence is raised, all else belongs to the query"
             )
-        self._place = Place.of(Options(options, of_sink=True))
+        self._place = StreamPlace.of(Options(options, of_sink=True))
 
     def raise_fence(self, fence: Fence) -> None:
         """Refuse all lower tokens of the sink of this name from now on; raises a StaleToken."""

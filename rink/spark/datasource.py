@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from rink.spark import schema as schemas
 from rink.spark import tables
-from rink.spark.options import Options, Place
+from rink.spark.options import Options, StreamPlace
 from rink.spark.sink.writers import BatchWriter, StreamWriter
 from rink.spark.source.readers import BatchReader, StreamReader
 
@@ -31,7 +31,7 @@ class RinkDataSource(DataSource):
         created = tables.created_with(self.options)
         options = Options(self.options if created is None else created, of_sink=False)
         metadata = options.flag("metadata", True)
-        columns = schemas.columns_of(Place.of(options).record_class(), metadata=metadata)
+        columns = schemas.columns_of(StreamPlace.of(options).record_class(), metadata=metadata)
         return columns if created is None else tables.with_options(columns, created)
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from rink.core.keys import Keys, check_name
 from rink.engine.group_watch import read_group, unknown_group
-from rink.inspect.version_diff import Step, steps
+from rink.inspect.version_diff import VersionStep, steps
 from rink.session import BaseSession
 
 _MOVE = "struct<what:string,before:string,after:string>"
@@ -47,7 +47,7 @@ class Episode:
 
 
 @attrs.frozen
-class Report:
+class NotedReport:
     """What a group's past comes to.
 
     Attributes:
@@ -83,7 +83,7 @@ class Report:
 
 
 @attrs.frozen
-class History:
+class GroupHistory:
     """A group's past.
 
     Attributes:
@@ -153,7 +153,7 @@ class History:
             .orderBy(F.desc("seconds"))
         )  # fmt: skip
 
-    def report(self, most: int = 10) -> Report:
+    def report(self, most: int = 10) -> NotedReport:
         """Return what it comes to.
 
         Args:
@@ -167,7 +167,7 @@ class History:
         finally:
             episodes.unpersist()
         drain = self.drains().where(F.col("seconds").isNotNull()).first()
-        return Report(
+        return NotedReport(
             versions=self.versions.count(),
             moves=tuple(moves),
             longest=tuple(
@@ -189,7 +189,7 @@ def history(
     group: str,
     *,
     events: str | list[str] | None = None,
-) -> History:
+) -> GroupHistory:
     """Return a group's past.
 
     Args:
@@ -213,12 +213,12 @@ def history(
     texts = spark.createDataFrame(
         rows, _VERSIONS.replace("proclaimed timestamp", "proclaimed string")
     )
-    return History(
+    return GroupHistory(
         versions=texts.withColumn("proclaimed", F.to_timestamp("proclaimed")), events=noted
     )
 
 
-def _row(step: Step) -> tuple[Any, ...]:
+def _row(step: VersionStep) -> tuple[Any, ...]:
     version, changed = step.entry.version, step.changed
     if version is None:
         return (step.entry.number, *[None] * 11, step.entry.problem)

@@ -18,7 +18,7 @@ from rink.streams.codec import Codec, JsonCodec
 from rink.streams.records.fields import is_record_class
 from rink.streams.store import entry_ids
 from rink.streams.store.keys import Names
-from rink.streams.store.values import Bounds
+from rink.streams.store.values import PartitionBounds
 from rink.streams.stream import Stream
 
 _COMMON = {
@@ -57,7 +57,7 @@ _SPARKS = {"checkpointlocation", "queryname", "outputmode"}
 
 
 @attrs.frozen
-class Place:
+class StreamPlace:
     """One stream of one app in one Redis, as options name it; goes to executors.
 
     Attributes:
@@ -103,7 +103,7 @@ class Place:
         return JsonCodec(_record_of(self.record))
 
     @classmethod
-    def of(cls, options: Options) -> Place:
+    def of(cls, options: Options) -> StreamPlace:
         """Read the options that name it; raises a ConfigError."""
         app, redis = options.text("app"), options.text("redis")
         if bool(app) == bool(options.text("appName")):
@@ -185,14 +185,14 @@ class Options:
         """Return the fencing token; 0 where the query has none."""
         return self.count("fencingToken", 0) or 0
 
-    def bounds(self, declared: Stream[Any] | None) -> Bounds:
+    def bounds(self, declared: Stream[Any] | None) -> PartitionBounds:
         """Return what a partition may hold: as the app says, or else as the options say."""
         if declared is not None:
             return declared.bounds
         trim = self.text("trim", "committed")
         if trim not in ("committed", "oldest"):
             raise ConfigError(f"the option trim is committed or oldest, not {trim!r}")
-        return Bounds(self.count("partitionSize", 50_000) or 0, loses=trim == "oldest")
+        return PartitionBounds(self.count("partitionSize", 50_000) or 0, loses=trim == "oldest")
 
     def edge(self, offsets: str, timestamp: str, otherwise: str) -> str | dict[int, str]:
         """Return where to begin or to end: earliest, latest, or an id for each partition, or one for all.

@@ -26,7 +26,7 @@ from rink.redis.errors import RedisUnavailable
 from rink.redis.partition_count import PartitionCount
 from rink.redis.retry import repeat_while_unavailable
 from rink.redis.scripts import Script, ScriptCall, settle_script
-from rink.spark.options import Place, named
+from rink.spark.options import StreamPlace, named
 from rink.spark.scripts import script
 
 log = logging.getLogger("rink.spark")
@@ -35,10 +35,10 @@ T = TypeVar("T")
 KeysAndArgs = tuple[Sequence[str], Sequence[Any]]
 """The keys and the other arguments of one step."""
 
-_made: dict[tuple[int, str, float], Connection] = {}
+_made: dict[tuple[int, str, float], RedisConnection] = {}
 
 
-class Connection:
+class RedisConnection:
     """A client of redis-py's with our scripts and our errors.
 
     Args:
@@ -84,7 +84,7 @@ class Connection:
 
         return repeat_while_unavailable(self._patience, explain)
 
-    def partition_count(self, place: Place) -> int:
+    def partition_count(self, place: StreamPlace) -> int:
         """Return how many partitions the stream has.
 
         Raises:
@@ -92,7 +92,7 @@ class Connection:
         """
         return self._count_of(place, self._settled(place))
 
-    def hasher(self, place: Place) -> str:
+    def hasher(self, place: StreamPlace) -> str:
         """Return the fingerprint of the stream's hasher in Redis.
 
         "" for the built-in one.
@@ -100,7 +100,7 @@ class Connection:
         found = self._settled(place)
         return found.hasher if found else ""
 
-    def settle_count(self, place: Place) -> None:
+    def settle_count(self, place: StreamPlace) -> None:
         """Check that Redis has the same number of partitions and hasher.
 
         The first program writes them. It is called before anything else is written.
@@ -115,12 +115,12 @@ class Connection:
             self._run(settle_script(), [([place.names.about], (declared.count, declared.hasher))])
             self.partition_count(place)
 
-    def _settled(self, place: Place) -> PartitionCount | None:
+    def _settled(self, place: StreamPlace) -> PartitionCount | None:
         about = place.names.about
         reply = self.repeated(lambda: self.client.hmget(about, *partition_count.FIELDS), about)
         return partition_count.stored(reply, self.server, about)
 
-    def _count_of(self, place: Place, found: PartitionCount | None) -> int:
+    def _count_of(self, place: StreamPlace, found: PartitionCount | None) -> int:
         about, declared = place.names.about, _declared(place)
         if found is not None and declared is not None:
             partition_count.check_same(found, declared, str(place), self.server, about)
@@ -134,12 +134,12 @@ class Connection:
         return settled.count
 
 
-def connection(place: Place) -> Connection:
+def connection(place: StreamPlace) -> RedisConnection:
     """Return this process's connection to a server, for one patience; a forked child makes its own."""
     key = (os.getpid(), place.redis, place.patience)
     found = _made.get(key)
     if found is None:
-        found = _made[key] = Connection(_client(place.redis), place.patience)
+        found = _made[key] = RedisConnection(_client(place.redis), place.patience)
     return found
 
 
@@ -162,6 +162,6 @@ def _client(text: str) -> Client:
     return client_of(text, Retry(NoBackoff(), 0))
 
 
-def _declared(place: Place) -> PartitionCount | None:
+def _declared(place: StreamPlace) -> PartitionCount | None:
     stream = place.declared()
     return PartitionCount(stream.partition_count, stream.hasher) if stream else None

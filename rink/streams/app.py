@@ -28,7 +28,7 @@ from rink.streams.hooks import Hook, check_worker_hook
 from rink.streams.processor import OnDataLoss, Processor
 from rink.streams.records.partition_keys import PartitionBy
 from rink.streams.retention import Keep
-from rink.streams.store.byte_limits import IN_FLIGHT_BYTES, REPLY_BYTES, Limits
+from rink.streams.store.byte_limits import IN_FLIGHT_BYTES, REPLY_BYTES, ByteLimits
 from rink.streams.store.keys import check_processor_name
 from rink.streams.store.store import Store
 from rink.streams.stream import Stream, Trim
@@ -79,7 +79,7 @@ class App:
         self.etcd = etcd
         self.ttl = ttl
         self.session = dict(session or {})
-        self.limits = Limits(max_reply_bytes, max_in_flight_bytes)
+        self.limits = ByteLimits(max_reply_bytes, max_in_flight_bytes)
         self.times_closed = 0
         self.server = "the app's address"  # where it looks for Redis, for messages; known once it has begun to
         self._redis = redis

@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from rink.errors import UsageError
-from rink.streams.producer.appender import Lane
+from rink.streams.producer.appender import Appender
 from rink.streams.store.store import Store
 from rink.streams.stream import Stream
 
@@ -21,7 +21,7 @@ class Opened:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._lanes: dict[tuple[str, int], Lane] = {}
+        self._lanes: dict[tuple[str, int], Appender] = {}
 
     async def close(self) -> None:
         """End what is being sent, and the connections."""
@@ -29,11 +29,11 @@ class Opened:
             await lane.close()
         await self.store.close()
 
-    def lane(self, stream: Stream[Any], number: int) -> Lane:
+    def lane(self, stream: Stream[Any], number: int) -> Appender:
         """Return what appends to a partition."""
         key = (stream.name, number)
         if key not in self._lanes:
-            self._lanes[key] = Lane(
+            self._lanes[key] = Appender(
                 self.store,
                 stream.names.partition(number),
                 stream.bounds,

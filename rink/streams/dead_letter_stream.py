@@ -24,7 +24,7 @@ from rink.errors import ConfigError, UsageError
 from rink.streams.consumer.buffer import DATA, Entry
 from rink.streams.failure_policy import OnError
 from rink.streams.store.store import Store
-from rink.streams.store.values import Bounds
+from rink.streams.store.values import PartitionBounds
 from rink.streams.stream import Stream
 
 R = TypeVar("R")
@@ -85,12 +85,12 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
         return False
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> PartitionBounds:
         """Return the bounds of a partition: any number of letters.
 
         People may remove letters, so a missing one is no data loss.
         """
-        return Bounds(0, loses=True)
+        return PartitionBounds(0, loses=True)
 
     def decode(self, entry: Entry) -> DeadLetter[R]:
         """Return an entry as a letter, whatever its record is by now."""

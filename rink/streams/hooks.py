@@ -22,7 +22,7 @@ from rink.streams.consumer.thread_bridge import run_in_thread
 
 if TYPE_CHECKING:
     from rink.streams.processor import Processor
-    from rink.streams.store.values import Place
+    from rink.streams.store.values import PartitionPlace
 
 log = logging.getLogger("rink.streams")
 
@@ -84,7 +84,7 @@ class PartitionHooks:
     def __init__(
         self,
         processor: Processor[Any],
-        place: Place,
+        place: PartitionPlace,
         token: int,
         given_up: asyncio.Event,
         complaints: Complaints,

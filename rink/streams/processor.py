@@ -13,7 +13,7 @@ from rink.errors import ConfigError
 from rink.streams.events import Middleware
 from rink.streams.failure_policy import Policy
 from rink.streams.hooks import Hook, check_partition_hook
-from rink.streams.store.values import Place
+from rink.streams.store.values import PartitionPlace
 from rink.streams.stream import Stream
 
 R = TypeVar("R")
@@ -77,10 +77,10 @@ class Processor(Generic[R]):
         """Return the scheme by which the group spreads the partitions."""
         return f"balanced:{self.stream.partition_count}"
 
-    def place(self, number: int) -> Place:
+    def place(self, number: int) -> PartitionPlace:
         """A partition of its stream as this processor sees it."""
         stream = self.stream
-        return Place(
+        return PartitionPlace(
             stream.name,
             number,
             stream.names.partition(number),

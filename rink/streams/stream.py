@@ -24,7 +24,7 @@ from rink.streams.retention import Keep, check_retention
 from rink.streams.store import entry_ids
 from rink.streams.store.keys import Names
 from rink.streams.store.store import Store
-from rink.streams.store.values import Bounds, Output
+from rink.streams.store.values import Output, PartitionBounds
 
 if TYPE_CHECKING:
     from rink.streams.app import App
@@ -222,9 +222,9 @@ class Stream(Generic[R]):
         return found
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> PartitionBounds:
         """Return what each partition may hold."""
-        return Bounds(self.partition_size, self.trim == "oldest", self.retention)
+        return PartitionBounds(self.partition_size, self.trim == "oldest", self.retention)
 
     async def send(self, record: R, *, timeout: float = 30.0) -> str:
         """Append a record to its partition.

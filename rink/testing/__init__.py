@@ -15,9 +15,9 @@ from rink.testing.etcd_server.local import (
 )
 from rink.testing.redis_server.local import (
     RedisCluster,
-    RedisError,
     RedisNode,
     RedisPair,
+    RedisServerError,
     RedisUnavailable,
     local_redis,
     redis_cluster,
@@ -29,9 +29,9 @@ __all__ = [
     "EtcdNode",
     "Place",
     "RedisCluster",
-    "RedisError",
     "RedisNode",
     "RedisPair",
+    "RedisServerError",
     "RedisUnavailable",
     "TlsFiles",
     "etcd_cluster",

@@ -54,7 +54,7 @@ _AT_ONCE = {What.GAINED: 1, What.THAWED: 2}
 
 
 @attrs.frozen
-class Event:
+class HistoryEvent:
     """Describe one event of a history.
 
     Attributes:
@@ -135,7 +135,7 @@ class Judgement:
     disorder: tuple[str, ...]
     accepted: int
     refused: int
-    grants: tuple[Event, ...]
+    grants: tuple[HistoryEvent, ...]
     gaps: tuple[Gap, ...]
     holders: dict[str, str]
 
@@ -167,7 +167,7 @@ class Judgement:
         return [role for role in roles if role not in self.holders]
 
 
-def judge(events: Iterable[Event]) -> Judgement:
+def judge(events: Iterable[HistoryEvent]) -> Judgement:
     """Judge a history.
 
     Args:
@@ -181,9 +181,9 @@ def judge(events: Iterable[Event]) -> Judgement:
     return walk.end()
 
 
-def in_order(events: Iterable[Event]) -> Iterator[Event]:
+def in_order(events: Iterable[HistoryEvent]) -> Iterator[HistoryEvent]:
     """Return the events by time, and those of one member in its own order."""
-    streams: dict[object, list[Event]] = {}
+    streams: dict[object, list[HistoryEvent]] = {}
     for event in events:
         # What others observe of a process is another stream than what the process reports itself.
         source = None if event.what in _WRITES else (event.who, event.what in _OBSERVED)
@@ -194,25 +194,27 @@ def in_order(events: Iterable[Event]) -> Iterator[Event]:
 class _Walk:
     """One pass over a history in order."""
 
-    def __init__(self, events: list[Event]) -> None:
+    def __init__(self, events: list[HistoryEvent]) -> None:
         self._lease_ends = [event for event in events if event.what is What.LEASE_ENDED]
-        self._held: dict[str, dict[str, Event]] = {}  # role -> holder -> its grant
-        self._stopped: dict[tuple[str, str], Event] = {}  # role, holder -> grant of a frozen one
-        self._newest: dict[str, Event] = {}
+        self._held: dict[str, dict[str, HistoryEvent]] = {}  # role -> holder -> its grant
+        self._stopped: dict[
+            tuple[str, str], HistoryEvent
+        ] = {}  # role, holder -> grant of a frozen one
+        self._newest: dict[str, HistoryEvent] = {}
         self._until: dict[str, float] = {}
         self._overlaps: list[tuple[Overlap, bool]] = []
         self._free: dict[str, float] = {}
         self._gaps: list[Gap] = []
-        self._grants: list[Event] = []
+        self._grants: list[HistoryEvent] = []
         self._order: dict[tuple[str, str, int], int] = {}  # role, holder, token -> which grant
-        self._written: dict[str, tuple[int, Event]] = {}
+        self._written: dict[str, tuple[int, HistoryEvent]] = {}
         self._tokens: list[str] = []
         self._stale: list[str] = []
         self._disorder: list[str] = []
         self._counts: Counter[What] = Counter()
         self._now = 0.0
 
-    def take(self, event: Event) -> None:
+    def take(self, event: HistoryEvent) -> None:
         self._now = event.at
         self._counts[event.what] += 1
         match event.what:
@@ -231,7 +233,7 @@ class _Walk:
         if event.until is not None:
             self._until[event.who] = event.until
 
-    def _gained(self, event: Event) -> None:
+    def _gained(self, event: HistoryEvent) -> None:
         role, who, last = event.role, event.who, self._newest.get(event.role)
         holders = self._held.setdefault(role, {})
         for other, grant in holders.items():
@@ -249,19 +251,19 @@ class _Walk:
         self._grants.append(event)
         self._hold(event, event.at)
 
-    def _is_early(self, grant: Event, taker: Event) -> bool:
+    def _is_early(self, grant: HistoryEvent, taker: HistoryEvent) -> bool:
         """Return whether etcd ended the holder's lease early, before the taker's grant."""
         return self._until.get(grant.who, 0.0) > taker.at and any(
             end.who == grant.who and grant.token < end.token <= taker.token
             for end in self._lease_ends
         )
 
-    def _hold(self, grant: Event, at: float) -> None:
+    def _hold(self, grant: HistoryEvent, at: float) -> None:
         self._held.setdefault(grant.role, {})[grant.who] = grant
         if grant.role in self._free:
             self._gaps.append(Gap(grant.role, self._free.pop(grant.role), at))
 
-    def _unhold(self, grant: Event, at: float) -> None:
+    def _unhold(self, grant: HistoryEvent, at: float) -> None:
         holders = self._held[grant.role]
         del holders[grant.who]
         if not holders:
@@ -271,7 +273,7 @@ class _Walk:
             if overlap.end is None and overlap.role == grant.role and grant.who in between:
                 self._overlaps[index] = attrs.evolve(overlap, end=at), early
 
-    def _let_go(self, event: Event) -> None:
+    def _let_go(self, event: HistoryEvent) -> None:
         grant = self._held.get(event.role, {}).get(event.who)
         stopped = self._stopped.get((event.role, event.who))
         if grant and grant.token == event.token:
@@ -283,7 +285,7 @@ class _Walk:
                 f"{event.who} let go of {event.role} ({event.token}), which it did not hold"
             )
 
-    def _stop(self, event: Event) -> None:
+    def _stop(self, event: HistoryEvent) -> None:
         who = event.who
         for grant in [holders[who] for holders in self._held.values() if who in holders]:
             self._unhold(grant, event.at)
@@ -291,13 +293,13 @@ class _Walk:
         if event.what is What.ENDED:
             self._stopped = {key: one for key, one in self._stopped.items() if key[1] != who}
 
-    def _thawed(self, event: Event) -> None:
+    def _thawed(self, event: HistoryEvent) -> None:
         for key, grant in list(self._stopped.items()):
             if key[1] == event.who and self._newest[grant.role] is grant:
                 del self._stopped[key]
                 self._hold(grant, event.at)
 
-    def _wrote(self, event: Event) -> None:
+    def _wrote(self, event: HistoryEvent) -> None:
         grant = self._order.get((event.role, event.who, event.token))
         said = f"{event.who} wrote {event.role} with token {event.token}"
         if grant is None:
@@ -336,14 +338,14 @@ class History:
         events: the first events.
     """
 
-    def __init__(self, events: Iterable[Event] = ()) -> None:
+    def __init__(self, events: Iterable[HistoryEvent] = ()) -> None:
         self._changed = threading.Condition()
-        self._said: list[Event] = []
-        self._writes: list[Event] = []  # apart: they are many, and change no holder
+        self._said: list[HistoryEvent] = []
+        self._writes: list[HistoryEvent] = []  # apart: they are many, and change no holder
         for event in events:
             self.add(event)
 
-    def add(self, event: Event) -> None:
+    def add(self, event: HistoryEvent) -> None:
         """Add one event."""
         if event.what in _WRITES:
             self._writes.append(event)
@@ -353,7 +355,7 @@ class History:
             self._changed.notify_all()
 
     @property
-    def events(self) -> list[Event]:
+    def events(self) -> list[HistoryEvent]:
         """Return all events but the writes, by time."""
         with self._changed:
             said = list(self._said)

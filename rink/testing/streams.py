@@ -24,10 +24,10 @@ from rink.errors import UsageError
 from rink.streams.app import App
 from rink.streams.consumer.buffer import DATA, Entry
 from rink.streams.consumer.error_log import Complaints
-from rink.streams.consumer.metrics import Metrics
-from rink.streams.consumer.owner import Owner
-from rink.streams.consumer.partition import Scene, Tenure
-from rink.streams.consumer.poison import Marks
+from rink.streams.consumer.metrics import WorkerMetrics
+from rink.streams.consumer.owner import GrantOwner
+from rink.streams.consumer.partition import GrantTenure, Scene
+from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.consumer.reader import Reader
 from rink.streams.consumer.worker import Worker
 from rink.streams.dead_letter_stream import DeadLetter, DeadLetterStream
@@ -35,10 +35,17 @@ from rink.streams.events import Outputs
 from rink.streams.failure_policy import Quarantined
 from rink.streams.processor import Processor
 from rink.streams.store import entry_ids
-from rink.streams.store.byte_limits import Held
+from rink.streams.store.byte_limits import SharedMemory
 from rink.streams.store.keys import Names, PartitionNames
 from rink.streams.store.store import Store
-from rink.streams.store.values import Bounds, Output, Place, RawEntry, Step, Taken
+from rink.streams.store.values import (
+    CommitStep,
+    Output,
+    PartitionBounds,
+    PartitionPlace,
+    RawEntry,
+    Taken,
+)
 from rink.streams.stream import Stream
 from rink.testing.memory.cluster import MemoryCluster
 from rink.testing.redis_server.local import local_redis
@@ -155,9 +162,9 @@ class _Partition:
         scene = Scene(
             processor=self._processor,
             store=store,
-            reader=_NoReader(store, 1, Held(1)),
-            metrics=Metrics(self._processor.stream.app.name),
-            marks=Marks(),
+            reader=_NoReader(store, 1, SharedMemory(1)),
+            metrics=WorkerMetrics(self._processor.stream.app.name),
+            marks=PoisonSuspects(),
             complaints=Complaints(self._processor.name),
             halt=lambda reason: None,
             given_up=self._given_up,
@@ -172,13 +179,13 @@ class _Partition:
         self._feed(owner)
         over = asyncio.create_task(self._over(owner))
         try:
-            await Tenure(scene, owner, self._place, _TOKEN).last(over)
+            await GrantTenure(scene, owner, self._place, _TOKEN).last(over)
         except Quarantined as error:
             self._outcome.quarantined[self._place.number] = str(error)
         finally:
             over.cancel()
 
-    async def _over(self, owner: Owner[Any]) -> bool:
+    async def _over(self, owner: GrantOwner[Any]) -> bool:
         """Wait until everything is committed, or the processor waits for more than there is."""
         while not self._done.is_set():
             if owner.is_idle and not self._unread and not owner.inbox.ready:
@@ -188,12 +195,12 @@ class _Partition:
                     await self._done.wait()
         return True
 
-    def _feed(self, owner: Owner[Any]) -> None:
+    def _feed(self, owner: GrantOwner[Any]) -> None:
         if (room := owner.inbox.room) and self._unread:
             owner.feed(self._unread[:room])
             del self._unread[:room]
 
-    def commit(self, step: Step) -> None:
+    def commit(self, step: CommitStep) -> None:
         """Take note of a commit, as Redis would carry it out."""
         letters = [self._letter(letter) for letter in step.letters]
         dead = {letter.event for letter in letters}
@@ -235,7 +242,7 @@ def _bytes(data: bytes | str) -> bytes:
     return data if isinstance(data, bytes) else data.encode()
 
 
-class _OwnerOfAll(Owner[Any]):
+class _OwnerOfAll(GrantOwner[Any]):
     """Nothing more comes than there is, so no batch waits for more; and it tells where outputs go."""
 
     targets: set[Stream[Any]]
@@ -266,26 +273,26 @@ class _StoreOf(Store):
         self._partition = partition
         self.limits = partition.limits
 
-    async def commit(self, place: Place, step: Step) -> None:
+    async def commit(self, place: PartitionPlace, step: CommitStep) -> None:
         self._partition.commit(step)
 
     async def settle_count(self, names: Names, stream: str, count: int, hasher: str = "") -> None:
         pass
 
-    async def extend(self, place: Place, token: int, epoch: str, ceiling: str) -> None:
+    async def extend(self, place: PartitionPlace, token: int, epoch: str, ceiling: str) -> None:
         pass
 
-    async def close_place(self, place: Place, token: int) -> None:
+    async def close_place(self, place: PartitionPlace, token: int) -> None:
         pass
 
-    async def trim(self, names: PartitionNames, bounds: Bounds | None = None) -> int:
+    async def trim(self, names: PartitionNames, bounds: PartitionBounds | None = None) -> int:
         return 0
 
 
 class _NoReader(Reader):
     """All that is to be read is fed before."""
 
-    def wake(self, owner: Owner[Any]) -> None:
+    def wake(self, owner: GrantOwner[Any]) -> None:
         pass
 
 

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from rink.engine.clock import Event, shown
+from rink.engine.clock import ClockEvent, shown
 from rink.session import Session
 from rink.testing.memory.cluster import MemoryCluster
 
@@ -76,7 +76,7 @@ class _Mailbox(Generic[T]):
             self.clock.changed.notify_all()
 
 
-class _Event(Event):
+class _Event(ClockEvent):
     """An event whose setting the clock hears of."""
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -116,14 +116,14 @@ class VirtualClock:
             self.mailboxes.add(mailbox)
         return mailbox
 
-    def event(self) -> Event:
+    def event(self) -> ClockEvent:
         """Return an event that this clock can wait for."""
         return _Event(self)
 
     def give_way(self, seconds: float) -> None:
         """Return at once: time moves only while all rest."""
 
-    def wait(self, event: Event, timeout: float | None) -> bool:
+    def wait(self, event: ClockEvent, timeout: float | None) -> bool:
         """Wait for an event while time jumps whenever all others rest."""
         until = NEVER if timeout is None else self._now + timeout
         while not event.is_set() and self._now < until:
@@ -142,7 +142,7 @@ class VirtualClock:
         while self._come_to_rest() and self._pump():
             pass
 
-    def _move(self, until: float, event: Event | None = None) -> None:
+    def _move(self, until: float, event: ClockEvent | None = None) -> None:
         """Bring everybody to rest, then jump to the next wake-up, at most to `until`."""
         if not self._come_to_rest(event) or self._pump():
             return
@@ -168,7 +168,7 @@ class VirtualClock:
                 mailbox.wake()
         return all(mailbox.rests for mailbox in self.mailboxes)
 
-    def _come_to_rest(self, event: Event | None = None) -> bool:
+    def _come_to_rest(self, event: ClockEvent | None = None) -> bool:
         """Wait until every thread rests; false where `event` came first."""
         with self.changed:
             done = self.changed.wait_for(

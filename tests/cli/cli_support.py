@@ -6,7 +6,7 @@ import attrs
 
 from rink.core import codec
 from rink.core.keys import Keys
-from rink.core.values import Phase, Record, Share, Version
+from rink.core.values import MemberRecord, Phase, Share, Version
 from rink.etcd.api import Delete, Put
 from rink.testing.virtual import STUCK_AFTER_S, VirtualClock
 
@@ -70,7 +70,7 @@ class Town:
         lease = self.leases.get(name) or self.etcd.grant(TTL).lease
         self.leases[name] = lease
         key = Keys.of(prefix, group).member(name)
-        self.etcd.txn((), (Put(key, codec.encode(Record(**fields)), lease),))
+        self.etcd.txn((), (Put(key, codec.encode(MemberRecord(**fields)), lease),))
 
     def renew(self, name):
         """Renew a member's lease: it begins anew, as by a keepalive."""

@@ -7,7 +7,7 @@ import pytest
 
 from rink.core import codec
 from rink.core.keys import Keys, OffsetKeys, SlotKeys
-from rink.core.values import Record, Request, Wish
+from rink.core.values import MemberRecord, Request, Wish
 from rink.errors import EtcdUnavailable
 from rink.etcd.api import Put
 
@@ -151,7 +151,7 @@ def test_forget_of_an_unreadable_newest_version_is_refused(dead, run):
 
 
 def test_forget_deletes_records_without_a_lease_and_foreign_keys(dead, run):
-    stray = codec.encode(Record(incarnation="x", ttl=9))
+    stray = codec.encode(MemberRecord(incarnation="x", ttl=9))
     dead.etcd.txn((), (Put(KEYS.member("stray"), stray), Put(KEYS.root + b"notes", b"")))
     assert run("forget", "orders").stdout == "orders is forgotten: 5 keys deleted\n"
     assert left(dead) == ["orders2/versions/0000000000000001"]

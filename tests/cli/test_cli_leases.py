@@ -3,7 +3,7 @@
 import pytest
 from cli_support import JOINED
 
-from rink.cli.leases import MAX_LEASES, Lease
+from rink.cli.leases import MAX_LEASES, LeaseAnswer
 from rink.core.values import Share
 from rink.errors import EtcdAuth
 
@@ -46,7 +46,7 @@ def test_status_of_member_that_does_not_renew_is_not_settled_in_green(town, run,
 )
 def test_lease_is_overdue_once_a_third_of_its_ttl_has_surely_passed(ttl, left, overdue):
     """etcd rounds the seconds left down."""
-    assert Lease(ttl, left).renewal_overdue is overdue
+    assert LeaseAnswer(ttl, left).renewal_overdue is overdue
 
 
 def test_status_of_member_whose_lease_is_over_says_so(town, run, run_json):

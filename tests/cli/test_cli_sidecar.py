@@ -8,7 +8,7 @@ import pytest
 
 from rink.sidecar import program as module
 from rink.sidecar.listeners import Address
-from rink.sidecar.program import Settings
+from rink.sidecar.program import SidecarSettings
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_sidecar_without_options_has_the_defaults_of_the_design(run, made):
     result = run("sidecar", "--group", "orders", KUBERNETES_SERVICE_HOST="10.0.0.1")
     assert result.exit_code == 0, result.output
     (program,) = made
-    assert program.settings == Settings(
+    assert program.settings == SidecarSettings(
         listen=Address("127.0.0.1", 8181),
         public=Address("0.0.0.0", 8182),
         hold_s=10.0,
@@ -63,7 +63,7 @@ def test_sidecar_options_reach_the_settings(run, made):
     result = run("sidecar", "--group", "orders", *line.split(), *more.split())
     assert result.exit_code == 0, result.output
     (program,) = made
-    assert program.settings == Settings(
+    assert program.settings == SidecarSettings(
         listen=Address("::1", 1),
         public=Address("10.0.0.1", 2),
         hold_s=3.0,

@@ -3,9 +3,9 @@
 from world import World
 
 from rink.core import events as ev
-from rink.core.observed_times import Chronicle
+from rink.core.observed_times import ObservedTimes
 from rink.core.ranks import STARTED
-from rink.core.values import Member, Phase, Proclaimed, Record, Version
+from rink.core.values import Member, MemberRecord, Phase, Proclaimed, Version
 from rink.core.view import View
 
 # ── what a coordinator remembers ──────────────────────────────────────────────────────────────
@@ -90,7 +90,7 @@ def view_of(*entries, revision=9):
 
 
 def bound(name, create, **record):
-    return Member(name, Record("i", 60, **record), create, create, 1)
+    return Member(name, MemberRecord("i", 60, **record), create, create, 1)
 
 
 def version(number, *ranks, because=(), base=0):
@@ -99,7 +99,7 @@ def version(number, *ranks, because=(), base=0):
 
 
 def test_the_chronicle_forgets_what_is_no_longer_there():
-    chronicle = Chronicle()
+    chronicle = ObservedTimes()
     chronicle.note(View(), 0.0)
     assert not chronicle.was_empty
     chronicle.note(view_of(bound("a", 1), version(1, "a", "b", "c")), 1.0)
@@ -113,7 +113,7 @@ def test_the_chronicle_forgets_what_is_no_longer_there():
 
 
 def test_a_start_is_a_version_that_says_so_or_a_return_under_the_old_ranks():
-    chronicle = Chronicle()
+    chronicle = ObservedTimes()
     chronicle.note(view_of(version(1, "a", because=(STARTED,))), 1.0)
     assert chronicle.started_at is None
     assert chronicle.was_empty
@@ -134,7 +134,7 @@ def phases(at, ranks, **phase_of):
 
 
 def test_emptied_ranks_are_noted_while_no_ranked_member_is_active():
-    chronicle = Chronicle()
+    chronicle = ObservedTimes()
     chronicle.note(*phases(1, "ab", a="active", b="offering"))
     assert chronicle.emptied_since == {}
     chronicle.note(*phases(2, "ab", a="leaving", b="offering"))
@@ -148,7 +148,7 @@ def test_emptied_ranks_are_noted_while_no_ranked_member_is_active():
 
 
 def test_offers_are_noted_from_when_they_were_seen_first():
-    chronicle = Chronicle()
+    chronicle = ObservedTimes()
     chronicle.note(*phases(1, "abc", a="active", b="offering", c="active"))
     chronicle.note(*phases(2, "abc", a="offering", b="offering", n="offering"))
     assert chronicle.offering_since == {"a": 2.0, "b": 1.0}
@@ -157,7 +157,7 @@ def test_offers_are_noted_from_when_they_were_seen_first():
 
 
 def test_group_whose_members_are_replaced_is_not_starting():
-    chronicle = Chronicle()
+    chronicle = ObservedTimes()
     chronicle.note(view_of(), 0.0)
     started = version(1, "a", because=(STARTED,))
     chronicle.note(view_of(bound("a", 1), started), 1.0)
@@ -167,7 +167,7 @@ def test_group_whose_members_are_replaced_is_not_starting():
 
 
 def test_the_token_base_is_never_forgotten():
-    chronicle = Chronicle()
+    chronicle = ObservedTimes()
     chronicle.note(view_of(version(1, base=50)), 1.0)
     chronicle.note(view_of(version(2, base=20)), 2.0)
     chronicle.note(view_of(), 3.0)

@@ -3,7 +3,7 @@
 from rink.core.claims import Gate, Obstacles, closed
 from rink.core.placement import Placement
 from rink.core.unsettled import unsettled_in
-from rink.core.values import Member, Record, Share, Version
+from rink.core.values import Member, MemberRecord, Share, Version
 from rink.core.view import View, shares_of
 
 PLACES = Placement()
@@ -14,9 +14,9 @@ IN_B = next(role for role in "pqrstuvwxyz" if PLACES.rank(role, "jump", 2) == 1)
 
 
 def obstacles(lease=1, problem="", **record):
-    value = None if problem else Record("i", 60, **record)
+    value = None if problem else MemberRecord("i", 60, **record)
     members = [
-        Member("a", Record("j", 60, draining=(IN_A, IN_B)), 1, 1, 1),
+        Member("a", MemberRecord("j", 60, draining=(IN_A, IN_B)), 1, 1, 1),
         Member("b", value, 2, 2, lease, problem),
     ]
     unsettled = unsettled_in(View.listed(3, members).by_age, OWNED)

@@ -12,9 +12,9 @@ from rink.core.values import (
     Asked,
     Clutter,
     Member,
+    MemberRecord,
     Phase,
     Proclaimed,
-    Record,
     Request,
     Share,
     Version,
@@ -32,7 +32,7 @@ SHARES = st.builds(
     st.frozensets(NAMES, max_size=3),
 )
 RECORDS = st.builds(
-    Record,
+    MemberRecord,
     incarnation=NAMES,
     ttl=st.integers(1, 10**6),
     phase=st.sampled_from(Phase),
@@ -67,7 +67,7 @@ def changed(value, **fields):
     return json.dumps({**json.loads(codec.encode(value)), **fields}).encode()
 
 
-RECORD = Record("i1", 60, shares=(Share(0, 2, "jump"),))
+RECORD = MemberRecord("i1", 60, shares=(Share(0, 2, "jump"),))
 VERSION = Version(7, ("a", "b"), "jump")
 
 
@@ -96,7 +96,7 @@ def test_values_are_plain_json_with_their_format_first():
 
 def test_a_value_that_json_cannot_carry_is_refused_before_it_is_written():
     with pytest.raises(ValueError, match="JSON compliant"):
-        codec.encode(Record("i", 60, rebalance_delay=float("inf")))
+        codec.encode(MemberRecord("i", 60, rebalance_delay=float("inf")))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from rink.core import coordinator
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.codec import encode
-from rink.core.values import Record, Request, Version, Wish
+from rink.core.values import MemberRecord, Request, Version, Wish
 from rink.errors import EtcdTooLarge
 
 
@@ -48,7 +48,7 @@ def test_a_coordinator_that_is_one_no_more_proclaims_nothing(pair):
     world.carry(world.members["a"], "events")
     assert proclaimed(world, "a")[-1] == 3
     world.etcd.delete("members/a")
-    world.etcd.put("members/a", encode(Record("another", 60)), 99)
+    world.etcd.put("members/a", encode(MemberRecord("another", 60)), 99)
     number = world.version.number
     world.carry(world.members["a"], "requests")
     assert world.version.number == number

@@ -5,10 +5,10 @@ from world import KEYS, ROLES, World, role_of
 
 from rink.core.codec import encode
 from rink.core.next_version import VERSION_LIMIT_BYTES, draft, without_room
-from rink.core.observed_times import Chronicle
-from rink.core.ranks import STARTED, Settings
+from rink.core.observed_times import ObservedTimes
+from rink.core.ranks import STARTED, RankSettings
 from rink.core.schemes import register
-from rink.core.values import Member, Phase, Proclaimed, Record, Request, Version, Wish
+from rink.core.values import Member, MemberRecord, Phase, Proclaimed, Request, Version, Wish
 from rink.core.view import View
 
 MINE = register(lambda _, __: 0, "draft-tests", 1)
@@ -22,7 +22,7 @@ def ask(world, name, *requests):
 
 
 def bound(name, create, **record):
-    return Member(name, Record("i", 60, **record), create, create, 1)
+    return Member(name, MemberRecord("i", 60, **record), create, create, 1)
 
 
 # ── requests ─────────────────────────────────────────────────────────────────────────────────
@@ -223,7 +223,7 @@ def test_whoever_cannot_be_ranked_anyway_takes_no_room(world, monkeypatch, odd):
     world.sleep(0.1)
     world.etcd.leases.add(77)
     world.etcd.put(
-        f"members/{'o' * 300}", encode(Record("i", 60, **{"schemes": (MINE,), **odd})), 77
+        f"members/{'o' * 300}", encode(MemberRecord("i", 60, **{"schemes": (MINE,), **odd})), 77
     )
     add(world, "d" * 250, (MINE,))
     world.sleep(0.1)
@@ -264,13 +264,13 @@ def test_ranks_that_are_kept_for_the_gone_make_no_version_too_large():
     long = "x" * 8000
     old = [f"small{index}" for index in range(110)] + [f"{index}{long}" for index in range(110)]
     new = [bound(f"new{index}{long}", 500 + index, rebalance_delay=0.0) for index in range(110)]
-    version, chronicle = Version(1, ("a", *old), "jump"), Chronicle()
+    version, chronicle = Version(1, ("a", *old), "jump"), ObservedTimes()
     ranked = []
     for now in (0.0, 1.0, 30.0):
         newest = Proclaimed(version.number, version, 400, len(encode(version)))
         view = View.listed(1000 + version.number, [bound("a", 1), *new, newest])
         chronicle.note(view, now)
-        settings = Settings(leave_delay=30.0)
+        settings = RankSettings(leave_delay=30.0)
         drafted = draft("a", view, chronicle, True, now, settings, without_room(view))
         version = drafted.version or version
         assert len(encode(version)) <= VERSION_LIMIT_BYTES
@@ -282,9 +282,9 @@ def test_ten_thousand_members_fit_into_a_version():
     records = [
         bound(f"worker-{index:05}-with-a-name-of-some-length", index) for index in range(10_000)
     ]
-    view, chronicle = View.listed(10_001, records), Chronicle()
+    view, chronicle = View.listed(10_001, records), ObservedTimes()
     chronicle.note(view, 0.0)
-    drafted = draft("a", view, chronicle, True, 0.0, Settings())
+    drafted = draft("a", view, chronicle, True, 0.0, RankSettings())
     assert len(drafted.version.ranks) == 10_000
     assert len(encode(drafted.version)) < VERSION_LIMIT_BYTES
     assert drafted.version.because[0] == STARTED
@@ -379,7 +379,7 @@ def test_draft_member_that_cannot_follow_is_told_so_once_not_yet(world):
 
 
 def test_a_member_that_lists_no_scheme_changes_nothing():
-    record = Record("i", 60, schemes=())
+    record = MemberRecord("i", 60, schemes=())
     world = World()
     world.etcd.leases.add(77)
     world.etcd.put("members/none", encode(record), 77)

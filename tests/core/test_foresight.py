@@ -9,8 +9,8 @@ from derived import Strict
 from rink.core import codec, schemes
 from rink.core import events as ev
 from rink.core.holds import Handle, Table
-from rink.core.scheme_prefetch import Foresight, Placing, seen
-from rink.core.values import Member, Record, Request, Share, Wish
+from rink.core.scheme_prefetch import Placing, SchemePrefetch, seen
+from rink.core.values import Member, MemberRecord, Request, Share, Wish
 from rink.core.view import View
 
 
@@ -44,7 +44,7 @@ def test_pair_is_complete_only_once_its_scheme_is_known():
     """A foreign share by a custom scheme claims everything, until user code registers that."""
     name, table, places, placing = "late@1#0", Table(), Strict(), Placing()
     view = View.listed(1, [member("b", shares=(Share(0, 1, "jump"), Share(0, 1, name)))])
-    foreseen = Foresight.of(view, None, None)
+    foreseen = SchemePrefetch.of(view, None, None)
     table.want(Handle("x"))
     assert placing.missing(foreseen, table, places) == [("x", "jump", 1)]
     placing.done(table, set())
@@ -56,7 +56,7 @@ def test_pair_is_complete_only_once_its_scheme_is_known():
 
 def test_placing_asks_for_what_is_left_out_again():
     table, places, placing = Table(), Strict(), Placing()
-    foreseen = Foresight.of(
+    foreseen = SchemePrefetch.of(
         View.listed(1, [member("b", shares=(Share(0, 1, "jump"),))]), None, None
     )
     for role in "xy":
@@ -95,7 +95,7 @@ def test_change_of_history_that_was_handled_is_not_foreseen(world):
 
 
 def member(name, **record):
-    return Member(name, Record("i", 9, **record), 1, 1, 7)
+    return Member(name, MemberRecord("i", 9, **record), 1, 1, 7)
 
 
 def test_no_step_of_a_walk_asks_for_what_was_not_foreseen():

@@ -7,11 +7,11 @@ from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.codec import encode
 from rink.core.janitor import Janitor
-from rink.core.values import Member, Record
+from rink.core.values import Member, MemberRecord
 from rink.core.view import View
 
 DEAD = 77  # a lease that etcd does not know
-RECORD = Record("old", 30)
+RECORD = MemberRecord("old", 30)
 AGAIN = do.LookUpLease("old", 5, DEAD)
 
 

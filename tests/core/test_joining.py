@@ -6,7 +6,7 @@ from world import KINDS, ROLES
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.node import MemberSettings
-from rink.core.ranks import Settings
+from rink.core.ranks import RankSettings
 from rink.core.state_tables import Life, Write
 from rink.errors import ConfigError, JoinError, MemberNameTaken
 
@@ -139,9 +139,9 @@ def test_a_failure_after_the_join_is_no_failed_join(pair):
         {"grace": float("inf")},
         {"leave_timeout": -1.0},
         {"join_timeout": float("nan")},
-        {"ranking": Settings(rebalance_delay=float("inf"))},
-        {"ranking": Settings(leave_delay=-1.0)},
-        {"ranking": Settings(stagger=0)},
+        {"ranking": RankSettings(rebalance_delay=float("inf"))},
+        {"ranking": RankSettings(leave_delay=-1.0)},
+        {"ranking": RankSettings(stagger=0)},
     ],
 )
 def test_settings_that_no_record_or_clock_can_carry_are_refused(bad):

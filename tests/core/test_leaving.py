@@ -9,7 +9,7 @@ from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.codec import encode
 from rink.core.state_tables import Life, Write
-from rink.core.values import Phase, Record, Version
+from rink.core.values import MemberRecord, Phase, Version
 
 
 def test_a_leaver_serves_until_a_version_leaves_it_out(pair):
@@ -292,7 +292,7 @@ def test_a_leave_while_another_has_the_name_does_not_wait_for_a_version(pair):
     world = pair
     b = world.members["b"]
     world.etcd.leases.add(77)
-    world.etcd.put("members/b", encode(Record("other", 60)), 77)
+    world.etcd.put("members/b", encode(MemberRecord("other", 60)), 77)
     world.run()
     world.sleep(0.5)
     assert b.node.writer.state is Write.TAKEN

@@ -10,8 +10,8 @@ from rink.core.state_tables import (
     LEASE,
     LIFE,
     WRITE,
-    Lease,
     LeaseEvent,
+    LeaseState,
     Life,
     LifeEvent,
     Write,
@@ -20,7 +20,7 @@ from rink.core.state_tables import (
 )
 
 DOCS = Path(__file__).parents[2] / "docs" / "internals"
-MACHINES = [(LIFE, Life, LifeEvent), (LEASE, Lease, LeaseEvent), (WRITE, Write, WriteEvent)]
+MACHINES = [(LIFE, Life, LifeEvent), (LEASE, LeaseState, LeaseEvent), (WRITE, Write, WriteEvent)]
 PAIRS = [
     (table, state, event)
     for table, states, events in MACHINES
@@ -67,7 +67,7 @@ def test_only_an_answer_leads_out_of_an_unsettled_write():
 
 
 def test_a_lease_that_is_given_up_never_comes_back_to_life():
-    assert set(LEASE[Lease.REVOKING].values()) == {Lease.NONE}
+    assert set(LEASE[LeaseState.REVOKING].values()) == {LeaseState.NONE}
 
 
 def draw():

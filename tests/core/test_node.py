@@ -9,7 +9,7 @@ from rink.core import events as ev
 from rink.core import schemes
 from rink.core.codec import encode
 from rink.core.placement import Placement
-from rink.core.values import Member, Proclaimed, Record, Request, Share, Version, Wish
+from rink.core.values import Member, MemberRecord, Proclaimed, Request, Share, Version, Wish
 from rink.core.view import gone
 
 # ── R3: losses ───────────────────────────────────────────────────────────────────────────────
@@ -156,7 +156,7 @@ def test_a_record_of_an_unknown_format_claims_everything_until_it_is_gone(world)
 def test_a_share_of_an_unknown_scheme_claims_everything(pair):
     world = pair
     world.etcd.leases.add(77)
-    record = Record("j", 60, shares=(Share(0, 1, "odd@1#00"),))
+    record = MemberRecord("j", 60, shares=(Share(0, 1, "odd@1#00"),))
     world.etcd.put("members/odd", encode(evolve(record, schemes=("odd@1#00",))), 77)
     world.run()
     assert world.get("a", role_of(0, 2)) is None

@@ -8,7 +8,7 @@ from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.codec import encode
 from rink.core.effects import Level
-from rink.core.values import Record, Request, Wish
+from rink.core.values import MemberRecord, Request, Wish
 
 ROLE_OF_B = role_of(1, 2)
 
@@ -381,7 +381,7 @@ def test_all_members_of_a_new_history_count_tokens_from_one_base(pair):
 
 def test_largest_ttl_is_that_of_all_records_of_the_view(pair):
     world, b = pair, pair.members["b"]
-    slow = encode(Record("of-c", 900))
+    slow = encode(MemberRecord("of-c", 900))
     world.etcd.put("members/c", slow, lease=77)
     world.run()
     world.hold("b", "requests", "answers", "events")

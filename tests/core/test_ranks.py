@@ -6,7 +6,7 @@ import math
 import pytest
 from attrs import evolve
 
-from rink.core.ranks import STARTED, Candidate, Settings, Situation, plan
+from rink.core.ranks import STARTED, Candidate, RankSettings, Situation, plan
 from rink.core.values import Phase
 
 ACTIVE, OFFERING, LEAVING = Phase
@@ -189,7 +189,7 @@ def _again(group, made):
 
 
 SETTINGS = [
-    Settings(DELAY, leave_delay=leave_delay, handover_wait=handover_wait, stagger=stagger)
+    RankSettings(DELAY, leave_delay=leave_delay, handover_wait=handover_wait, stagger=stagger)
     for leave_delay, handover_wait in ((0.0, 0.0), (30.0, 0.0), (0.0, 20.0), (15.0, 20.0))
     for stagger in (None, 1)
 ]
@@ -231,9 +231,9 @@ def test_every_history_settles_and_from_every_prefix_of_it_as_well(settings, ran
 @pytest.mark.parametrize("stagger", [1, 2, None])
 def test_nothing_planned_moves_while_the_last_version_is_not_settled(stagger):
     for settings in (
-        Settings(DELAY, stagger=stagger),
-        Settings(DELAY, 2.0, 30.0, 0.0, stagger),
-        Settings(DELAY, 2.0, 0.0, 20.0, stagger),
+        RankSettings(DELAY, stagger=stagger),
+        RankSettings(DELAY, 2.0, 30.0, 0.0, stagger),
+        RankSettings(DELAY, 2.0, 0.0, 20.0, stagger),
     ):
         for group in histories(Group(settings, 3, 1), 2):
             group.settled = False
@@ -241,7 +241,7 @@ def test_nothing_planned_moves_while_the_last_version_is_not_settled(stagger):
 
 
 def test_a_plan_is_the_same_whatever_the_order_of_the_records():
-    for group in histories(Group(Settings(DELAY, leave_delay=30.0), 2, 2), 1):
+    for group in histories(Group(RankSettings(DELAY, leave_delay=30.0), 2, 2), 1):
         plans = set()
         for members in itertools.permutations(group.members.values()):
             twin = group.copy()
@@ -255,7 +255,7 @@ def test_a_plan_is_the_same_whatever_the_order_of_the_records():
 
 
 def make(ranks, *members, now=1000.0, settings=None, **situation):
-    return plan(Situation(tuple(ranks), members, **situation), now, settings or Settings())
+    return plan(Situation(tuple(ranks), members, **situation), now, settings or RankSettings())
 
 
 def told(made):
@@ -286,7 +286,7 @@ def test_ranks_go_in_turn_gone_then_leaving_then_offering(newcomers):
         live("e", phase=OFFERING),
     ]
     waiting = [live(f"n{number}", 9 + number, 999.0) for number in range(newcomers)]
-    made = make("abcdef", *members, *waiting, settings=Settings(leave_delay=30.0))
+    made = make("abcdef", *members, *waiting, settings=RankSettings(leave_delay=30.0))
     replaced = [one.split()[1] for one in made.because if one.startswith("replaced")]
     assert replaced == ["c", "f", "b", "a", "e"][:newcomers]
 
@@ -327,7 +327,7 @@ def test_ranks_stay_where_every_member_offers():
 
 
 def test_offers_are_taken_one_by_one_with_stagger():
-    settings = Settings(stagger=1)
+    settings = RankSettings(stagger=1)
     members = live("a", phase=OFFERING), live("b", phase=OFFERING)
     members += live("n", 8, 999.0), live("m", 9, 999.0)
     made = make("ab", *members, settings=settings)
@@ -343,9 +343,9 @@ def test_newcomer_whose_turn_is_next_does_not_make_the_group_grow(phase):
     """The rank of b goes to the second newcomer with the next version."""
     members = live("a", phase=phase), live("b", phase=phase)
     members += live("n", 8, 0.0), live("m", 9, 0.0)
-    made = make("ab", *members, settings=Settings(stagger=1))
+    made = make("ab", *members, settings=RankSettings(stagger=1))
     assert told(made)[:2] == (("n", "b"), (f"replaced a by n: {phase.value}",))
-    made = make("ab", *members, live("o", 10, 0.0), settings=Settings(stagger=1))
+    made = make("ab", *members, live("o", 10, 0.0), settings=RankSettings(stagger=1))
     assert made.ranks == ("n", "b", "o")
 
 
@@ -354,7 +354,7 @@ def test_newcomer_whose_turn_is_next_does_not_make_the_group_grow(phase):
 )
 def test_emptied_ranks_stay_for_the_larger_of_both_delays(leave_delay, handover_wait, until):
     """Its members left by plan, one after the other; the first new one is there."""
-    settings = Settings(leave_delay=leave_delay, handover_wait=handover_wait)
+    settings = RankSettings(leave_delay=leave_delay, handover_wait=handover_wait)
     situation = {"gone_since": dict.fromkeys("bc", -math.inf), "settings": settings}
     since = dict.fromkeys("bc", 995.0)
     made = make("nbc", live("n", 9), emptied_since=since, **situation)
@@ -390,7 +390,7 @@ def test_who_cannot_follow_the_scheme_is_not_ranked():
 
 
 def test_a_gone_members_rank_is_reserved_for_the_leave_delay_and_taken_by_any_newcomer():
-    settings = Settings(leave_delay=30.0)
+    settings = RankSettings(leave_delay=30.0)
     gone = {"b": 990.0}
     assert told(make("ab", live("a"), gone_since=gone, settings=settings)) == planned(
         ("a", "b"), (), 1020.0
@@ -402,7 +402,7 @@ def test_a_gone_members_rank_is_reserved_for_the_leave_delay_and_taken_by_any_ne
 
 
 def test_a_leavers_rank_is_not_reserved():
-    settings = Settings(leave_delay=30.0)
+    settings = RankSettings(leave_delay=30.0)
     made = make("ab", live("a"), live("b", phase=LEAVING), settings=settings)
     assert told(made) == planned(("a",), ("left b",))
 
@@ -414,7 +414,7 @@ def test_a_shrinking_group_moves_the_members_above_into_the_holes():
 
 def test_leaving_leader_moves_once_while_another_leaves():
     """With `stagger`, the leader went to a member that was leaving as well, and moved twice."""
-    settings = Settings(stagger=1)
+    settings = RankSettings(stagger=1)
     members = live("a", phase=LEAVING), live("b"), live("c", phase=LEAVING)
     made = make("abc", *members, settings=settings)
     assert told(made)[:2] == (("a", "b"), ("left c",))
@@ -425,7 +425,7 @@ def test_leaving_leader_moves_once_while_another_leaves():
 @pytest.mark.parametrize("stagger", [1, 2, 3])
 def test_leaving_members_never_move_and_the_others_once_at_most(stagger):
     """For every order of three that leave and two that stay, one version after the other."""
-    settings = Settings(stagger=stagger)
+    settings = RankSettings(stagger=stagger)
     members = [live(name, phase=LEAVING if name in "abc" else ACTIVE) for name in "abcde"]
     for order in itertools.permutations("abcde"):
         ranks, moves = order, []
@@ -467,7 +467,7 @@ def test_turns_drop_the_fewest_ranks_and_move_the_fewest_members(size):
             made = make(
                 ranks,
                 *members,
-                settings=Settings(leave_delay=30.0, stagger=stagger),
+                settings=RankSettings(leave_delay=30.0, stagger=stagger),
                 gone_since={name: 990.0 if name[0] == "R" else 0.0 for name in ranks},
             )
             moved = sum(ranks[rank] != name for rank, name in enumerate(made.ranks))
@@ -479,14 +479,14 @@ def test_turns_drop_the_fewest_ranks_and_move_the_fewest_members(size):
 
 
 def test_leaver_is_not_replaced_before_the_last_version_has_settled():
-    settings = Settings(stagger=1)
+    settings = RankSettings(stagger=1)
     members = live("a", phase=LEAVING), live("b"), live("new", 9, 999.0)
     made = make("ab", *members, settings=settings, settled=False)
     assert told(made)[:2] == (("a", "b"), ())
 
 
 def test_lowest_leaver_has_the_first_turn_where_somebody_waits():
-    settings = Settings(stagger=1)
+    settings = RankSettings(stagger=1)
     members = live("a", phase=LEAVING), live("b"), live("c", phase=LEAVING), live("new", 9, 999.0)
     made = make("abc", *members, settings=settings)
     assert told(made)[:2] == (("new", "b", "c"), ("replaced a by new: leaving",))
@@ -494,7 +494,7 @@ def test_lowest_leaver_has_the_first_turn_where_somebody_waits():
 
 @pytest.mark.parametrize("settled", [True, False])
 def test_leaving_member_above_a_dead_rank_gives_up_instead_of_moving(settled):
-    settings = Settings(stagger=1)
+    settings = RankSettings(stagger=1)
     members = live("b"), live("c", phase=LEAVING), live("d", phase=LEAVING)
     made = make("abcd", *members, settings=settings, settled=settled)
     because = {"expired a", "left c", "gave up d: the group shrinks below its rank"}
@@ -504,7 +504,7 @@ def test_leaving_member_above_a_dead_rank_gives_up_instead_of_moving(settled):
 
 
 def test_leaver_below_the_new_size_waits_its_turn_at_its_rank():
-    settings = Settings(stagger=1)
+    settings = RankSettings(stagger=1)
     members = live("a", phase=LEAVING), live("b"), live("c", phase=LEAVING)
     made = make("abxc", *members, settings=settings)
     assert (made.ranks, set(made.because)) == (("a", "b"), {"expired x", "left c"})
@@ -514,7 +514,7 @@ def test_leaver_below_the_new_size_waits_its_turn_at_its_rank():
 
 def test_rank_that_is_reserved_for_a_gone_member_is_never_moved():
     """The roles of a leaver went to a member that was gone, and nobody had them meanwhile."""
-    settings = Settings(leave_delay=30.0)
+    settings = RankSettings(leave_delay=30.0)
     members = live("a", phase=LEAVING), live("b")
     made = make("abc", *members, gone_since={"c": 990.0}, settings=settings)
     assert told(made) == planned(
@@ -566,7 +566,7 @@ def test_a_group_that_was_empty_says_so_with_its_next_version():
 
 
 def test_a_stagger_bounds_how_many_join_and_leave_with_one_version():
-    settings = Settings(0.0, stagger=1)
+    settings = RankSettings(0.0, stagger=1)
     newcomers = [live(name, 5 + index, 0.0) for index, name in enumerate("cde")]
     made = make("ab", live("a"), live("b"), *newcomers, settings=settings)
     assert told(made) == planned(("a", "b", "c"), ("joined c",))
@@ -580,6 +580,6 @@ def test_a_stagger_bounds_how_many_join_and_leave_with_one_version():
 
 
 def test_a_stagger_never_keeps_back_the_ranks_of_the_dead():
-    settings = Settings(stagger=1)
+    settings = RankSettings(stagger=1)
     made = make("abcd", live("d"), live("e", 9, 1000.0), settings=settings, settled=False)
     assert made.ranks == ("e", "d")

@@ -3,7 +3,7 @@
 from rink.core.holds import Hold
 from rink.core.own_record import claims_of, describe
 from rink.core.placement import Placement
-from rink.core.values import Member, Record, Share
+from rink.core.values import Member, MemberRecord, Share
 
 PLACES = Placement()
 NEW, OLD, OLDER = Share(0, 3, "jump"), Share(0, 2, "jump"), Share(0, 1, "jump")
@@ -55,10 +55,10 @@ def test_a_role_that_cannot_be_placed_any_more_is_listed():
 
 
 def test_a_record_is_described_with_what_it_says_of_itself():
-    record = Record("0123456789", 60, address="host:1", joined="12:00")
+    record = MemberRecord("0123456789", 60, address="host:1", joined="12:00")
     assert describe(Member("a/b", record, 1, 1, 255)) == (
         "the record members/a/b (incarnation 01234567, lease ff joined 12:00 at host:1)"
     )
-    bare = describe(Member("a", Record("01", 60), 1, 1, 10))
+    bare = describe(Member("a", MemberRecord("01", 60), 1, 1, 10))
     assert bare == "the record members/a (incarnation 01, lease a)"
     assert "has format 2" in describe(Member("a", None, 1, 1, 10, "has format 2"))

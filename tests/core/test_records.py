@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rink.core.record_index import Records
 from rink.core.unsettled import Unsettled, unsettled_in
-from rink.core.values import Asked, Member, Phase, Proclaimed, Record, Share, Version
+from rink.core.values import Asked, Member, MemberRecord, Phase, Proclaimed, Share, Version
 from rink.core.view import View, gone, shares_of
 
 PLACES = derived.Strict()
@@ -15,7 +15,7 @@ SHARES = [(), (Share(0, 1, "jump"),), (Share(1, 2, "jump"), Share(0, 1, "balance
 OWNED = [shares_of(Version(1, ranks, "jump"), PLACES.rank) for ranks in (("a",), ("b", "a"))]
 
 records = st.builds(
-    Record,
+    MemberRecord,
     incarnation=st.just("i"),
     ttl=st.just(9),
     phase=st.sampled_from(Phase),
@@ -61,7 +61,7 @@ def _for_ranking(view):
 
 
 def make(name, **record):
-    return Member(name, Record("i", 9, **record), ord(name), 200, 7)
+    return Member(name, MemberRecord("i", 9, **record), ord(name), 200, 7)
 
 
 def test_records_share_what_a_claim_does_not_change():

@@ -12,7 +12,7 @@ from rink.core.codec import encode
 from rink.core.effects import Level
 from rink.core.holds import Handle, made_by
 from rink.core.state_tables import Life, Write
-from rink.core.values import Phase, Record
+from rink.core.values import MemberRecord, Phase
 
 
 def clings(world, count=1):
@@ -240,7 +240,7 @@ def test_leaver_without_a_record_gives_its_claims_up(pair):
     clings(pair)
     pair.etcd.end_lease(b.node.tenure.lease)
     pair.etcd.leases.add(77)
-    pair.etcd.put("members/b", encode(Record("other", 60)), 77)
+    pair.etcd.put("members/b", encode(MemberRecord("other", 60)), 77)
     pair.run()
     pair.sleep(0.5)
     assert b.node.writer.state is Write.TAKEN

@@ -7,7 +7,7 @@ from world import ROLES, role_of
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.codec import encode
-from rink.core.state_tables import Lease, Life, Write
+from rink.core.state_tables import LeaseState, Life, Write
 from rink.core.values import Version
 from rink.core.view import Gone
 
@@ -109,7 +109,7 @@ def test_at_the_deadline_every_role_is_lost_with_no_word_from_etcd(pair):
     assert hold.lost_at is None
     world.sleep(0.2)
     assert hold.lost_at is not None
-    assert b.node.tenure.state is Lease.SUSPECT
+    assert b.node.tenure.state is LeaseState.SUSPECT
     assert world.get("b", role_of(1, 2)) is None
 
 
@@ -180,7 +180,7 @@ def test_a_write_owed_while_the_lease_is_suspect_is_sent_when_it_revives(pair):
     world.now += 2.0
     world.keep_alive(b)
     world.sleep(5.0)
-    assert b.node.tenure.state is Lease.SUSPECT
+    assert b.node.tenure.state is LeaseState.SUSPECT
     assert b.node.writer.state is Write.OWED
     assert not any(isinstance(one, do.WriteRecord) for one in b.to_etcd)
     b.alive = True
@@ -197,7 +197,7 @@ def test_an_end_of_the_lease_that_is_told_twice_is_heard_once(pair):
     world.etcd.end_lease(old)
     world.hold("b", "requests")
     world.tell("b", ev.LeaseEnded(old))
-    assert b.node.tenure.state is Lease.REVOKING or b.node.tenure.state is Lease.ASKED
+    assert b.node.tenure.state is LeaseState.REVOKING or b.node.tenure.state is LeaseState.ASKED
     world.tell("b", ev.LeaseEnded(old), ev.LeaseRevoked(old), ev.RevokeFailed(old, OSError()))
     world.tell("b", ev.LeaseEnded(old))
     world.let("b")

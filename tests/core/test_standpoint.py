@@ -1,7 +1,7 @@
 """When the group grows for a member that waits: its own bound, in words."""
 
 from rink.core.codec import encode
-from rink.core.values import Record
+from rink.core.values import MemberRecord
 from rink.core.why_not_held import why_not_ranked
 
 
@@ -51,7 +51,7 @@ def test_member_whose_delay_is_over_is_told_who_ranks_it(world):
 
 def test_member_without_a_record_in_its_view_is_told_that_it_is_not_ranked(pair):
     node = pair.node("a")
-    pair.etcd.put("members/by-hand", encode(Record("i", 60)))
+    pair.etcd.put("members/by-hand", encode(MemberRecord("i", 60)))
     pair.run()
     for name in ("nobody", "by-hand"):
         assert why_not_ranked(node.view, node.sight.chronicle, name, 0.0) == "not ranked yet"

@@ -4,13 +4,13 @@ import pytest
 
 from rink.core.effects import DropLease, GrantLease, KeepLease, RevokeLease
 from rink.core.events import LeaseGranted
-from rink.core.lease import Tenure
-from rink.core.state_tables import Lease
+from rink.core.lease import MemberLease
+from rink.core.state_tables import LeaseState
 
 
 @pytest.fixture
 def tenure():
-    tenure = Tenure(ttl=60, margin=6.0)
+    tenure = MemberLease(ttl=60, margin=6.0)
     assert tenure.ask() == GrantLease(60)
     assert tenure.granted(LeaseGranted(5, 60, 100.0, "i")) == KeepLease(5, 60)
     return tenure
@@ -24,7 +24,7 @@ def test_the_deadline_counts_from_when_the_request_was_sent(tenure):
 
 
 def test_a_shorter_lease_than_was_asked_for_gives_an_earlier_deadline():
-    tenure = Tenure(ttl=60, margin=6.0)
+    tenure = MemberLease(ttl=60, margin=6.0)
     tenure.ask()
     tenure.granted(LeaseGranted(5, 10, 100.0, "i"))
     assert tenure.deadline == 104.0
@@ -38,7 +38,7 @@ def test_a_shorter_lease_than_was_asked_for_gives_an_earlier_deadline():
 )
 def test_tenure_default_margin_follows_a_larger_granted_ttl(margin, granted, deadline):
     """A clock that is a tenth slow uses up a tenth of what etcd counts, not of what was asked."""
-    tenure = Tenure(ttl=60, margin=margin)
+    tenure = MemberLease(ttl=60, margin=margin)
     tenure.ask()
     tenure.granted(LeaseGranted(5, granted, 0.0, "i"))
     assert tenure.deadline == deadline
@@ -63,7 +63,7 @@ def test_at_the_deadline_the_lease_is_suspect_once(tenure):
     assert not tenure.passed_deadline(153.9)
     assert tenure.passed_deadline(154.0)
     assert not tenure.passed_deadline(155.0)
-    assert tenure.state is Lease.SUSPECT
+    assert tenure.state is LeaseState.SUSPECT
     assert tenure.is_held
     assert tenure.is_known
     assert not tenure.is_alive
@@ -72,7 +72,7 @@ def test_at_the_deadline_the_lease_is_suspect_once(tenure):
 def test_a_suspect_lease_comes_back_to_life_by_a_fresh_answer_only(tenure):
     tenure.passed_deadline(160.0)
     assert not tenure.renewed(sent_at=101.0, now=160.0)
-    assert tenure.state is Lease.SUSPECT
+    assert tenure.state is LeaseState.SUSPECT
     assert tenure.renewed(sent_at=159.0, now=160.0)
     assert tenure.is_alive
     assert tenure.deadline == 213.0
@@ -101,7 +101,7 @@ def test_a_lease_is_given_up_by_revoking_it_until_that_is_answered(tenure):
 
 
 def test_a_lease_that_was_not_granted_is_asked_for_again_later():
-    tenure = Tenure(60, 6.0)
+    tenure = MemberLease(60, 6.0)
     tenure.ask()
     tenure.ask_failed(100.0, "a")
     assert tenure.is_none

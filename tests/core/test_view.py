@@ -10,16 +10,16 @@ import pytest
 import rink.core
 from rink.core.events import Changed
 from rink.core.placement import Placement
-from rink.core.values import Asked, Clutter, Member, Phase, Proclaimed, Record, Share, Version
+from rink.core.values import Asked, Clutter, Member, MemberRecord, Phase, Proclaimed, Share, Version
 from rink.core.view import Gone, View, gone, owner_of, shares_of
-from rink.core.view_state import Sight
+from rink.core.view_state import ViewState
 
 RANK_OF = Placement().rank
 ROLES = [f"role-{index}" for index in range(200)]
 
 
 def member(name, create, lease=1, record=None):
-    return Member(name, record or Record("i", 60), create, create, lease)
+    return Member(name, record or MemberRecord("i", 60), create, create, lease)
 
 
 def test_a_fold_of_changes_gives_what_a_list_gives():
@@ -72,7 +72,7 @@ def test_the_oldest_readable_record_bound_to_a_lease_coordinates():
 
 
 def test_oldest_of_all_coordinates_only_where_none_is_active():
-    leaves = Record("i", 60, phase=Phase.LEAVING)
+    leaves = MemberRecord("i", 60, phase=Phase.LEAVING)
     old, older = member("c", 3, record=leaves), member("b", 2, record=leaves)
     assert View.listed(9, [old, older, member("d", 4)]).coordinator.name == "d"
     assert View.listed(9, [old, older]).coordinator.name == "b"
@@ -133,7 +133,7 @@ def test_a_rank_outside_its_size_is_no_share():
 
 
 def test_view_of_an_event_that_was_not_foreseen_is_folded_then():
-    sight = Sight(view=View(1))
+    sight = ViewState(view=View(1))
     sight.change(Changed(2, ()))
     assert sight.view == View(2)
 

@@ -13,7 +13,7 @@ from rink.core.claims import Gate
 from rink.core.codec import encode
 from rink.core.holds import Handle
 from rink.core.placement import Placement
-from rink.core.values import Record, Request, Share, Wish
+from rink.core.values import MemberRecord, Request, Share, Wish
 from rink.core.waits import Waits
 
 ONE, TWO = Share(0, 1, "jump"), Share(0, 2, "jump")
@@ -219,7 +219,7 @@ def test_role_claimed_by_a_scheme_that_is_registered_later_is_tried_again(pair, 
     name = schemes.register(lambda role, size: size - 1, "later", 1)
     registered = dict(schemes._custom)
     schemes._custom.clear()
-    pair.etcd.put("members/z", encode(Record("z", 60, shares=(Share(0, 2, name),))), 99)
+    pair.etcd.put("members/z", encode(MemberRecord("z", 60, shares=(Share(0, 2, name),))), 99)
     pair.run()
     handle = pair.want("a", MINE)
     assert handle.hold is None

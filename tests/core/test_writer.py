@@ -5,11 +5,11 @@ import pytest
 
 from rink.core.events import WriteAnswered
 from rink.core.state_tables import Write
-from rink.core.values import Member, Record
+from rink.core.values import Member, MemberRecord
 from rink.core.writer import Verdict, Writer
 
-RECORD = Record("i1", 60)
-OTHER = Record("i9", 60)
+RECORD = MemberRecord("i1", 60)
+OTHER = MemberRecord("i9", 60)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from rink.core import events as ev
 from rink.core.holds import Handle, Hold
 from rink.core.node import MemberSettings, Node
 from rink.core.placement import Placement
-from rink.core.ranks import Settings
+from rink.core.ranks import RankSettings
 
 __all__ = ["KEYS", "KINDS", "RANK", "ROLES", "Member", "World", "role_of"]
 
@@ -107,10 +107,10 @@ class World:
 
     def add(self, name: str, *, held=(), **settings) -> Member:
         """Start a member; it joins with the next `run`."""
-        ranking = {k: settings.pop(k) for k in list(settings) if hasattr(Settings(), k)}
+        ranking = {k: settings.pop(k) for k in list(settings) if hasattr(RankSettings(), k)}
         clock = settings.pop("clock", (0.0, 1.0))
         given = {"ttl": 60, **settings}
-        node = Foreseen(MemberSettings(name, ranking=Settings(**ranking), **given))
+        node = Foreseen(MemberSettings(name, ranking=RankSettings(**ranking), **given))
         member = self.members[name] = Member(node, held=set(held), clock=clock)
         self.everyone.append(member)
         self.step(member, [])

@@ -30,7 +30,7 @@ import rink.testing
 from rink import partitions
 from rink.core import codec
 from rink.core.keys import OffsetKeys
-from rink.core.values import Record, Request, Version
+from rink.core.values import MemberRecord, Request, Version
 from rink.inspect.member_status import MemberStatus, Status
 from rink.inspect.standby import Standby
 from rink.partitions import stored
@@ -153,7 +153,7 @@ def public(kind):
         ("Status", public(Status)),
         ("MemberStatus", public(MemberStatus)),
         ("Version", public(Version)),
-        ("Record", public(Record)),
+        ("Record", public(MemberRecord)),
         ("Request", public(Request)),
     ],
 )
@@ -229,7 +229,7 @@ def test_what_is_shown_of_etcd_is_what_would_be_written_today():
         )
         assert codec.encode(content).decode() == value, key
         kinds.add(type(content))
-    assert kinds == {Record, Version, Request}
+    assert kinds == {MemberRecord, Version, Request}
 
 
 def test_what_is_shown_of_a_partition_is_what_would_be_written_today():

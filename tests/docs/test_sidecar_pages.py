@@ -6,9 +6,9 @@ The pages on Kubernetes have their test in tests/deploy.
 import pytest
 from docs_support import ROOT, blocks
 
-from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.membership import Membership
-from rink.sidecar.metrics import Metrics
+from rink.sidecar.metrics import SidecarMetrics
 from rink.sidecar.service import Service
 
 EXAMPLES = ROOT / "examples" / "sidecar"
@@ -37,8 +37,8 @@ def test_how_to_page_is_short(page):
 
 
 def test_reference_names_each_metric_of_the_sidecar():
-    service = Service(Turns(1, None))
-    metrics = Metrics(service, Membership(service, lambda: None, 0.0)).collect()
+    service = Service(ConsumerTurns(1, None))
+    metrics = SidecarMetrics(service, Membership(service, lambda: None, 0.0)).collect()
     names = {sample.name for metric in metrics for sample in metric.samples}
     described = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     assert len(names) == 11

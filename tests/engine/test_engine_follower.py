@@ -5,9 +5,9 @@ import pytest
 from rink.core.events import Changed, HistoryChanged, Listed, ListFailed
 from rink.core.keys import Keys
 from rink.engine import group_watch
-from rink.engine.group_watch import Follower, read_entry
+from rink.engine.group_watch import GroupWatch, read_entry
 from rink.errors import EtcdClusterChanged, EtcdError
-from rink.etcd.api import Delete, Event, KeyValue, Put, WatchBroken, WatchEvents, WatchOpened
+from rink.etcd.api import Delete, KeyChange, KeyValue, Put, WatchBroken, WatchEvents, WatchOpened
 from rink.testing.memory.cluster import MemoryCluster
 
 KEYS = Keys.of("rink/", "g")
@@ -41,7 +41,7 @@ class Setting:
         self.time, self.calls, self.events = Time(), Inline(), []
         self.cluster = MemoryCluster(clock=self.time, pumped=True)
         self.etcd, self.other = self.cluster.client(), self.cluster.client()
-        self.follower = Follower(self.etcd, KEYS, self.calls, self.time, self.events.append)
+        self.follower = GroupWatch(self.etcd, KEYS, self.calls, self.time, self.events.append)
 
     def put(self, name="a", value=b"{}"):
         return self.other.txn((), (Put(KEYS.member(name), value),)).header.revision
@@ -402,7 +402,7 @@ def test_what_is_decoded_while_the_next_round_begins_is_not_told(setting, monkey
         return read_entry(keys, kv)
 
     monkeypatch.setattr(group_watch, "read_entry", decode)
-    late = Event(KeyValue(KEYS.member("a"), b"{}", 1, 99, 1, 0), False)
+    late = KeyChange(KeyValue(KEYS.member("a"), b"{}", 1, 99, 1, 0), False)
     setting.follower._hear(1, WatchEvents(99, (late,)))
     assert [type(event) for event in told] == [Listed]
     assert setting.events == []

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from rink.core.outage import stalled
-from rink.engine.lease_renewal import Lessor
+from rink.engine.lease_renewal import LeaseRenewal
 from rink.errors import EtcdUnavailable
 from rink.testing.virtual import VirtualClock
 
@@ -50,7 +50,7 @@ class Setting:
         self.clock = VirtualClock()
         self.etcd = self.clock.cluster.client()
         self.words = f"{self.etcd!r} is cut"
-        self.lessor = Lessor(self.etcd, self.clock)
+        self.lessor = LeaseRenewal(self.etcd, self.clock)
         self.lessor.start()
 
     def tenant(self, ttl=6):

@@ -14,7 +14,7 @@ import pytest
 from rink.engine import clock
 from rink.engine.callbacks import Callbacks, Listeners
 from rink.engine.clock import DEAF_S, SYSTEM
-from rink.engine.request_threads import MAX_THREADS, Calls
+from rink.engine.request_threads import MAX_THREADS, RequestThreads
 from rink.engine.signals import Signal
 from rink.testing.virtual import VirtualClock
 
@@ -23,7 +23,7 @@ LONG_S = 20.0
 
 @pytest.fixture
 def calls():
-    made = Calls(SYSTEM)
+    made = RequestThreads(SYSTEM)
     yield made
     made.close()
 

@@ -11,7 +11,7 @@ from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.keys import Keys
 from rink.core.settings import MemberSettings
-from rink.core.values import Record, Version
+from rink.core.values import MemberRecord, Version
 from rink.engine.callbacks import Listeners
 from rink.engine.request_threads import MAX_THREADS
 from rink.engine.requests import Requests
@@ -20,7 +20,7 @@ from rink.etcd.api import Put
 from rink.testing.memory.cluster import MemoryCluster
 
 KEYS = Keys.of("rink/", "g")
-RECORD = Record("incarnation-1", 10)
+RECORD = MemberRecord("incarnation-1", 10)
 
 
 class Time:

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from rink.engine import step_queue as turns_module
-from rink.engine.step_queue import LONGEST_TURN_S, Turns
+from rink.engine.step_queue import LONGEST_TURN_S, StepQueue
 
 PATIENCE_S = 15
 
@@ -35,7 +35,7 @@ def waiting(monkeypatch):
     """What became of a turn that was waited for, while so many others ended between two looks."""
 
     def wait(*ended_meanwhile):
-        turns = Turns()
+        turns = StepQueue()
         with turns.taken():
             lock = Lock(turns, ended_meanwhile)
             with monkeypatch.context() as patch:
@@ -62,7 +62,7 @@ def test_nobody_waits_for_a_turn_that_does_not_end(waiting):
 def test_turns_are_taken_in_the_order_they_were_asked_for(monkeypatch):
     """Else one of many engines may wait for longer than its TTL."""
     monkeypatch.setattr(turns_module, "LONGEST_TURN_S", PATIENCE_S)
-    turns, order, threads = Turns(), [], []
+    turns, order, threads = StepQueue(), [], []
 
     def step(number):
         with turns.taken():

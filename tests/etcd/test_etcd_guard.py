@@ -3,7 +3,7 @@
 import pytest
 
 from rink.errors import EtcdClusterChanged, EtcdError
-from rink.etcd.cluster_identity import Guard
+from rink.etcd.cluster_identity import ClusterIdentity
 from rink.etcd.proto import rinketcd_pb2 as pb
 
 
@@ -12,7 +12,7 @@ def header(revision=10, cluster_id=1, raft_term=2):
 
 
 def learned(*headers):
-    guard = Guard()
+    guard = ClusterIdentity()
     for one in headers:
         guard.check(one, guard.known, "etcd:1", quorum=True, revision=True)
     return guard
@@ -55,7 +55,7 @@ def test_an_answer_with_no_quorum_behind_it_teaches_only_the_cluster():
 
 
 def test_two_first_answers_of_two_clusters_are_a_change():
-    guard = Guard()
+    guard = ClusterIdentity()
     sent = guard.known
     guard.check(header(cluster_id=1), sent, "etcd:1", quorum=True, revision=True)
     with pytest.raises(EtcdClusterChanged):
@@ -76,7 +76,7 @@ def test_a_change_is_told_to_all_that_began_before_it_and_then_accepted():
 def test_guard_answer_without_cluster_id_is_refused_in_words():
     """An id of 0 is not another cluster: it teaches nothing, and ends no session."""
     guard = learned(header(10))
-    for known in (guard.known, Guard().known):
+    for known in (guard.known, ClusterIdentity().known):
         with pytest.raises(EtcdError, match="etcd:1 carry no cluster id") as raised:
             guard.check(header(11, cluster_id=0), known, "etcd:1", quorum=True, revision=True)
         assert not isinstance(raised.value, EtcdClusterChanged)

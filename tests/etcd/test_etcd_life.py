@@ -6,7 +6,7 @@ import grpc
 import pytest
 from etcd_scripted import PATIENCE_S, ScriptedEtcd, Seen, header
 
-from rink.etcd.answer_timeout import ANSWER_WITHIN_S, Patience
+from rink.etcd.answer_timeout import ANSWER_WITHIN_S, AnswerTimeout
 from rink.etcd.bidi_call import TICK_S, Streams
 from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.etcd.watch import ASK_AFTER_S
@@ -211,7 +211,7 @@ def test_keepalive_is_left_though_others_are_answered(both):
 
 def test_patience_with_who_is_asked_is_twice_what_the_last_answer_took():
     """A process that hardly gets to run gives up no call just before its answer."""
-    patience = Patience(5.0, 10.0)
+    patience = AnswerTimeout(5.0, 10.0)
     assert patience.when_asked == ANSWER_WITHIN_S
     patience.answered(2.0)
     assert patience.when_asked == 4.0

@@ -9,7 +9,7 @@ import pytest
 from rink.backoff import Backoff
 from rink.errors import ClosedError, ConfigError
 from rink.etcd import connections
-from rink.etcd.api import Compare, Delete, Get, Put, Target
+from rink.etcd.api import Compare, Delete, Get, Put, TxnTarget
 from rink.etcd.auth_token import GivenTokens, UserTokens
 from rink.etcd.channels import CountedChannel
 from rink.etcd.client import Client
@@ -158,9 +158,9 @@ def test_pauses_grow_to_their_bound_and_begin_anew():
 def test_a_transaction_is_translated():
     request = from_txn(
         (
-            Compare(b"a", Target.VERSION, 1),
-            Compare(b"b", Target.CREATE, 2),
-            Compare(b"c", Target.MOD, 3),
+            Compare(b"a", TxnTarget.VERSION, 1),
+            Compare(b"b", TxnTarget.CREATE, 2),
+            Compare(b"c", TxnTarget.MOD, 3),
         ),
         (Put(b"p", b"v", 7), Get(b"g", b"h")),
         (Delete(b"d", b"e"),),
@@ -177,7 +177,7 @@ def test_a_transaction_is_translated():
 
 
 def test_compare_of_a_range_is_translated():
-    compare = from_txn((Compare(b"a", Target.MOD, 3, b"b", is_below=True),), (), ()).compare[0]
+    compare = from_txn((Compare(b"a", TxnTarget.MOD, 3, b"b", is_below=True),), (), ()).compare[0]
     assert (compare.key, compare.range_end) == (b"a", b"b")
     assert compare.result == pb.Compare.LESS
     # By hand: LESS is 2 in field 1, and the range's end is field 64.
@@ -187,7 +187,7 @@ def test_compare_of_a_range_is_translated():
 
 def test_a_comparison_with_zero_is_sent():
     """proto3 leaves zeros out, but not in a oneof: etcd must see which number is compared."""
-    compare = from_txn((Compare(b"a", Target.CREATE, 0),), (), ()).compare[0]
+    compare = from_txn((Compare(b"a", TxnTarget.CREATE, 0),), (), ()).compare[0]
     assert compare.WhichOneof("target_union") == "create_revision"
 
 

@@ -13,7 +13,7 @@ from etcd_scripted import PATIENCE_S, ScriptedEtcd, Seen, header
 
 from rink.errors import EtcdClusterChanged, EtcdCompacted
 from rink.etcd import channels, connections, watch
-from rink.etcd.answer_timeout import Patience
+from rink.etcd.answer_timeout import AnswerTimeout
 from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.testing.etcd_server.start import free_ports
 
@@ -460,7 +460,7 @@ def test_silence_is_borne_for_longer_from_try_to_try(clients):
 
 def test_patience_is_twice_what_the_last_answer_took():
     """A process that hardly gets to run must not give up each call just before its answer."""
-    patience = Patience(1.0, 10.0)
+    patience = AnswerTimeout(1.0, 10.0)
     assert patience.seconds == 1
     for took, borne in ((0.1, 1), (3, 6), (7, 10), (0.1, 1)):
         patience.answered(took)

@@ -9,7 +9,7 @@ from faces_support import LONG_S, engine_of, owned_by, raw, until
 
 import rink
 from rink.engine.clock import SYSTEM
-from rink.engine.member_log import Journal
+from rink.engine.member_log import MemberLog
 from rink.testing.memory.cluster import MemoryEtcd
 
 ABOUT = ("group", "member", "role", "token", "version")
@@ -217,7 +217,7 @@ def hold(role, token=7):
 
 def flushed(told, *changes):
     """Write the lines of one turn, in which roles changed: pairs of a verb and a role."""
-    journal = Journal("g", "a", SYSTEM, lambda: None)
+    journal = MemberLog("g", "a", SYSTEM, lambda: None)
     for verb, role in changes:
         getattr(journal, verb)(hold(role))
     journal.flush()

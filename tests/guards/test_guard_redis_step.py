@@ -10,30 +10,30 @@ from redis.sentinel import Sentinel
 
 from rink.errors import ConfigError, UsageError
 from rink.guards import Batch, Fence, RedisGuard
-from rink.guards.redis_line import Known, Line, connected
-from rink.guards.redis_step import Bounds, RedisStep
+from rink.guards.redis_line import CommandSpec, Line, connected
+from rink.guards.redis_step import CommandBounds, RedisStep
 from rink.redis import blocking_client
 from rink.redis.blocking_client import ANSWERS_WITHIN_S
 from rink.streams import CrossSlot, RedisUnavailable
 
 WRITES = frozenset({"write", "denyoom"})
 TABLE = {
-    "set": Known(-3, WRITES, 1, 1, 1),
-    "get": Known(2, frozenset({"readonly"}), 1, 1, 1),
-    "hset": Known(-4, WRITES, 1, 1, 1),
-    "del": Known(-2, WRITES, 1, -1, 1),
-    "exists": Known(-2, frozenset({"readonly"}), 1, -1, 1),
-    "hincrby": Known(4, WRITES, 1, 1, 1),
-    "mset": Known(-3, WRITES, 1, -1, 2),
-    "publish": Known(3, frozenset({"pubsub"}), 0, 0, 0),
-    "blpop": Known(-3, WRITES | {"blocking", "noscript"}, 1, -2, 1),
-    "zunionstore": Known(-4, WRITES | {"movablekeys"}, 1, 1, 1),
-    "flushall": Known(-1, WRITES, 0, 0, 0),
-    "eval": Known(-3, frozenset({"noscript", "movablekeys"}), 0, 0, 0),
-    "move": Known(3, WRITES, 1, 1, 1),
-    "xgroup": Known(-2, frozenset(), 0, 0, 0),
-    "xgroup|create": Known(-5, WRITES, 2, 2, 1),
-    "subscribe": Known(-2, frozenset({"pubsub", "noscript"}), 0, 0, 0),
+    "set": CommandSpec(-3, WRITES, 1, 1, 1),
+    "get": CommandSpec(2, frozenset({"readonly"}), 1, 1, 1),
+    "hset": CommandSpec(-4, WRITES, 1, 1, 1),
+    "del": CommandSpec(-2, WRITES, 1, -1, 1),
+    "exists": CommandSpec(-2, frozenset({"readonly"}), 1, -1, 1),
+    "hincrby": CommandSpec(4, WRITES, 1, 1, 1),
+    "mset": CommandSpec(-3, WRITES, 1, -1, 2),
+    "publish": CommandSpec(3, frozenset({"pubsub"}), 0, 0, 0),
+    "blpop": CommandSpec(-3, WRITES | {"blocking", "noscript"}, 1, -2, 1),
+    "zunionstore": CommandSpec(-4, WRITES | {"movablekeys"}, 1, 1, 1),
+    "flushall": CommandSpec(-1, WRITES, 0, 0, 0),
+    "eval": CommandSpec(-3, frozenset({"noscript", "movablekeys"}), 0, 0, 0),
+    "move": CommandSpec(3, WRITES, 1, 1, 1),
+    "xgroup": CommandSpec(-2, frozenset(), 0, 0, 0),
+    "xgroup|create": CommandSpec(-5, WRITES, 2, 2, 1),
+    "subscribe": CommandSpec(-2, frozenset({"pubsub", "noscript"}), 0, 0, 0),
 }
 
 
@@ -50,7 +50,9 @@ class Slots(Line):
 
 def step_of(*, is_cluster=False, commands=100, size=10_000):
     at = "rink:guard:{flights/3}"
-    return RedisStep(Slots(is_cluster), at, "flights/3", "rink:guard:", Bounds(commands, size))
+    return RedisStep(
+        Slots(is_cluster), at, "flights/3", "rink:guard:", CommandBounds(commands, size)
+    )
 
 
 def test_methods_are_recorded_as_redis_would_be_told():

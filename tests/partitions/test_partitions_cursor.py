@@ -9,7 +9,7 @@ from rink.core.keys import Keys, OffsetKeys
 from rink.errors import EtcdTooLarge, EtcdUnavailable, RinkError, StaleToken, UsageError
 from rink.etcd.api import Delete, Put
 from rink.partitions import stored as codec
-from rink.partitions.cursor import Cursor, Place
+from rink.partitions.cursor import Cursor, OffsetPlace
 from rink.partitions.held_partitions import take_over
 from rink.testing.memory.cluster import MemoryCluster
 
@@ -34,7 +34,7 @@ class Cluster:
         self.etcd.txn((), (Delete(record),))
         created = self.etcd.txn((), (Put(record, b"{}"),)).header.revision
         self.tokens += 1
-        place = Place("orders", 0, 4, KEY, "g", member, record)
+        place = OffsetPlace("orders", 0, 4, KEY, "g", member, record)
         return Cursor(place, self.tokens, created)
 
     def grant_many(self, count):

@@ -2,7 +2,7 @@
 
 from rink.core import codec
 from rink.core.schemes import register
-from rink.core.values import Member, Phase, Proclaimed, Record, Version
+from rink.core.values import Member, MemberRecord, Phase, Proclaimed, Version
 from rink.core.view import View
 from rink.inspect.group_status import seen
 from rink.inspect.standby import Standby, standbys
@@ -22,7 +22,7 @@ def status(ranks, *members, scheme="balanced:4", pins=None, **changed):
 
 
 def record(scheme, **changed):
-    return Record("i", 10, **{"schemes": (scheme, "jump"), **changed})
+    return MemberRecord("i", 10, **{"schemes": (scheme, "jump"), **changed})
 
 
 def who(found):

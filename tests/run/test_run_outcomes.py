@@ -11,7 +11,7 @@ from rink import _internals
 from rink.core.keys import Keys
 from rink.etcd.api import Put
 from rink.run import supervisor
-from rink.run.command_run import Outcome
+from rink.run.command_run import CommandOutcome
 from rink.run.exit_codes import LOST, ExitStatus
 from rink.run.run_settings import RunSettings
 from rink.run.supervisor import CommandSupervisor
@@ -56,8 +56,8 @@ def supervised(monkeypatch):
         yield supervised
 
 
-ENDED = Outcome(status=0, is_started=True, is_lost=False, ran_for=1.0)
-STOPPED = Outcome(status=15, is_started=True, is_lost=True, ran_for=1.0)
+ENDED = CommandOutcome(status=0, is_started=True, is_lost=False, ran_for=1.0)
+STOPPED = CommandOutcome(status=15, is_started=True, is_lost=True, ran_for=1.0)
 
 
 def test_slot_begun_and_not_started_is_still_this_members(supervised):

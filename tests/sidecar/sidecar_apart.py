@@ -8,9 +8,9 @@ import json
 import httpx
 
 from rink.sidecar.access import Access
-from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.http_api import Api
-from rink.sidecar.membership import State
+from rink.sidecar.membership import MembershipState
 from rink.sidecar.service import Service
 
 URL = "http://127.0.0.1:8181"
@@ -23,7 +23,7 @@ class StandIn:
         self.service = service
         self.wanted, self.let_gone = [], []
         self.is_live = True
-        self.rink, self.trouble, self.state = None, "", State.JOINED
+        self.rink, self.trouble, self.state = None, "", MembershipState.JOINED
         self.left = asyncio.Event()
         self.drained = ""
         service.member = self
@@ -60,7 +60,7 @@ class Sidecar:
 
     def __init__(self, bearer=None, grace_ms=30_000, max_streams=256):
         self.clock = Clock()
-        self.service = Service(Turns(9_000, grace_ms), self.clock)
+        self.service = Service(ConsumerTurns(9_000, grace_ms), self.clock)
         self.member = StandIn(self.service)
         self.api = Api(self.service, self.member, max_streams)
         self.app = Access(self.api.application(), bearer, host=True)

@@ -10,7 +10,7 @@ from sidecar_apart import Sidecar, run, until
 from test_member_grants import Member
 
 from rink.errors import RinkError
-from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.membership import Membership
 from rink.sidecar.service import Service
 
@@ -79,7 +79,7 @@ def test_trouble_and_drain_are_logged_as_json(lines):
 
     @run
     async def fail():
-        service = Service(Turns(9_000, None), types.SimpleNamespace)
+        service = Service(ConsumerTurns(9_000, None), types.SimpleNamespace)
         membership = Membership(service, Group, absent_s=1, stays=True)
         running = asyncio.create_task(membership.run())
         await until(lines)

@@ -12,7 +12,7 @@ from sidecar_apart import Clock, run, until
 from rink.errors import RoleLost
 from rink.sidecar import program
 from rink.sidecar.clock import in_ms
-from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.consumers import Consumer
 from rink.sidecar.membership import Membership
 from rink.sidecar.service import Service
@@ -44,7 +44,7 @@ class Member:
     """A membership beside a group whose grants and sessions a test makes."""
 
     def __init__(self):
-        self.service = Service(Turns(HOLD_MS, 30_000), Clock())
+        self.service = Service(ConsumerTurns(HOLD_MS, 30_000), Clock())
         self.membership = Membership(self.service, make=None, absent_s=10)
         self.membership.rink = self
         self.waits = asyncio.Queue()

@@ -7,9 +7,9 @@ from sidecar_apart import run
 
 from rink import aio, rank_of
 from rink.sidecar import json_views
-from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.consumers import Consumer
-from rink.sidecar.membership import Membership, State
+from rink.sidecar.membership import Membership, MembershipState
 from rink.sidecar.service import LEAVES, Service
 from rink.testing.memory.cluster import MemoryCluster
 
@@ -39,7 +39,7 @@ class World:
         self.cluster = MemoryCluster()
         self.etcd = self.cluster.client()
         self.session = aio.Session(self.etcd, ttl=10.0)
-        self.service = Service(Turns(HOLD_MS, None))
+        self.service = Service(ConsumerTurns(HOLD_MS, None))
         self.membership = Membership(self.service, self.make, absent_s, stays)
         self.made = []
         self.gate = None
@@ -110,13 +110,13 @@ async def until(happens):
 @run
 async def test_member_joins_at_the_first_consumer_and_leaves_without_one():
     async with World() as world:
-        assert (world.state, world.records) == (State.ABSENT, 0)
+        assert (world.state, world.records) == (MembershipState.ABSENT, 0)
         consumer = world.consumer("a")
         turn = await world.turn()
-        assert (world.state, world.records) == (State.JOINED, 1)
+        assert (world.state, world.records) == (MembershipState.JOINED, 1)
         world.service.release(consumer, "a", turn.token)
         world.service.release_all(consumer, "it has ended")
-        await until(lambda: world.state is State.ABSENT)
+        await until(lambda: world.state is MembershipState.ABSENT)
         assert world.records == 0
         consumer = world.consumer("a")
         assert (await world.turn()).token > turn.token
@@ -126,12 +126,12 @@ async def test_member_joins_at_the_first_consumer_and_leaves_without_one():
 @run
 async def test_member_with_a_role_of_its_own_stays_without_a_consumer():
     async with World(stays=True) as world:
-        await until(lambda: world.state is State.JOINED)
+        await until(lambda: world.state is MembershipState.JOINED)
         consumer = world.consumer("a")
         await world.turn()
         world.service.release_all(consumer, "it has ended")
         await until(lambda: not world.service.turns.consumers)
-        assert world.state is State.JOINED
+        assert world.state is MembershipState.JOINED
 
 
 @run
@@ -141,13 +141,13 @@ async def test_consumer_that_comes_while_the_member_leaves_is_served():
         first = world.consumer("a")
         turn = await world.turn()
         world.service.release_all(first, "it has ended")
-        await until(lambda: world.state is State.LEAVING)
+        await until(lambda: world.state is MembershipState.LEAVING)
         second = world.consumer("a", name="cron")
         early = await world.turn()  # it serves until it has left
         assert early.token > turn.token
         world.gate.set()
         await until(lambda: early.lost_at_ms)
-        assert world.state is State.LEAVING, "its consumer may still work"
+        assert world.state is MembershipState.LEAVING, "its consumer may still work"
         assert world.service.release(second, "a", early.token)
         await until(lambda: world.joins == 2 and world.service.turns.turn("a"))
         late = world.service.turns.turn("a")
@@ -162,7 +162,7 @@ async def test_consumer_that_comes_in_a_leave_that_cannot_serve_waits_for_the_ne
         await world.turn()
         world.gate = world.membership.rink.gate = asyncio.Event()
         world.service.release_all(first, "it has ended")
-        await until(lambda: world.state is State.LEAVING)
+        await until(lambda: world.state is MembershipState.LEAVING)
         await aio.Rink.leave(world.membership.rink)
         world.consumer("a", name="cron")
         for _ in range(20):
@@ -186,7 +186,7 @@ async def test_drain_while_joined_waits_for_the_answer():
         _, inbox = world.service.open_stream(consumer)
         world.service.release(consumer, "a", turn.token)
         await until(world.membership.left.is_set)
-        assert world.state is State.LEFT
+        assert world.state is MembershipState.LEFT
         assert world.records == 0
         assert inbox.bye == LEAVES
 
@@ -207,7 +207,7 @@ async def test_drain_without_an_answer_waits_for_the_end():
 async def test_wait_for_a_successor_ends_with_the_last_consumer_of_any_role():
     """Its other role is still done. But nobody here does this one, and another member can."""
     async with World(stays=True, handover_wait=1e6) as world:
-        await until(lambda: world.state is State.JOINED)
+        await until(lambda: world.state is MembershipState.JOINED)
         member = world.made[0]
         async with aio.Rink(world.session, "g", initial_delay=0.0, rebalance_delay=0.0):
             await until(lambda: member.size == 2)
@@ -220,7 +220,7 @@ async def test_wait_for_a_successor_ends_with_the_last_consumer_of_any_role():
             world.service.release(second, mine[1], given_back.token)
             await until(lambda: held.is_lost)
             world.service.release(first, mine[0], held.token)
-            await until(lambda: world.state is State.LEFT)
+            await until(lambda: world.state is MembershipState.LEFT)
 
 
 @run
@@ -229,11 +229,11 @@ async def test_wait_for_a_successor_goes_on_where_no_other_member_could_do_the_r
         first, second = world.consumer("a", name="stays"), world.consumer("b")
         held, given_back = await world.turn("a"), await world.turn("b")
         world.membership.drain("SIGTERM")
-        await until(lambda: world.state is State.LEAVING)
+        await until(lambda: world.state is MembershipState.LEAVING)
         world.service.release(second, "b", given_back.token)
         assert not world.membership._now.is_set()
         world.service.release(first, "a", held.token)
-        await until(lambda: world.state is State.LEFT)
+        await until(lambda: world.state is MembershipState.LEFT)
 
 
 @run
@@ -244,7 +244,7 @@ async def test_drain_while_joining_leaves_at_once():
         await until(lambda: world.membership.trouble)
         world.membership.drain("a test")
         await until(world.membership.left.is_set)
-        assert world.state is State.LEFT
+        assert world.state is MembershipState.LEFT
 
 
 @run
@@ -261,7 +261,7 @@ async def test_etcd_that_is_away_at_the_start_is_tried_again():
         world.etcd.cut()
         world.consumer("a")
         await until(lambda: world.joins == 3)
-        assert world.state is State.JOINING
+        assert world.state is MembershipState.JOINING
         assert world.membership.trouble
         assert world.membership.trouble in world.service.obstacle("a")
         world.etcd.heal()
@@ -276,7 +276,7 @@ async def test_consumer_that_goes_while_etcd_is_away_ends_the_tries_and_the_trou
         consumer = world.consumer("a")
         await until(lambda: world.membership.trouble)
         world.service.release_all(consumer, "it has ended")
-        await until(lambda: world.state is State.ABSENT)
+        await until(lambda: world.state is MembershipState.ABSENT)
         assert world.membership.trouble == ""
 
 
@@ -348,7 +348,7 @@ async def test_backup_restored_while_the_member_is_away_lowers_no_token():
         world.service.release_all(consumer, "it has ended")
         for one in list(world.service.turns.consumers.values()):
             world.service.release_all(one, "it has ended")
-        await until(lambda: world.state is State.ABSENT)
+        await until(lambda: world.state is MembershipState.ABSENT)
         world.cluster.restore_backup(before)
         world.consumer("a")
         assert (await world.turn()).token > turn.token

@@ -8,7 +8,7 @@ import pytest
 from jumping import jumping, pass_time
 
 from rink.errors import RinkError
-from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.membership import Membership
 from rink.sidecar.service import Service
 
@@ -29,7 +29,7 @@ class Group:
 @jumping
 async def try_for(seconds, tried_at):
     """Try to join for a while, and note when."""
-    service = Service(Turns(9_000, None))
+    service = Service(ConsumerTurns(9_000, None))
     membership = Membership(service, lambda: Group(tried_at), absent_s=10, stays=True)
     running = asyncio.create_task(membership.run())
     await pass_time(seconds)

@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from rink.inspect.group_status import GroupStatus, MemberStatus
 from rink.sidecar import public
-from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.consumers import Consumer
-from rink.sidecar.membership import State
-from rink.sidecar.page import MAX_EVENTS, MAX_ROWS, Cell, Page, Rows, Shown, html
+from rink.sidecar.membership import MembershipState
+from rink.sidecar.page import MAX_EVENTS, MAX_ROWS, Cell, Page, Shown, TableRows, html
 from rink.sidecar.service import Service
 
 SECRET = "a-grant-that-nobody-may-see"
@@ -59,7 +59,7 @@ class Shows:
 
     def __init__(self, has_page=True):
         self.clock = Clock()
-        self.service = Service(Turns(9_000, 30_000), self.clock)
+        self.service = Service(ConsumerTurns(9_000, 30_000), self.clock)
         self.member = StandIn(self.service)
         page = Page(self.service, self.member, "orders").answer if has_page else None
         app = public.application(lambda: "", lambda: "", no_metrics, page=page)
@@ -85,7 +85,7 @@ class Shows:
 
 
 def shown(**fields):
-    none = Rows(shown=[], count=0)
+    none = TableRows(shown=[], count=0)
     return Shown(**{
         "group": "orders", "state": Cell("joined"), "member": [], "turns": none, "waits": none,
         "status": None, "me": "shop-a", "events": none, **fields,
@@ -104,7 +104,7 @@ def status(*members):
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_page_odd_names_are_text_only(name):
     member = MemberStatus(name=name, phase="active", rank=0, no_rank_because=name)
-    row = Rows(shown=[(Cell(name), Cell(name), Cell(name))], count=1)
+    row = TableRows(shown=[(Cell(name), Cell(name), Cell(name))], count=1)
     page = html(
         shown(
             group=name,
@@ -124,7 +124,7 @@ def test_page_odd_names_are_text_only(name):
 
 
 def test_page_long_tables_say_how_many_rows_are_left_out():
-    rows = Rows(shown=[(Cell("a"), Cell("b"), Cell("c"))] * MAX_ROWS, count=10_000)
+    rows = TableRows(shown=[(Cell("a"), Cell("b"), Cell("c"))] * MAX_ROWS, count=10_000)
     members = [MemberStatus(name=f"m-{i}", phase="active", rank=i) for i in range(MAX_ROWS + 3)]
     seen = Seen(html(shown(waits=rows, status=status(*members))))
     assert "and 9,800 more" in seen.text
@@ -173,9 +173,9 @@ async def test_page_is_built_once_a_second():
 @run
 async def test_page_says_why_the_group_is_not_joined():
     shows = Shows()
-    shows.member.state, shows.member.trouble = State.JOINING, "no etcd at <http://x>"
+    shows.member.state, shows.member.trouble = MembershipState.JOINING, "no etcd at <http://x>"
     assert "joining: no etcd at <http://x>" in Seen(await shows.seen()).text
-    shows.member.state, shows.member.trouble = State.JOINED, ""
+    shows.member.state, shows.member.trouble = MembershipState.JOINED, ""
     shows.member.is_live = False
     assert "the session is lost" in await shows.seen()
     shows.service.draining = "SIGTERM"

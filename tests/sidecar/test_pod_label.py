@@ -13,7 +13,7 @@ from hypothesis.stateful import (
 )
 
 from rink.errors import ConfigError
-from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.consumers import Consumer
 from rink.sidecar.pod_label import (
     EARLY_MS,
@@ -61,7 +61,7 @@ class Held:
     """Hold the role `a` for a consumer with a stream."""
 
     def __init__(self, hold_ms=HOLD_MS, deadline_ms=NOW + 60_000):
-        self.turns = Turns(hold_ms, None)
+        self.turns = ConsumerTurns(hold_ms, None)
         self.turns.session(1, deadline_ms)
         self.consumer = Consumer("web", "secret", calls=1)
         self.turns.hold(self.consumer, ["a"], NOW)

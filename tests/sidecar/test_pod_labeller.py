@@ -8,7 +8,7 @@ import pytest
 from jumping import jumping, pass_time
 from sidecar_apart import StandIn
 
-from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.consumers import Consumer
 from rink.sidecar.membership import Membership
 from rink.sidecar.pod_api import PodApiError
@@ -73,9 +73,9 @@ class Story:
     def __init__(self, **troubles):
         self.kube = Kube()
         self.kube.trouble = troubles.get("at_start")
-        self.service = Service(Turns(9_000, 30_000), now_ms)
+        self.service = Service(ConsumerTurns(9_000, 30_000), now_ms)
         self.member = StandIn(self.service)
-        membership = Membership(Service(Turns(9_000, 30_000)), lambda: None, 10.0)
+        membership = Membership(Service(ConsumerTurns(9_000, 30_000)), lambda: None, 10.0)
         self.handles = membership._handles
         self.member.let_go = membership.let_go
         self.labeller = PodLabeller(self.service.turns, A | B, self.kube, now_ms)

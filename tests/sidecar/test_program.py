@@ -11,10 +11,10 @@ from rink import aio
 from rink.errors import ConfigError
 from rink.sidecar import program as module
 from rink.sidecar.listeners import Address
-from rink.sidecar.program import Program, Settings
+from rink.sidecar.program import Program, SidecarSettings
 from rink.sidecar.public import LAG_INTERVAL_S, LoopLag
 
-SETTINGS = Settings(listen=Address("127.0.0.1", 8181), public=None)
+SETTINGS = SidecarSettings(listen=Address("127.0.0.1", 8181), public=None)
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from sidecar_apart import StandIn, run
 
 from rink.sidecar import public
-from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.consumers import Consumer
-from rink.sidecar.membership import State
-from rink.sidecar.metrics import Metrics, exposition_of
+from rink.sidecar.membership import MembershipState
+from rink.sidecar.metrics import SidecarMetrics, exposition_of
 from rink.sidecar.service import Service
 
 
@@ -19,14 +19,14 @@ class Probed:
     """The probes of a sidecar whose member is a stand-in."""
 
     def __init__(self):
-        self.service = Service(Turns(9_000, 30_000), lambda: 50_000_000)
+        self.service = Service(ConsumerTurns(9_000, 30_000), lambda: 50_000_000)
         self.member = StandIn(self.service)
-        self.member.state, self.member.has_consumers = State.ABSENT, False
+        self.member.state, self.member.has_consumers = MembershipState.ABSENT, False
         self.unhealthy = ""
         app = public.application(
             lambda: public.why_not_ready(self.service, self.member),
             lambda: self.unhealthy,
-            exposition_of(Metrics(self.service, self.member)),
+            exposition_of(SidecarMetrics(self.service, self.member)),
             lambda: public.why_not_ready(self.service, self.member, joined=True),
         )
         self._client = httpx.AsyncClient(
@@ -46,7 +46,7 @@ class Probed:
         return answer.text, {sample.name: sample.value for sample in samples}
 
     def join(self):
-        self.member.has_consumers, self.member.state = True, State.JOINED
+        self.member.has_consumers, self.member.state = True, MembershipState.JOINED
 
     def consumer(self, name, *roles):
         self.service.hold(Consumer(name, f"secret-{name}", alive_ms=60_000), list(roles))
@@ -80,7 +80,7 @@ async def test_pod_that_joined_is_ready_without_a_role():
 async def test_pod_is_not_ready_while_it_joins_or_without_a_session():
     probed = Probed()
     probed.join()
-    probed.member.state = State.JOINING
+    probed.member.state = MembershipState.JOINING
     assert await probed.status("/readyz") == 503
     probed.join()
     probed.member.is_live = False

@@ -241,7 +241,7 @@ def test_end_that_passes_without_a_loss_is_told_as_one(story):
     turn = story.grant("a")
     story.live(lease=2)
     story.sleep(HOLD_MS)
-    assert [effect.turn for effect in story.effects(do.Lost)] == [turn]
+    assert [effect.turn for effect in story.effects(do.TurnLost)] == [turn]
     assert not consumer.is_forgotten
     assert story.release(consumer, "a", turn.token)
     assert story.turns.wanted == ["a"]

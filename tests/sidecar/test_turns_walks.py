@@ -13,7 +13,7 @@ from hypothesis.stateful import (
 )
 
 from rink.sidecar import effects as do
-from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.consumers import Consumer
 
 HOLD_MS, GRACE_MS = 10_000, 25_000
@@ -38,7 +38,7 @@ class Lives(RuleBasedStateMachine):
 
     @initialize(grace=st.sampled_from([None, GRACE_MS, SHORT_GRACE_MS]))
     def begin(self, grace):
-        self.turns = Turns(HOLD_MS, grace)
+        self.turns = ConsumerTurns(HOLD_MS, grace)
         self.keep_alive()
 
     # ── the member ───────────────────────────────────────────────────────────────────────────

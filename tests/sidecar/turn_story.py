@@ -1,7 +1,7 @@
 """Let tests move the clock and the member of a sidecar's turns."""
 
 from rink.sidecar import effects as do
-from rink.sidecar.consumer_turns import Turns
+from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.consumers import Consumer
 
 HOLD_MS, GRACE_MS = 9_000, 30_000
@@ -11,7 +11,7 @@ class Story:
     """Turns, a member that grants what is wanted, and a clock that a test moves."""
 
     def __init__(self, grace_ms=GRACE_MS):
-        self.turns = Turns(HOLD_MS, grace_ms)
+        self.turns = ConsumerTurns(HOLD_MS, grace_ms)
         self.now = 100_000
         self.token = 6
         self.said = []

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from rink.cli import plan_files, plan_picture, planning
 from rink.cli.commands import commands
 from rink.cli.options import Outside
-from rink.core.values import Member, Phase, Proclaimed, Record, Version
+from rink.core.values import Member, MemberRecord, Phase, Proclaimed, Version
 from rink.core.view import View
 from rink.errors import ConfigError, RinkError
 from rink.spark.roles import after
@@ -186,7 +186,7 @@ def test_no_java(run, roles, monkeypatch, tmp_path):
 
 
 def entry(name, revision, phase=Phase.ACTIVE, lease=7, **fields):
-    record = Record(incarnation="i", ttl=60, phase=phase, **fields)
+    record = MemberRecord(incarnation="i", ttl=60, phase=phase, **fields)
     return Member(name, record, revision, revision, lease)
 
 

@@ -11,14 +11,14 @@ from pyspark import InheritableThread
 import rink
 from rink.errors import ClosedError, ConfigError, RoleLost, UsageError
 from rink.spark.jobs import job_list, queries, runner
-from rink.spark.jobs.job import Job, State
+from rink.spark.jobs.job import Job, JobState
 from rink.spark.jobs.runner import JobRunner
 from rink.spark.jobs.tags import Tag
 
 
 def test_a_job_whose_role_is_mine_runs_under_its_own_tag(driver, spark):
     job = driver.run("BTC/ETH, daily", lambda job: (job.token, spark.sparkContext.tags.here))
-    assert job.state is State.SUCCEEDED
+    assert job.state is JobState.SUCCEEDED
     assert job.result() == (job.token, {f"rink-BTC%2FETH%2C%20daily-{job.token}"})
     assert driver.jobs == []
     assert spark.made_active_in == ["rink-job-BTC/ETH, daily"]
@@ -60,7 +60,7 @@ def test_a_job_that_runs_here_is_not_started_again(driver):
 
 def test_what_the_function_raised_is_given_to_who_asks(driver):
     job = driver.run("a", lambda _: 1 / 0)
-    assert job.state is State.FAILED
+    assert job.state is JobState.FAILED
     with pytest.raises(ZeroDivisionError):
         job.result()
     assert isinstance(job.error, ZeroDivisionError)
@@ -90,7 +90,7 @@ def test_on_loss_its_spark_jobs_are_cancelled_until_it_returns_and_then_the_role
     job = jobs.start("a", stubborn)
     client.cut()
     assert job.wait(WAIT_S)
-    assert job.state is State.LOST
+    assert job.state is JobState.LOST
     assert set(context.cancelled) == {f"rink-a-{job.token}"}
     assert len(context.cancelled) >= 3
     with pytest.raises(RoleLost, match="job 'a' was ended"):
@@ -124,7 +124,7 @@ def test_what_threads_that_it_left_behind_do_is_cancelled_before_its_role_is_let
         return 7 if returns else 1 / 0
 
     done = driver.run("a", function)
-    assert done.state is (State.SUCCEEDED if returns else State.FAILED)
+    assert done.state is (JobState.SUCCEEDED if returns else JobState.FAILED)
     assert held == [(f"rink-a-{done.token}", True)]
 
 
@@ -136,7 +136,7 @@ def test_lost_of_a_job_that_has_ended_is_set_before_its_role_is_let_go(driver):
         job.role.lost.then(lambda: seen.append(job.lost.is_set()))
         return 7
 
-    assert driver.run("a", function).state is State.SUCCEEDED
+    assert driver.run("a", function).state is JobState.SUCCEEDED
     assert jobs[0].lost.is_set()
     assert seen == [True]
 
@@ -145,7 +145,7 @@ def test_one_that_hides_its_loss_is_lost_all_the_same(driver):
     job = driver.start("a", lambda job: job.lost.wait(WAIT_S))
     job.cancel()
     assert job.wait(WAIT_S)
-    assert job.state is State.LOST
+    assert job.state is JobState.LOST
     with pytest.raises(RoleLost):
         job.result()
 
@@ -154,7 +154,7 @@ def test_one_that_failed_has_failed_also_when_its_runner_is_closed(group, spark)
     member, _ = group.join()
     with JobRunner(spark, member) as jobs:
         job = jobs.run("a", lambda _: 1 / 0)
-    assert job.state is State.FAILED
+    assert job.state is JobState.FAILED
 
 
 def test_one_that_is_cancelled_before_it_starts_ends(group, spark):
@@ -264,7 +264,7 @@ def test_what_is_to_be_stopped_on_a_loss_is_stopped_also_when_it_comes_late(driv
     job = driver.start("a", begins_slowly)
     job.cancel()
     assert job.wait(WAIT_S)
-    assert job.state is State.LOST
+    assert job.state is JobState.LOST
 
 
 def test_a_runner_that_is_closed_ends_its_jobs_and_takes_no_more(group, spark):
@@ -272,7 +272,7 @@ def test_a_runner_that_is_closed_ends_its_jobs_and_takes_no_more(group, spark):
     jobs = JobRunner(spark, member)
     job = jobs.start("a", lambda job: spark.sparkContext.was_cancelled.wait(WAIT_S) and 1 / 0)
     jobs.close()
-    assert job.state is State.LOST
+    assert job.state is JobState.LOST
     for call, what in ((jobs.start, "b"), (jobs.run, "b"), (jobs.watch, list)):
         with pytest.raises(ClosedError):
             call(what, print)
@@ -306,7 +306,7 @@ def test_a_query_whose_function_is_given_after_the_end_is_refused(group, spark):
     assert not jobs.queries
 
 
-@pytest.mark.parametrize("kind", [queries.Query, job_list.Watch])
+@pytest.mark.parametrize("kind", [queries.Query, job_list.JobListWatch])
 def test_what_begins_while_its_runner_is_closed_ends_with_it(group, spark, monkeypatch, kind):
     member, _ = group.join()
     jobs = JobRunner(spark, member)
@@ -331,7 +331,7 @@ def test_a_function_that_looks_at_its_loss_sees_that_its_runner_is_closed(group,
     jobs = JobRunner(spark, member)
     job = jobs.start("a", lambda job: job.lost.wait(WAIT_S))
     jobs.close()
-    assert job.state is State.LOST
+    assert job.state is JobState.LOST
     assert job._result is True
 
 
@@ -341,7 +341,7 @@ def test_what_returns_at_its_loss_is_lost_and_has_not_succeeded(driver):
         return 7
 
     job = driver.run("a", returns)
-    assert job.state is State.LOST
+    assert job.state is JobState.LOST
     with pytest.raises(RoleLost):
         job.result()
 
@@ -361,7 +361,7 @@ def test_what_returns_after_the_deadline_before_anybody_was_told_is_lost(driver)
     job = Job(driver.spark, Role(), frozen)
     job.start()
     assert job.wait(WAIT_S)
-    assert job.state is State.LOST
+    assert job.state is JobState.LOST
 
 
 def test_closing_waits_for_all_that_does_not_return_together(group, spark, monkeypatch, caplog):

@@ -11,7 +11,7 @@ import redis
 
 from rink.errors import ConfigError
 from rink.spark import options
-from rink.spark.options import Options, Place
+from rink.spark.options import Options, StreamPlace
 from rink.spark.redis_connection import connection
 from rink.streams import App, Record
 
@@ -37,7 +37,7 @@ def source(**given):
 
 
 def test_the_app_says_where_its_streams_are(shop):
-    place = Place.of(source(app="options_shop:app", stream="orders"))
+    place = StreamPlace.of(source(app="options_shop:app", stream="orders"))
     assert (place.app_name, place.redis, place.record_class()) == (
         "shop",
         "redis://example:1",
@@ -48,7 +48,7 @@ def test_the_app_says_where_its_streams_are(shop):
 
 
 def test_without_an_app_its_name_will_do(shop):
-    place = Place.of(source(appName="shop", redis="redis://x:1", stream="orders"))
+    place = StreamPlace.of(source(appName="shop", redis="redis://x:1", stream="orders"))
     assert place.declared() is None
     assert place.names == shop.app.streams["orders"].names
     with_class = attrs.evolve(place, record="options_shop:Order")
@@ -58,7 +58,7 @@ def test_without_an_app_its_name_will_do(shop):
 
 def test_each_query_of_a_process_is_as_patient_as_it_was_told_to_be(shop):
     def patience(**given):
-        place = Place.of(source(app="options_shop:app", stream="orders", **given))
+        place = StreamPlace.of(source(app="options_shop:app", stream="orders", **given))
         return connection(place), place.patience
 
     (short, told), (long, more) = patience(redisTimeout=0.25), patience(redisTimeout=7)
@@ -69,7 +69,7 @@ def test_each_query_of_a_process_is_as_patient_as_it_was_told_to_be(shop):
 
 
 def test_raw_means_bytes_whatever_the_app_says(shop):
-    place = Place.of(source(app="options_shop:app", stream="orders", record="raw"))
+    place = StreamPlace.of(source(app="options_shop:app", stream="orders", record="raw"))
     assert place.record_class() is None
 
 
@@ -97,7 +97,7 @@ def test_names_are_found_in_any_case(shop):
 )  # fmt: skip
 def test_what_cannot_be_used_is_told(shop, given, told):
     with pytest.raises(ConfigError, match=told):
-        Place.of(source(**given))
+        StreamPlace.of(source(**given))
 
 
 @pytest.mark.parametrize("value", ["", " "])
@@ -131,7 +131,7 @@ def test_misspelt_option_is_told_its_right_name(wrong, right):
 
 
 def test_path_names_the_stream_as_load_does(shop):
-    made = Place.of(source(app="options_shop:app", path="orders"))
+    made = StreamPlace.of(source(app="options_shop:app", path="orders"))
     assert made.stream == "orders"
     assert source(path="orders", stream="orders").needed("stream") == "orders"
     with pytest.raises(ConfigError, match=r"stream is 'orders', and load, .* names 'others'"):

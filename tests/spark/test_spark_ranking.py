@@ -9,7 +9,7 @@ from jobs_support import SHORT_TTL_S, TTL_S, WAIT_S, Spark
 
 import rink
 from rink.errors import ClosedError, ConfigError, RoleTimeout
-from rink.spark.jobs.job import State
+from rink.spark.jobs.job import JobState
 from rink.spark.jobs.runner import JobRunner
 
 
@@ -99,7 +99,7 @@ def test_run_of_a_role_that_is_handed_over_waits_for_it(newcomers, spark):
             threading.Timer(0.2, may_end.set).start()
             after = second.run(its, lambda job: job.token)
             assert before.wait(WAIT_S)
-            assert before.state is State.LOST
+            assert before.state is JobState.LOST
             assert after.result() > before.token
 
 

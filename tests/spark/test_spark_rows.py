@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as T  # noqa: N812
 
 from rink.errors import ConfigError
-from rink.spark.options import Options, Place
+from rink.spark.options import Options, StreamPlace
 from rink.spark.rows import Rows
 from rink.spark.schema import METADATA, RAW, columns_of, fits, struct_of, wanted_of
 from rink.spark.sink.records import check_columns, maker
@@ -484,7 +484,7 @@ def to_asks(monkeypatch):
     as_it_is = SimpleNamespace(encode=lambda record: record, decode=lambda data: data)
     module.app.stream("asks", record=Asks, partition_by="price", partition_count=1, codec=as_it_is)
     monkeypatch.setitem(sys.modules, "rows_shop", module)
-    place = Place.of(Options({"app": "rows_shop:app", "stream": "asks"}, of_sink=True))
+    place = StreamPlace.of(Options({"app": "rows_shop:app", "stream": "asks"}, of_sink=True))
 
     def make(given, row):
         check_columns(place, given)

@@ -3,7 +3,7 @@
 import asyncio
 
 from rink.streams import App, Record, RedisUnavailable
-from rink.streams.store.byte_limits import Limits
+from rink.streams.store.byte_limits import ByteLimits
 
 
 class Leg(Record):
@@ -16,7 +16,7 @@ class Store:
     def __init__(self, away=0, silent=False, error=None):
         self.away, self.silent, self.error = away, silent, error
         self.opened = self.closed = 0
-        self.limits = Limits()
+        self.limits = ByteLimits()
         self.server = "here"
 
     async def open(self):

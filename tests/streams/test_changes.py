@@ -8,12 +8,15 @@ from rink.errors import StateError
 from rink.streams import RedisUnavailable
 from rink.streams.admin.targets import AT_ONCE, Found, change
 from rink.streams.store.keys import Names
-from rink.streams.store.values import Bounds, Place
+from rink.streams.store.values import PartitionBounds, PartitionPlace
 
 
 def places(count):
     names = Names.of("shop", "orders")
-    made = [Place("orders", n, names.partition(n), "bill", Bounds(9)) for n in range(count)]
+    made = [
+        PartitionPlace("orders", n, names.partition(n), "bill", PartitionBounds(9))
+        for n in range(count)
+    ]
     return [Found(None, place, {}, declared=True) for place in made]
 
 

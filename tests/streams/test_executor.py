@@ -15,14 +15,14 @@ from rink.streams.consumer import executor, partition
 from rink.streams.consumer.executor import Executor
 from rink.streams.consumer.membership import Orders
 from rink.streams.consumer.reader import Reader
-from rink.streams.store.byte_limits import Held, Limits
+from rink.streams.store.byte_limits import ByteLimits, SharedMemory
 from rink.testing.memory.cluster import MemoryCluster
 
 
 class Nothing:
     """A store that nothing is asked of."""
 
-    limits = Limits()
+    limits = ByteLimits()
 
 
 class Deaf(Reader):
@@ -32,7 +32,7 @@ class Deaf(Reader):
     """
 
     def __init__(self):
-        super().__init__(cast("Any", Nothing()), 1, Held(1))
+        super().__init__(cast("Any", Nothing()), 1, SharedMemory(1))
         self.cancelled = 0
         self.reads = asyncio.Event()
 
@@ -83,7 +83,7 @@ def test_a_processor_that_ends_its_process_leaves_no_task_behind(reader, monkeyp
         await reader.reads.wait()
         sys.exit(3)
 
-    monkeypatch.setattr(partition.Grant, "run", leave)
+    monkeypatch.setattr(partition.PartitionGrant, "run", leave)
 
     async def main(cluster):
         async with an_executor(cluster) as running:
@@ -98,7 +98,7 @@ def test_who_is_cancelled_twice_gives_no_thread_up_before_the_group_was_left(rea
     async def last(self):
         await self._role.lost.wait()
 
-    monkeypatch.setattr(partition.Grant, "run", last)
+    monkeypatch.setattr(partition.PartitionGrant, "run", last)
 
     async def main(cluster):
         async with an_executor(cluster) as executed:

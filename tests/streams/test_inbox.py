@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rink.streams.consumer.buffer import Inbox, Letter
+from rink.streams.consumer.buffer import Buffer, Letter
 from rink.streams.store import entry_ids
 
 BROKEN = Letter("ValueError: no", "", 3)
@@ -16,7 +16,7 @@ def entries(*numbers, only=None):
 
 
 def inbox(*numbers, offset="0-0", prefetch=10, max_uncommitted=6, careful=""):
-    made = Inbox(
+    made = Buffer(
         "bill", offset, prefetch=prefetch, max_uncommitted=max_uncommitted, careful=careful
     )
     made.feed(entries(*numbers))
@@ -178,7 +178,7 @@ def test_a_condemned_event_that_was_yielded_last_stays_condemned_when_others_fai
 
 
 def test_events_behind_one_are_those_that_will_be_yielded_after_it():
-    box = Inbox("bill", "0-0", prefetch=10, max_uncommitted=6)
+    box = Buffer("bill", "0-0", prefetch=10, max_uncommitted=6)
     box.feed(entries(1, 2))
     box.feed(entries(3, only=b"ship"))
     box.feed(entries(4, 5, 6))
@@ -192,7 +192,7 @@ def test_events_behind_one_are_those_that_will_be_yielded_after_it():
 
 
 def test_an_event_for_another_processor_is_passed_in_silence():
-    box = Inbox("bill", "0-0", prefetch=10, max_uncommitted=6)
+    box = Buffer("bill", "0-0", prefetch=10, max_uncommitted=6)
     box.feed(entries(1, only=b"ship"))
     box.feed(entries(2, only=b"bill"))
     assert numbers(box.give(9)) == [2]
@@ -202,7 +202,7 @@ def test_an_event_for_another_processor_is_passed_in_silence():
 
 
 def test_what_is_skipped_does_not_count_for_max_uncommitted():
-    box = Inbox("bill", "0-0", prefetch=1000, max_uncommitted=3)
+    box = Buffer("bill", "0-0", prefetch=1000, max_uncommitted=3)
     box.feed(entries(1))
     box.feed(entries(*range(2, 300), only=b"ship"))
     box.feed(entries(300, 301, 302))
@@ -295,7 +295,7 @@ class Walk:
 
     def __init__(self, careful):
         self.careful = careful
-        self.box = Inbox(
+        self.box = Buffer(
             "bill", "0-0", prefetch=20, max_uncommitted=5, careful=f"{careful}-0" if careful else ""
         )
         self.fed, self.passed, self.out, self.sent = 0, [], [], None
@@ -394,7 +394,7 @@ def test_ids_are_ordered_by_their_numbers(low, high):
 
 
 def test_inbox_size_is_what_is_held_until_it_is_settled():
-    box = Inbox("bill", "0-0", prefetch=10, max_uncommitted=6)
+    box = Buffer("bill", "0-0", prefetch=10, max_uncommitted=6)
     box.feed((f"{n}-0".encode(), [b"d", b"x" * n]) for n in (1, 2, 3, 4))
     assert box.size == 10
     box.give(2)
@@ -408,7 +408,7 @@ def test_inbox_size_is_what_is_held_until_it_is_settled():
 
 
 def test_passage_with_large_dead_letters_ends_before_they_are_too_many():
-    box = Inbox("bill", "0-0", prefetch=10, max_uncommitted=6)
+    box = Buffer("bill", "0-0", prefetch=10, max_uncommitted=6)
     box.feed((f"{n}-0".encode(), [b"d", b"x" * 100]) for n in range(1, 7))
     for n in (2, 3, 5):
         box.condemn(f"{n}-0", Letter("E", "", 1))

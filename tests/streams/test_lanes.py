@@ -7,10 +7,10 @@ from jumping import jumping, pass_time
 
 from rink import ClosedError
 from rink.streams import PartitionFull, RecordError, RedisUnavailable
-from rink.streams.producer.appender import Lane
-from rink.streams.store.byte_limits import Limits
+from rink.streams.producer.appender import Appender
+from rink.streams.store.byte_limits import ByteLimits
 from rink.streams.store.keys import Names
-from rink.streams.store.values import Bounds
+from rink.streams.store.values import PartitionBounds
 
 NAMES = Names.of("shop", "orders").partition(0)
 
@@ -30,7 +30,7 @@ class Partition:
         self.room = room
         self.refusal = None
         self.server = "redis"
-        self.limits, self.answers_within = Limits(), 5.0
+        self.limits, self.answers_within = ByteLimits(), 5.0
         self.slow = 0.001
 
     async def append(self, names, bounds, records, number, wants_ids):
@@ -54,7 +54,7 @@ class Partition:
 
 
 def lane(partition):
-    return Lane(partition, NAMES, Bounds(partition.room), "orders", 0)
+    return Appender(partition, NAMES, PartitionBounds(partition.room), "orders", 0)
 
 
 def many(count, first=0):

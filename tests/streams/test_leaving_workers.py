@@ -50,7 +50,7 @@ def readers(monkeypatch):
         await self._role.lost.wait()
 
     monkeypatch.setattr(executor, "make_reader", make)
-    monkeypatch.setattr(partition.Grant, "run", work)
+    monkeypatch.setattr(partition.PartitionGrant, "run", work)
     return made
 
 

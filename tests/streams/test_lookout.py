@@ -7,11 +7,11 @@ import pytest
 
 from rink.streams import RedisUnavailable
 from rink.streams.consumer import monitor
-from rink.streams.consumer.owner import Known
+from rink.streams.consumer.owner import OwnerMemory
 from rink.streams.errors import OffsetMoved
 from rink.streams.retention import Retention
 from rink.streams.store.keys import Names
-from rink.streams.store.values import Bounds, Place, Position
+from rink.streams.store.values import PartitionBounds, PartitionPlace, Position
 
 
 @attrs.define(eq=False)
@@ -28,11 +28,13 @@ class Owner:
     @property
     def place(self):
         names = Names.of("shop", "orders").partition(self.number)
-        return Place("orders", self.number, names, "bill", Bounds(10, retention=self.retention))
+        return PartitionPlace(
+            "orders", self.number, names, "bill", PartitionBounds(10, retention=self.retention)
+        )
 
     @property
     def known(self):
-        return Known(self.epoch, "0-0", "0-0")
+        return OwnerMemory(self.epoch, "0-0", "0-0")
 
 
 @attrs.define

@@ -4,7 +4,7 @@ import asyncio
 
 from jumping import jumping, pass_time
 
-from rink.streams.consumer.poison import Marks
+from rink.streams.consumer.poison import PoisonSuspects
 
 
 class Owning:
@@ -17,7 +17,7 @@ class Turns:
     """Owners that take turns, and what they did."""
 
     def __init__(self):
-        self.marks = Marks()
+        self.marks = PoisonSuspects()
         self.did = []
 
     def expected(self, name, told, *, is_suspect=False):

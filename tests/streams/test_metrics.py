@@ -1,12 +1,14 @@
 """What a worker shows of its partitions: what happened to them, and nothing of the others."""
 
-from rink.streams.consumer.metrics import Metrics
+from rink.streams.consumer.metrics import WorkerMetrics
 from rink.streams.store.keys import Names
-from rink.streams.store.values import Bounds, Place, Step
+from rink.streams.store.values import CommitStep, PartitionBounds, PartitionPlace
 
 
 def place(number):
-    return Place("legs", number, Names.of("app", "legs").partition(number), "note", Bounds(100))
+    return PartitionPlace(
+        "legs", number, Names.of("app", "legs").partition(number), "note", PartitionBounds(100)
+    )
 
 
 def shown(metrics):
@@ -20,7 +22,7 @@ def shown(metrics):
 
 
 def commit(metrics, number, processed, dead=0):
-    step = Step(
+    step = CommitStep(
         token=1, epoch="0", expected="0-0", new="1-0", ceiling="",
         processed=processed, dead=dead, letters=(), outputs=(),
     )  # fmt: skip
@@ -28,7 +30,7 @@ def commit(metrics, number, processed, dead=0):
 
 
 def test_a_partition_is_shown_from_its_first_grant_on_and_only_what_happened_to_it():
-    metrics = Metrics("app")
+    metrics = WorkerMetrics("app")
     assert shown(metrics) == {}
     metrics.owned(place(3), True)
     assert shown(metrics) == {("owned", "3"): 1.0}
@@ -37,7 +39,7 @@ def test_a_partition_is_shown_from_its_first_grant_on_and_only_what_happened_to_
 
 
 def test_counters_are_shown_before_there_is_anything_to_count():
-    metrics = Metrics("app")
+    metrics = WorkerMetrics("app")
     metrics.show(place(1))
     assert shown(metrics) == {
         ("processed_total", "1"): 0.0,
@@ -49,7 +51,7 @@ def test_counters_are_shown_before_there_is_anything_to_count():
 
 
 def test_paused_is_shown_until_the_partition_goes():
-    metrics = Metrics("app")
+    metrics = WorkerMetrics("app")
     metrics.owned(place(1), True)
     metrics.paused(place(1), True)
     assert shown(metrics)["paused", "1"] == 1.0
@@ -58,7 +60,7 @@ def test_paused_is_shown_until_the_partition_goes():
 
 
 def test_counts_are_of_each_partition_and_times_of_the_processor():
-    metrics = Metrics("app")
+    metrics = WorkerMetrics("app")
     commit(metrics, 1, 5)
     commit(metrics, 1, 2, dead=1)
     commit(metrics, 2, 1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rink.errors import ConfigError
 from rink.redis.script_pipeline import batch_length
 from rink.streams import App
-from rink.streams.store.byte_limits import Held, Limits, Sizes
+from rink.streams.store.byte_limits import ByteLimits, SharedMemory, Sizes
 
 MB = 2**20
 
@@ -134,7 +134,7 @@ def test_sizes_plan_always_asks_for_something(notes, owners, most):
 
 
 def test_held_each_partition_has_an_even_share():
-    held = Held(32 * MB)
+    held = SharedMemory(32 * MB)
     assert held.share == 32 * MB
     told = []
     for name in "abcd":
@@ -160,4 +160,4 @@ def test_slice_of_is_bounded_and_never_empty(sizes, count):
 def test_limits_that_cannot_be_used_are_refused(given):
     with pytest.raises(ConfigError, match=next(iter(given))):
         App("shop", **given)
-    assert Limits().reply == MB
+    assert ByteLimits().reply == MB

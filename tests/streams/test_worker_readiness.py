@@ -35,7 +35,7 @@ def without_redis(monkeypatch):
         await self._role.lost.wait()
 
     monkeypatch.setattr(executor, "make_reader", lambda *_: Reader())
-    monkeypatch.setattr(partition.Grant, "run", work)
+    monkeypatch.setattr(partition.PartitionGrant, "run", work)
     monkeypatch.setattr(worker, "look_out", wait)
     monkeypatch.setattr(worker, "Evictions", lambda _: NOTHING)
 

@@ -12,7 +12,7 @@ import pytest
 from etcd_world import Seen, told
 
 from rink.errors import EtcdError, EtcdTooLarge, EtcdUnavailable
-from rink.etcd.api import Compare, Delete, Get, KeyValue, Put, Target
+from rink.etcd.api import Compare, Delete, Get, KeyValue, Put, TxnTarget
 
 UNKNOWN_LEASE = 0x0BAD
 
@@ -119,7 +119,10 @@ def test_an_operation_sees_the_earlier_ones_of_its_branch(world):
 def test_a_failed_compare_runs_the_other_branch(world):
     revision = world.put("a", b"1")
     result = world.etcd.txn(
-        (Compare(world.key("a"), Target.MOD, revision), Compare(world.key("a"), Target.VERSION, 2)),
+        (
+            Compare(world.key("a"), TxnTarget.MOD, revision),
+            Compare(world.key("a"), TxnTarget.VERSION, 2),
+        ),
         (Put(world.key("a"), b"2"),),
         (Get(world.key("a")),),
     )
@@ -128,7 +131,7 @@ def test_a_failed_compare_runs_the_other_branch(world):
     assert result.results == ((KeyValue(world.key("a"), b"1", revision, revision, 1, 0),),)
 
 
-@pytest.mark.parametrize("target", list(Target))
+@pytest.mark.parametrize("target", list(TxnTarget))
 def test_every_target_of_a_missing_key_is_zero(world, target):
     absent = Compare(world.key("a"), target, 0)
     assert world.etcd.txn((absent,), (Put(world.key("a"), b""),)).succeeded
@@ -138,7 +141,11 @@ def test_every_target_of_a_missing_key_is_zero(world, target):
 def test_each_target_compares_its_own_number(world):
     created = world.put("a")
     changed = world.put("a")
-    for target, value in ((Target.CREATE, created), (Target.MOD, changed), (Target.VERSION, 2)):
+    for target, value in (
+        (TxnTarget.CREATE, created),
+        (TxnTarget.MOD, changed),
+        (TxnTarget.VERSION, 2),
+    ):
         assert world.etcd.txn((Compare(world.key("a"), target, value),), ()).succeeded
         assert not world.etcd.txn((Compare(world.key("a"), target, value + 1),), ()).succeeded
 
@@ -148,18 +155,18 @@ def test_compare_of_a_range_holds_if_it_holds_for_every_key(world):
         compare = Compare(world.prefix, target, value, range_end=world.end, **fields)
         return world.etcd.txn((compare,), ()).succeeded
 
-    assert holds(Target.CREATE, 0), "an empty range counts as a missing key"
-    assert holds(Target.MOD, 1, is_below=True)
+    assert holds(TxnTarget.CREATE, 0), "an empty range counts as a missing key"
+    assert holds(TxnTarget.MOD, 1, is_below=True)
     first = world.put("a")
     last = world.put("b")
-    assert not holds(Target.CREATE, 0)
-    assert not holds(Target.MOD, last)
-    assert holds(Target.VERSION, 1)
-    assert holds(Target.MOD, last + 1, is_below=True)
-    assert not holds(Target.MOD, last, is_below=True)
+    assert not holds(TxnTarget.CREATE, 0)
+    assert not holds(TxnTarget.MOD, last)
+    assert holds(TxnTarget.VERSION, 1)
+    assert holds(TxnTarget.MOD, last + 1, is_below=True)
+    assert not holds(TxnTarget.MOD, last, is_below=True)
     world.put("a")
-    assert not holds(Target.VERSION, 1)
-    assert holds(Target.CREATE, first + 2, is_below=True)
+    assert not holds(TxnTarget.VERSION, 1)
+    assert holds(TxnTarget.CREATE, first + 2, is_below=True)
 
 
 def test_a_transaction_that_changes_nothing_makes_no_revision(world):
@@ -198,7 +205,7 @@ def test_an_empty_key_is_refused(world):
         with pytest.raises(EtcdError, match="key is not provided"):
             world.etcd.txn((), (op,))
     with pytest.raises(EtcdError, match="key is not provided"):
-        world.etcd.txn((Compare(b"", Target.MOD, 0),), ())
+        world.etcd.txn((Compare(b"", TxnTarget.MOD, 0),), ())
     with pytest.raises(EtcdError, match="key is not provided"):
         world.etcd.range(b"")
 

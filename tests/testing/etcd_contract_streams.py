@@ -12,7 +12,7 @@ from etcd_contract import UNKNOWN_LEASE
 from etcd_world import PATIENCE_S, Seen, told
 
 from rink.errors import ClosedError, EtcdCompacted
-from rink.etcd.api import Delete, Event, KeyValue, Put, WatchEvents, WatchOpened
+from rink.etcd.api import Delete, KeyChange, KeyValue, Put, WatchEvents, WatchOpened
 
 # --------------------------------------------------------------------------- keepalives
 
@@ -95,9 +95,9 @@ def test_events_carry_the_key_as_it_was_then(world):
     watch = world.etcd.watch(world.key("a"), b"", start, seen.deliver)
     a = world.key("a")
     assert seen.events_until(start + 2) == [
-        Event(KeyValue(a, b"1", start, start, 1, lease), deleted=False),
-        Event(KeyValue(a, b"2", start, start + 1, 2, 0), deleted=False),
-        Event(KeyValue(a, b"", 0, start + 2, 0, 0), deleted=True),
+        KeyChange(KeyValue(a, b"1", start, start, 1, lease), deleted=False),
+        KeyChange(KeyValue(a, b"2", start, start + 1, 2, 0), deleted=False),
+        KeyChange(KeyValue(a, b"", 0, start + 2, 0, 0), deleted=True),
     ]
     watch.close()
 

@@ -9,8 +9,8 @@ import attrs
 
 from rink.etcd.api import (
     Etcd,
-    Event,
     KeepAliveAnswer,
+    KeyChange,
     KeyValue,
     Put,
     Watch,
@@ -71,9 +71,9 @@ class Seen:
         else:
             self.queue.put(message)
 
-    def events_until(self, revision: int) -> list[Event]:
+    def events_until(self, revision: int) -> list[KeyChange]:
         """All events up to a revision, checked to be whole and in order."""
-        events: list[Event] = []
+        events: list[KeyChange] = []
         done = 0
         while done < revision:
             message = self.queue.get(timeout=PATIENCE_S)
@@ -101,7 +101,7 @@ class Seen:
         return found
 
 
-def told(events: list[Event], world: World) -> list[tuple[str, bytes | None]]:
+def told(events: list[KeyChange], world: World) -> list[tuple[str, bytes | None]]:
     """Events in short: (name, value), or (name, None) for a deletion."""
     return [
         (e.kv.key.removeprefix(world.prefix).decode(), None if e.deleted else e.kv.value)

@@ -5,13 +5,13 @@ import threading
 
 import pytest
 
-from rink.testing.history import Event, Gap, History, in_order, judge
+from rink.testing.history import Gap, History, HistoryEvent, in_order, judge
 
 
 def events(*told):
     """Each is (at, who, what, role, token, until), the last ones as needed."""
     keys = ("at", "who", "what", "role", "token", "until")
-    return [Event(**dict(zip(keys, one, strict=False))) for one in told]
+    return [HistoryEvent(**dict(zip(keys, one, strict=False))) for one in told]
 
 
 def problems(*told):
@@ -280,15 +280,15 @@ def test_what_one_member_said_stays_in_order_where_its_clock_stands_still():
 
 def test_what_an_event_tells_must_be_known():
     with pytest.raises(ValueError, match="lost"):
-        Event("lost", "a", 1.0)
+        HistoryEvent("lost", "a", 1.0)
 
 
 def test_a_history_is_collected_from_several_threads():
     history = History(events(A))
 
     def tell(number):
-        history.add(Event("gained", f"m{number}", 1.0, role=f"r{number}", token=3))
-        history.add(Event("accepted", f"m{number}", 1.5, role=f"r{number}", token=3))
+        history.add(HistoryEvent("gained", f"m{number}", 1.0, role=f"r{number}", token=3))
+        history.add(HistoryEvent("accepted", f"m{number}", 1.5, role=f"r{number}", token=3))
 
     threads = [threading.Thread(target=tell, args=(number,)) for number in range(20)]
     for thread in threads:

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from rink.errors import ConfigError
-from rink.testing import RedisError, RedisUnavailable
+from rink.testing import RedisServerError, RedisUnavailable
 from rink.testing.process.process import GivenProcess
 from rink.testing.redis_server import node as node_module
 from rink.testing.redis_server.node import RedisNode, fields
@@ -46,7 +46,7 @@ def test_an_answer_is_read(content, value):
 
 def test_an_error_is_an_answer_too_and_has_a_code():
     error = answer(b"-MOVED 15495 127.0.0.1:7001\r\n")
-    assert isinstance(error, RedisError)
+    assert isinstance(error, RedisServerError)
     assert error.code == "MOVED"
     assert str(error) == "MOVED 15495 127.0.0.1:7001"
 
@@ -137,7 +137,9 @@ def test_a_password_without_a_user_is_the_default_user_s():
 
 def test_who_is_not_let_in_asks_nothing_more():
     with played([b"-WRONGPASS invalid\r\n"]) as (port, heard):
-        with pytest.raises(RedisError, match=rf"127.0.0.1:{port} refused: WRONGPASS") as caught:
+        with pytest.raises(
+            RedisServerError, match=rf"127.0.0.1:{port} refused: WRONGPASS"
+        ) as caught:
             call(Address("127.0.0.1", port, password="pw"), "FLUSHALL", timeout=20)
         assert caught.value.code == "WRONGPASS"
         assert "pw" not in str(caught.value)

@@ -10,7 +10,7 @@ import pytest
 
 from rink.errors import ConfigError
 from rink.testing import TlsFiles, local_redis, redis_cluster, redis_pair
-from rink.testing.redis_server.start import Settings, configuration, find_redis, quoted
+from rink.testing.redis_server.start import RedisSettings, configuration, find_redis, quoted
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +21,7 @@ def no_given_redis(monkeypatch):
 
 
 def test_the_configuration_says_what_was_asked_for_and_listens_on_loopback():
-    settings = Settings(
+    settings = RedisSettings(
         password='a "b"', acl=("worker on >x ~* +@all",), maxmemory="1gb", appendfsync="no"
     )
     assert configuration(1234, Path("/data here"), settings) == [
@@ -39,7 +39,7 @@ def test_the_configuration_says_what_was_asked_for_and_listens_on_loopback():
 
 
 def test_without_an_append_only_file_there_are_snapshots():
-    lines = configuration(1, Path("/data"), Settings(appendonly=False))
+    lines = configuration(1, Path("/data"), RedisSettings(appendonly=False))
     assert "appendonly no" in lines
     assert 'save ""' not in lines
 
@@ -47,7 +47,7 @@ def test_without_an_append_only_file_there_are_snapshots():
 @pytest.mark.parametrize("asked", [True, False])
 def test_with_tls_there_is_no_plain_port(asked):
     files = TlsFiles(Path("/ca"), Path("/cert"), Path("/key"), client_cert_auth=asked)
-    lines = configuration(1234, Path("/data"), Settings(tls=files))
+    lines = configuration(1234, Path("/data"), RedisSettings(tls=files))
     assert {"port 0", "tls-port 1234", 'tls-ca-cert-file "/ca"'} < set(lines)
     assert f"tls-auth-clients {'yes' if asked else 'no'}" in lines
 

@@ -10,9 +10,9 @@ from testcontainers.core import container as testcontainers_container
 from rink.errors import ConfigError
 from rink.testing.etcd_server import start
 from rink.testing.etcd_server.container import Containers
-from rink.testing.etcd_server.start import Settings
+from rink.testing.etcd_server.start import EtcdSettings
 
-SETTINGS = Settings(
+SETTINGS = EtcdSettings(
     data_dir=None, tls=None, root_password=None, fsync=True, heartbeat_ms=1, election_ms=9,
     extra_args=(), deadline=1.0,
 )  # fmt: skip

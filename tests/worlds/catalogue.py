@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from spec import Spec
 
-from rink.core.ranks import Settings
+from rink.core.ranks import RankSettings
 from rink.core.schemes import rank_of
 from rink.core.values import Request, Wish
 
-AT_ONCE = {"ranking": Settings(rebalance_delay=0.0, initial_delay=0.0)}
+AT_ONCE = {"ranking": RankSettings(rebalance_delay=0.0, initial_delay=0.0)}
 OFFERS = {
-    "ranking": Settings(rebalance_delay=20.0, initial_delay=20.0, handover_wait=4.0),
+    "ranking": RankSettings(rebalance_delay=20.0, initial_delay=20.0, handover_wait=4.0),
     "leave_timeout": 30.0,
 }
 """A newcomer is ranked in place of a member that offers; without one, only in the calm."""

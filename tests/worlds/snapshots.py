@@ -13,13 +13,23 @@ from typing import Any
 from rink.core.claims import Gate, Obstacles
 from rink.core.node import MemberSettings
 from rink.core.placement import Placement
-from rink.core.ranks import Settings
-from rink.core.record_index import Records, Roster, Standing
-from rink.core.values import Member, Proclaimed, Record, Share, Version
+from rink.core.ranks import RankSettings
+from rink.core.record_index import Records, RecordStanding, Roster
+from rink.core.values import Member, MemberRecord, Proclaimed, Share, Version
 from rink.core.view import View
 
-SHARED = (Gate, Obstacles, MemberSettings, Placement, Settings, Member, Proclaimed, Record, Share)
-SHARED += (Version, View, Records, Roster, Standing)
+SHARED = (
+    Gate,
+    Obstacles,
+    MemberSettings,
+    Placement,
+    RankSettings,
+    Member,
+    Proclaimed,
+    MemberRecord,
+    Share,
+)
+SHARED += (Version, View, Records, Roster, RecordStanding)
 """Frozen, but for a placement, which is a memory of a pure function."""
 
 

@@ -16,7 +16,7 @@ from spec import Spec
 
 from rink.core import codec
 from rink.core import events as ev
-from rink.core.values import Asked, Member, Proclaimed, Record, Request, Version
+from rink.core.values import Asked, Member, MemberRecord, Proclaimed, Request, Version
 
 OUTSIDE = "z"
 """A member that coordinates and is never ranked: where a world says which versions come."""
@@ -32,7 +32,7 @@ class Found:
     lease: int
     created: int
     mod: int
-    record: Record
+    record: MemberRecord
 
 
 @attrs.frozen
@@ -59,7 +59,7 @@ class Stores:
         """Return the number of an etcd as a world finds it: with nobody in it that is kept."""
         etcd = Etcd()
         for name, lease in spec.remains:
-            record = Record(f"remains of {name}", REMAINS_TTL, draining=("x",))
+            record = MemberRecord(f"remains of {name}", REMAINS_TTL, draining=("x",))
             etcd.change({KEYS.member(name): (codec.encode(record), lease)})
         _add_outsider(etcd, spec, spec.begin)
         return self._keep(etcd)
@@ -154,7 +154,9 @@ def _add_outsider(etcd: Etcd, spec: Spec, ranks: tuple[str, ...]) -> None:
     if spec.has_outsider:
         lease, etcd.next_lease = etcd.next_lease, etcd.next_lease + 1
         etcd.leases.add(lease)
-        etcd.change({KEYS.member(OUTSIDE): (codec.encode(Record("of-z", REMAINS_TTL)), lease)})
+        etcd.change(
+            {KEYS.member(OUTSIDE): (codec.encode(MemberRecord("of-z", REMAINS_TTL)), lease)}
+        )
         etcd.change(_version(1, ranks))
 
 

@@ -13,7 +13,7 @@ from universe import Universe
 from rink.core import effects as do
 from rink.core import grants, next_version
 from rink.core.claims import Obstacles
-from rink.core.etcd_history import History
+from rink.core.etcd_history import EtcdHistory
 from rink.core.holds import Table
 from rink.core.lifecycle import Living
 from rink.core.node import Node
@@ -148,12 +148,12 @@ WIPED = BY_NAME["etcd loses its volume"]
 
 def test_grants_in_a_new_history_at_once_are_seen(monkeypatch):
     """Somebody who is cut off may still hold the role by the old one."""
-    monkeypatch.setattr(History, "why_closed", lambda self, now: "")
+    monkeypatch.setattr(EtcdHistory, "why_closed", lambda self, now: "")
     assert "x is held by" in explore(WIPED).broken
 
 
 def test_another_history_that_is_not_noticed_is_seen(monkeypatch):
-    monkeypatch.setattr(History, "contradiction", lambda *_: "")
+    monkeypatch.setattr(EtcdHistory, "contradiction", lambda *_: "")
     assert "is held by" in explore(WIPED).broken
 
 

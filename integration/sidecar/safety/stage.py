@@ -14,7 +14,7 @@ from wire import Wire
 
 from rink.core.schemes import rank_of
 from rink.engine.clock import SYSTEM
-from rink.testing.history import Event, History, Judgement, What, judge
+from rink.testing.history import History, HistoryEvent, Judgement, What, judge
 from safety.running import Program, Programs, Sidecar
 
 SETTLE_TIMEOUT_S = 120.0
@@ -48,7 +48,7 @@ class Resources:
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
-        self.events: list[Event] = []
+        self.events: list[HistoryEvent] = []
         self._greatest: dict[str, int] = {}
 
     def write(self, who: str, role: str, token: int, until: float, checked: float) -> bool:
@@ -59,7 +59,7 @@ class Resources:
         if is_accepted:
             self._greatest[role] = token
         what = "accepted" if is_accepted else "refused"
-        self.events.append(Event(what, who, at, role, token))
+        self.events.append(HistoryEvent(what, who, at, role, token))
         return is_accepted
 
 
@@ -196,13 +196,13 @@ class Stage:
             case ["gained" | "let go" as what, role, token, at, *until]:
                 if until:
                     self._ends[who, role, token] = until[0]
-                self.history.add(Event(what, who, at, role, token))
+                self.history.add(HistoryEvent(what, who, at, role, token))
             case ["until", role, token, _, until]:
                 self._ends[who, role, token] = until
             case ["frozen" | "thawed" as what, at]:
-                self.history.add(Event(what, who, at))
+                self.history.add(HistoryEvent(what, who, at))
             case ["ended"]:
-                self.history.add(Event("ended", who, program.killed_at or SYSTEM.now()))
+                self.history.add(HistoryEvent("ended", who, program.killed_at or SYSTEM.now()))
 
     # ── what faults ask for ──────────────────────────────────────────────────────────────────
 
@@ -299,7 +299,7 @@ class Stage:
             seconds=seconds,
         )
 
-    def _with_stops(self, events: list[Event]) -> list[Event]:
+    def _with_stops(self, events: list[HistoryEvent]) -> list[HistoryEvent]:
         """Move each stop of a program to the last thing that it reported while it was stopped.
 
         A busy machine takes milliseconds to stop a process, and the process runs for some of them.
@@ -321,12 +321,12 @@ class Stage:
             moved.append(attrs.evolve(event, at=at))
         return moved
 
-    def _untold_ends(self, events: list[Event]) -> list[Event]:
+    def _untold_ends(self, events: list[HistoryEvent]) -> list[HistoryEvent]:
         """Return the ends that passed before a program was killed, and that it did not report."""
         let_go = {(one.who, one.role, one.token) for one in events if one.what is What.LET_GO}
         ended = {one.who: one.at for one in events if one.what is What.ENDED}
         return [
-            Event(What.LET_GO, who, until, role, token)
+            HistoryEvent(What.LET_GO, who, until, role, token)
             for (who, role, token), until in self._ends.items()
             if (who, role, token) not in let_go and until < ended.get(who, 0.0)
         ]

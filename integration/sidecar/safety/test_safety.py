@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from rink.testing.history import Event
+from rink.testing.history import HistoryEvent
 from safety.faults import FAULTS
 from safety.lanes import Lanes, Run
 from safety.stage import Resources, Stage, Write, kind_of
@@ -69,7 +69,7 @@ def bad_stage(events, writes):
 
 
 def test_verdict_names_turns_and_writes_that_overlap():
-    gained = [Event("gained", "a1", 1.0, "r", 4), Event("gained", "b1", 2.0, "r", 6)]
+    gained = [HistoryEvent("gained", "a1", 1.0, "r", 4), HistoryEvent("gained", "b1", 2.0, "r", 6)]
     writes = [Write("b1", "r", 6, 2.1, 3.0, 2.1), Write("a1", "r", 4, 2.2, 2.5, 2.2)]
     verdict = verdict_of(bad_stage(gained, writes))
     assert verdict.overlaps == 2
@@ -80,11 +80,11 @@ def test_verdict_names_turns_and_writes_that_overlap():
 def test_stop_of_a_program_is_after_what_it_reported_last(gained_at, stopped_at):
     """A program that was sent SIGSTOP at 2.0 still gained a role at 2.3, and holds nothing after."""
     events = [
-        Event("gained", "b1", 1.0, "r", 4),
-        Event("let go", "b1", 2.1, "r", 4),
-        Event("gained", "a1", gained_at, "r", 6),
-        Event("ended", "a1", 2.0),
-        Event("gained", "b1", 2.4, "r", 8),
+        HistoryEvent("gained", "b1", 1.0, "r", 4),
+        HistoryEvent("let go", "b1", 2.1, "r", 4),
+        HistoryEvent("gained", "a1", gained_at, "r", 6),
+        HistoryEvent("ended", "a1", 2.0),
+        HistoryEvent("gained", "b1", 2.4, "r", 8),
     ]
     stage = bad_stage(events, [])
     verdict = verdict_of(stage, stops=[(2.0, stopped_at)])
@@ -93,9 +93,9 @@ def test_stop_of_a_program_is_after_what_it_reported_last(gained_at, stopped_at)
 
 def test_end_that_passed_before_a_kill_needs_no_report():
     events = [
-        Event("gained", "a1", 1.0, "r", 4),
-        Event("gained", "b1", 2.0, "r", 6),
-        Event("ended", "a1", 2.1),
+        HistoryEvent("gained", "a1", 1.0, "r", 4),
+        HistoryEvent("gained", "b1", 2.0, "r", 6),
+        HistoryEvent("ended", "a1", 2.1),
     ]
     stage = bad_stage(events, [])
     assert verdict_of(stage).overlaps == 1

@@ -254,10 +254,10 @@ class Chaos:
         return left
 
     def place(self, number):
-        from rink.streams.store.values import Place
+        from rink.streams.store.values import PartitionPlace
 
         names = self.pings.names.partition(number)
-        return Place("pings", number, names, "plain", self.pings.bounds)
+        return PartitionPlace("pings", number, names, "plain", self.pings.bounds)
 
     async def verdict(self):
         verdict = Verdict()

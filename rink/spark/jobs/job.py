@@ -23,7 +23,7 @@ CANCELS_AGAIN_S = 0.05
 _TELLS_AFTER_S = 10.0
 
 
-class State(enum.Enum):
+class JobState(enum.Enum):
     """How a job stands."""
 
     RUNNING = "running"
@@ -86,13 +86,13 @@ class Job(Generic[T]):
     # ── for who started it ───────────────────────────────────────────────────────────────────
 
     @property
-    def state(self) -> State:
+    def state(self) -> JobState:
         """Return the job's state."""
         if not self._ended.is_set():
-            return State.RUNNING
+            return JobState.RUNNING
         if self._was_lost:
-            return State.LOST
-        return State.SUCCEEDED if self._error is None else State.FAILED
+            return JobState.LOST
+        return JobState.SUCCEEDED if self._error is None else JobState.FAILED
 
     @property
     def error(self) -> BaseException | None:

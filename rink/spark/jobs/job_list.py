@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rink.core.retry_delay import backoff
 from rink.errors import ConfigError
-from rink.spark.jobs.job import Job, State
+from rink.spark.jobs.job import Job, JobState
 
 if TYPE_CHECKING:
     from rink.rink import Rink
@@ -21,7 +21,7 @@ ListJobs = Callable[[], Iterable[str]]
 LONGEST_PAUSE_S = 60.0
 
 
-class Watch:
+class JobListWatch:
     """A service on a thread of its own; made by `JobRunner.watch`.
 
     Args:
@@ -129,11 +129,11 @@ class Watch:
             if not job.wait(0):
                 continue
             del self._running[job_id]
-            if job.error is not None and job.state is State.FAILED:
+            if job.error is not None and job.state is JobState.FAILED:
                 self._failed(job_id, job.error)
                 continue
             # One that is done should be listed no more; that may take its list a moment.
-            pause = self._every if job.state is State.SUCCEEDED else 0.0
+            pause = self._every if job.state is JobState.SUCCEEDED else 0.0
             self._failures.pop(job_id, None)
             self._not_before[job_id] = time.monotonic() + pause
 

@@ -20,7 +20,7 @@ from rink.engine.caller_context import made_at
 from rink.errors import ConfigError, RoleLost, RoleTimeout, UsageError
 from rink.guards import Fence
 from rink.roles import Role
-from rink.spark.jobs.job import Job, State
+from rink.spark.jobs.job import Job, JobState
 from rink.spark.jobs.tags import context_of, quietly
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Query:
             if role is None:
                 continue
             job = self._under(role)
-            if job.state is not State.FAILED:
+            if job.state is not JobState.FAILED:
                 failures = 0
                 continue
             # Its thread could not be started: the JVM may have gone while this driver stood by.

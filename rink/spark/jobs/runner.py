@@ -19,8 +19,8 @@ from rink.errors import ConfigError
 from rink.rink import Rink
 from rink.roles import Role
 from rink.spark.jobs.driver_exit import DriverEnd
-from rink.spark.jobs.job import Job, State
-from rink.spark.jobs.job_list import ListJobs, Watch
+from rink.spark.jobs.job import Job, JobState
+from rink.spark.jobs.job_list import JobListWatch, ListJobs
 from rink.spark.jobs.queries import Fenced, Query, Starts
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class JobRunner(DriverEnd):
             raise ConfigError(f"a JobRunner takes a rink.Rink, the blocking one, and not {r!r}")
         super().__init__(spark, r)
         self._jobs: dict[str, Job[Any]] = {}
-        self._watches: list[Watch] = []
+        self._watches: list[JobListWatch] = []
         self._queries: dict[str, Query] = {}
         self._was_ranked = False
 
@@ -126,7 +126,7 @@ class JobRunner(DriverEnd):
         role._handle.made_at = made_at()  # noqa: SLF001 - a friend of the handle
 
         def ended() -> None:
-            if job.state is State.FAILED:
+            if job.state is JobState.FAILED:
                 self.is_useless()
             on_end()
 
@@ -187,7 +187,7 @@ class JobRunner(DriverEnd):
         *,
         every: float = 10.0,
         at_once: int = 4,
-    ) -> Watch:
+    ) -> JobListWatch:
         """Run, from now on, each listed job whose role is mine.
 
         The list is asked for as soon as this driver is ranked, after `every` seconds, when a job of
@@ -206,7 +206,7 @@ class JobRunner(DriverEnd):
         if not inspect.isgeneratorfunction(list_pending_jobs):
             check_plain("watch: list_pending_jobs", list_pending_jobs)
         check_plain("watch: function", function, "job")
-        watch = Watch(
+        watch = JobListWatch(
             partial(self._start, take=self._rink.get_role),
             self._rink,
             list_pending_jobs,

@@ -14,7 +14,7 @@ import attrs
 from rink.core import ranks as ranking
 from rink.core import schemes
 from rink.core.keys import check_name
-from rink.core.ranks import Candidate, Settings, Situation
+from rink.core.ranks import Candidate, RankSettings, Situation
 from rink.core.schemes import MAX_SIZE, Scheme
 from rink.core.values import Phase, Version
 from rink.core.view import View
@@ -198,7 +198,7 @@ def after(
     ]
     if not any(one.is_usable for one in candidates):
         raise ConfigError("nobody would be left: at least one member has to stay or to join")
-    settings = Settings(rebalance_delay=0.0, initial_delay=0.0)
+    settings = RankSettings(rebalance_delay=0.0, initial_delay=0.0)
     situation = Situation(tuple(version.ranks), candidates)
     planned = ranking.plan(situation, 0.0, settings)
     return Version(

@@ -16,12 +16,12 @@ import attrs
 
 from rink.core.keys import check_name, encode
 from rink.errors import RinkError, StaleToken, StateError
-from rink.spark.options import Place
-from rink.spark.redis_connection import Connection, clear_after
+from rink.spark.options import StreamPlace
+from rink.spark.redis_connection import RedisConnection, clear_after
 from rink.spark.sink.staging import gone, remove, rolled_back, staged
 from rink.streams.errors import PartitionFull
 from rink.streams.store.keys import PREFIX
-from rink.streams.store.values import Bounds
+from rink.streams.store.values import PartitionBounds
 
 STEP, STEP_BYTES = 1000, 1_000_000
 """So many records one step moves, and it ends with the one that makes it so large: Redis does nothing else meanwhile."""
@@ -36,7 +36,7 @@ Manifest = Mapping[str, Mapping[int, int]]
 
 
 @attrs.frozen
-class Batch:
+class SinkBatch:
     """Which batch of which query.
 
     Attributes:
@@ -80,7 +80,7 @@ class _Lost(Exception):  # noqa: N818 - what the user sees is a StateError
 
 
 def raise_fence(
-    place: Place, redis: Connection, name: str, token: int, *, once: bool = False
+    place: StreamPlace, redis: RedisConnection, name: str, token: int, *, once: bool = False
 ) -> None:
     """Make a sink refuse lower tokens from now on.
 
@@ -118,11 +118,11 @@ class Sink:
 
     def __init__(
         self,
-        place: Place,
-        redis: Connection,
+        place: StreamPlace,
+        redis: RedisConnection,
         name: str,
         token: int,
-        bounds: Bounds,
+        bounds: PartitionBounds,
         *,
         patience: float,
         once: bool = False,
@@ -143,7 +143,7 @@ class Sink:
         """Make the sink refuse lower tokens; raises a StaleToken."""
         raise_fence(self._place, self._redis, self.name, self._token, once=self._once)
 
-    def commit(self, batch: Batch, manifest: Manifest) -> None:
+    def commit(self, batch: SinkBatch, manifest: Manifest) -> None:
         """Decide on a batch, and publish it.
 
         Args:
@@ -189,7 +189,7 @@ class Sink:
                 return
 
     def _decide(
-        self, batch: Batch, manifest: Manifest, replaces: str
+        self, batch: SinkBatch, manifest: Manifest, replaces: str
     ) -> tuple[int, _Decided | None] | None:
         """Return the number of what is to be published now; what it is where it is not this manifest.
 
@@ -335,7 +335,7 @@ class Sink:
             key=key,
         )
 
-    def _refusal(self, answer: Sequence[Any], batch: Batch) -> Exception:
+    def _refusal(self, answer: Sequence[Any], batch: SinkBatch) -> Exception:
         if answer[0] == b"stale":
             return _stale(self._place, self.name, self._token, int(answer[1]), self._key)
         if answer[0] == b"back":
@@ -354,7 +354,7 @@ class Sink:
         )
 
 
-def _stale(place: Place, name: str, token: int, newer: int, key: str) -> StaleToken:
+def _stale(place: StreamPlace, name: str, token: int, newer: int, key: str) -> StaleToken:
     return StaleToken(
         f"sink {name!r} of {place} belongs to a later driver: token {token} was refused, {key!r} has {newer}; it "
         "writes nothing here any more",
@@ -369,7 +369,7 @@ def _key_name(name: str, once: bool) -> str:
     return f"once:{encode(name)}" if once else encode(name)
 
 
-def _state(place: Place, name: str, once: bool) -> str:
+def _state(place: StreamPlace, name: str, once: bool) -> str:
     return f"{PREFIX}{{{place.names.root}}}:sink:{_key_name(name, once)}"
 
 

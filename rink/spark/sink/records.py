@@ -14,7 +14,7 @@ from pyspark.sql import types as T  # noqa: N812 - as everybody writes it
 
 from rink.errors import ConfigError
 from rink.spark import schema as schemas
-from rink.spark.options import Place
+from rink.spark.options import StreamPlace
 from rink.streams.errors import RecordError
 from rink.streams.records.fields import fields_of
 from rink.streams.stream import Stream, partition_of
@@ -25,7 +25,7 @@ Made = tuple[int, bytes]
 _RAW = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
 
 
-def check_columns(place: Place, given: T.StructType) -> None:
+def check_columns(place: StreamPlace, given: T.StructType) -> None:
     """See that a DataFrame has what the stream's records need, and nothing else.
 
     Raises:
@@ -63,7 +63,9 @@ def check_columns(place: Place, given: T.StructType) -> None:
         )
 
 
-def maker(place: Place, count: int, given: T.StructType) -> Callable[[Mapping[str, Any]], Made]:
+def maker(
+    place: StreamPlace, count: int, given: T.StructType
+) -> Callable[[Mapping[str, Any]], Made]:
     """Return what makes a record of a row.
 
     Args:
@@ -141,7 +143,7 @@ def _builder(record: type[Any]) -> Callable[[Mapping[str, Any]], Any]:
     return lambda row: converter.structure(row, record)
 
 
-def _check_raw(place: Place, given: T.StructType) -> None:
+def _check_raw(place: StreamPlace, given: T.StructType) -> None:
     kinds = {one.name: type(one.dataType) for one in schemas.own_names(given, _RAW).fields}
     is_right = kinds.keys() == {"key", "value"} and kinds["key"] is T.StringType
     if not is_right or kinds["value"] not in (T.BinaryType, T.StringType):

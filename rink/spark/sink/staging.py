@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from rink.errors import StateError
-from rink.spark.options import Place
-from rink.spark.redis_connection import Connection
+from rink.spark.options import StreamPlace
+from rink.spark.redis_connection import RedisConnection
 
 AT_ONCE = 1000
 """Records of a partition that are sent in one step."""
@@ -16,7 +16,7 @@ MOST_BYTES = 1_000_000
 """Bytes of a partition that are sent in one step; a record that is larger goes alone."""
 
 
-def staged(place: Place, number: int, attempt: str) -> str:
+def staged(place: StreamPlace, number: int, attempt: str) -> str:
     """Return the key of what an attempt puts aside for a partition; it lies in the partition's slot."""
     return f"{place.names.partition(number).stream}:staged:{attempt}"
 
@@ -34,7 +34,7 @@ class Staging:
         counts: how many records for each partition.
     """
 
-    def __init__(self, place: Place, redis: Connection, ttl: float) -> None:
+    def __init__(self, place: StreamPlace, redis: RedisConnection, ttl: float) -> None:
         self.attempt = secrets.token_hex(8)
         self.counts: dict[int, int] = defaultdict(int)
         self._place = place
@@ -74,7 +74,7 @@ class Staging:
         self.counts[number] += len(held)
 
 
-def remove(redis: Connection, key: str) -> None:
+def remove(redis: RedisConnection, key: str) -> None:
     """Remove a key; Redis frees a long list aside."""
     redis.repeated(lambda: redis.client.unlink(key), key)
 

@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 
 from rink.errors import ConfigError, RinkError, StateError
 from rink.spark.compat import DataSourceStreamArrowWriter
-from rink.spark.options import Options, Place
+from rink.spark.options import Options, StreamPlace
 from rink.spark.redis_connection import clear_after, connection
-from rink.spark.sink.publishing import Batch, Manifest, Sink
+from rink.spark.sink.publishing import Manifest, Sink, SinkBatch
 from rink.spark.sink.records import check_columns, maker
 from rink.spark.sink.staging import Staging
 
@@ -50,7 +50,7 @@ class _Writing:
             raise ConfigError(
                 "a stream is appended to: use mode('append'), or outputMode('append')"
             )
-        self._place = Place.of(options)
+        self._place = StreamPlace.of(options)
         check_columns(self._place, columns)
         self._columns = columns
         self._token = options.token()
@@ -82,7 +82,7 @@ class _Writing:
             raise
         return Staged(_property(_QUERY_ID), staging.attempt, dict(staging.counts))
 
-    def _commit(self, sink: Sink, batch: Batch, manifest: Manifest) -> None:
+    def _commit(self, sink: Sink, batch: SinkBatch, manifest: Manifest) -> None:
         connection(self._place).settle_count(self._place)
         sink.commit(batch, manifest)
 
@@ -124,7 +124,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
                     f"sink {self._name!r} of {self._place}: Spark told its tasks no id of its query (the local property "
                     f"{_QUERY_ID}), so a batch cannot be told from another query's. Nothing was written"
                 )
-            self._commit(sink, Batch(query, batchId), manifest)
+            self._commit(sink, SinkBatch(query, batchId), manifest)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
         """Remove what tasks have put aside, where the batch was not committed."""
@@ -152,11 +152,11 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
             one.attempt: one.counts for one in messages if isinstance(one, Staged) and one.counts
         }
         if self._id:
-            self._commit(self._sink(self._id), Batch(ONCE, 0), manifest)
+            self._commit(self._sink(self._id), SinkBatch(ONCE, 0), manifest)
             return
         sink = self._sink(f"{ONCE}-{secrets.token_hex(8)}", resumes=False)
         try:
-            self._commit(sink, Batch(ONCE, 0), manifest)
+            self._commit(sink, SinkBatch(ONCE, 0), manifest)
         except RinkError as error:
             clear_after(error, partial(self._clear, sink, manifest))
             raise

@@ -17,13 +17,13 @@ import attrs
 
 from rink.core.keys import check_name
 from rink.errors import StaleToken, StateError
-from rink.spark.options import Place
-from rink.spark.redis_connection import Connection, clear_after
+from rink.spark.options import StreamPlace
+from rink.spark.redis_connection import RedisConnection, clear_after
 from rink.spark.source.offsets import Offsets
 from rink.spark.times import shown
 from rink.streams.store import entry_ids
 from rink.streams.store.keys import OF_SPARK, PartitionNames
-from rink.streams.store.values import Bounds
+from rink.streams.store.values import PartitionBounds
 
 log = logging.getLogger("rink.spark")
 
@@ -40,7 +40,7 @@ class Group:
     """
 
     def __init__(
-        self, place: Place, redis: Connection, name: str, token: int, *, strict: bool
+        self, place: StreamPlace, redis: RedisConnection, name: str, token: int, *, strict: bool
     ) -> None:
         self.name = group_name(name)
         self._place = place
@@ -50,7 +50,7 @@ class Group:
         self._who = f"process {os.getpid()} of {getpass.getuser()} on {socket.gethostname()}, since {_now()}"
         self._id = secrets.token_hex(8)
         declared = place.declared()
-        self._bounds = (Bounds(0) if declared is None else declared.bounds).given
+        self._bounds = (PartitionBounds(0) if declared is None else declared.bounds).given
         self._run: int | None = None
         self._processed: Offsets = {}
         self._begun: list[int] = []
@@ -198,12 +198,12 @@ class Group:
                 )
             case "old":
                 raise StateError(self._older(number, start, _text(answer[1])), key=at)
-        tell_gone(self._place, number, start, Gone.of(answer), strict=self._strict)
+        tell_gone(self._place, number, start, EventsGone.of(answer), strict=self._strict)
 
     def _warn(self, number: int, start: str, gone: Sequence[Any], older: Any) -> None:
         """Warn of an older checkpoint, from which the run goes on."""
         if gone:
-            tell_gone(self._place, number, start, Gone.of(gone), strict=False)
+            tell_gone(self._place, number, start, EventsGone.of(gone), strict=False)
         elif older:
             log.warning(
                 "the checkpoint of a query is older than its group %r in Redis: in partition %d of %s it goes on behind %s, "
@@ -240,7 +240,7 @@ def group_name(name: str) -> str:
 
 
 @attrs.frozen
-class Gone:
+class EventsGone:
     """Describes the missing events of a partition, as Redis knows them.
 
     Attributes:
@@ -258,7 +258,7 @@ class Gone:
     last: str
 
     @classmethod
-    def of(cls, answer: Sequence[Any]) -> Gone:
+    def of(cls, answer: Sequence[Any]) -> EventsGone:
         """Read the answer of the Lua function `gone`."""
         _, why, removed, first, deleted, last = map(_text, answer)
         return cls(why, int(removed), first, deleted, last)
@@ -278,7 +278,7 @@ class Gone:
 
 
 def tell_gone(
-    place: Place, number: int, start: str, gone: Gone | None = None, *, strict: bool
+    place: StreamPlace, number: int, start: str, gone: EventsGone | None = None, *, strict: bool
 ) -> None:
     """Report missing events: raise a StateError, or log a warning.
 

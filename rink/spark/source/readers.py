@@ -12,10 +12,10 @@ from pyspark.sql.types import StructType
 from rink.errors import ConfigError, StateError
 from rink.spark import schema as schemas
 from rink.spark.compat import SupportsTriggerAvailableNow, check_read_limit
-from rink.spark.options import Options, Place
-from rink.spark.redis_connection import Connection, connection
+from rink.spark.options import Options, StreamPlace
+from rink.spark.redis_connection import RedisConnection, connection
 from rink.spark.rows import Rows
-from rink.spark.source.group import Gone, Group, tell_gone
+from rink.spark.source.group import EventsGone, Group, tell_gone
 from rink.spark.source.offsets import ANSWER_BYTES, Offsets, as_json, of_json, share_out
 from rink.spark.source.reading import Range, pages
 from rink.streams.store import entry_ids
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
 
 
-class Part(InputPartition):
+class InputPart(InputPartition):
     """One partition of a stream, which one task reads."""
 
     def __init__(self, wanted: Range) -> None:
@@ -36,7 +36,7 @@ class _Reading:
     """What both readers have in common: where, which columns, and the task that reads."""
 
     def __init__(self, options: Options, wanted: StructType) -> None:
-        self._place = Place.of(options)
+        self._place = StreamPlace.of(options)
         self._known = schemas.columns_of(
             self._place.record_class(), metadata=options.flag("metadata", True)
         )
@@ -44,7 +44,7 @@ class _Reading:
         self._is_strict = options.flag("failOnDataLoss", True)
 
     @property
-    def _redis(self) -> Connection:
+    def _redis(self) -> RedisConnection:
         return connection(self._place)
 
     @cached_property
@@ -54,7 +54,7 @@ class _Reading:
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield Arrow batches of one partition; runs on an executor."""
-        if not isinstance(partition, Part):
+        if not isinstance(partition, InputPart):
             return  # of no partition Spark makes one of its own
         wanted, place = partition.wanted, self._place
         schemas.check_case(self._columns, self._known, str(place))
@@ -84,9 +84,9 @@ class _Reading:
 
     def _parts(
         self, start: Offsets, end: Offsets, removed: dict[int, int], group: str
-    ) -> list[Part]:
+    ) -> list[InputPart]:
         return [
-            Part(
+            InputPart(
                 Range(
                     place=self._place,
                     number=number,
@@ -121,7 +121,7 @@ class BatchReader(_Reading, DataSourceReader):
         start, end, removed = {}, {}, {}
         for number, (_, first, last, count, gone) in self._placed(begin, to).items():
             if gone:
-                told = Gone.of(gone)
+                told = EventsGone.of(gone)
                 tell_gone(self._place, number, begin[number], told, strict=self._is_strict)
             start[number], end[number] = first.decode(), last.decode()
             removed[number] = int(count)

@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 
-from rink.spark.options import Place
-from rink.spark.redis_connection import Connection
+from rink.spark.options import StreamPlace
+from rink.spark.redis_connection import RedisConnection
 from rink.spark.source.group import tell_gone
 from rink.spark.source.offsets import ANSWER_BYTES, PAGE
 from rink.streams.store import entry_ids
@@ -31,7 +31,7 @@ class Range:
         strict: events that are gone are an error.
     """
 
-    place: Place
+    place: StreamPlace
     number: int
     start: str
     end: str
@@ -40,7 +40,7 @@ class Range:
     strict: bool
 
 
-def pages(redis: Connection, wanted: Range, size: int = PAGE) -> Iterator[list[Entry]]:
+def pages(redis: RedisConnection, wanted: Range, size: int = PAGE) -> Iterator[list[Entry]]:
     """Yield the entries, page by page.
 
     A page is read from the entry that the last one ended with, that one included: as long as it is
@@ -72,7 +72,7 @@ def _fitting(page: list[Entry]) -> int:
 
 
 def _page(
-    redis: Connection, stream: str, wanted: Range, at: str, size: int
+    redis: RedisConnection, stream: str, wanted: Range, at: str, size: int
 ) -> tuple[list[Entry], bool]:
     """Return the entries behind `at`, and whether none of them can be missing."""
     if at != entry_ids.NONE:
@@ -86,7 +86,7 @@ def _page(
     return found, removed == wanted.removed
 
 
-def _range(redis: Connection, stream: str, start: str, end: str, count: int) -> list[Entry]:
+def _range(redis: RedisConnection, stream: str, start: str, end: str, count: int) -> list[Entry]:
     # Not xrange(): redis-py would make a dictionary of each, which takes half of the time.
     found: Any = redis.client.execute_command("XRANGE", stream, start, end, "COUNT", count)  # type: ignore[no-untyped-call]
     if redis.is_cluster:  # its nodes' clients make them all the same

@@ -17,7 +17,7 @@ from rink.errors import ConfigError, StateError
 from rink.streams.admin.targets import Found, change, check_not_sparks, each, find, read, store_of
 from rink.streams.store import entry_ids
 from rink.streams.store.store import Store, text
-from rink.streams.store.values import Place
+from rink.streams.store.values import PartitionPlace
 
 if TYPE_CHECKING:
     from rink.streams.app import App
@@ -231,7 +231,9 @@ def _milliseconds(to: str | datetime) -> int | None:
         return None
 
 
-async def _within(store: Store, place: Place, target: str, is_time: bool) -> tuple[str, str]:
+async def _within(
+    store: Store, place: PartitionPlace, target: str, is_time: bool
+) -> tuple[str, str]:
     """Refuse an ID that was never given.
 
     With such an offset the next owner would find that Redis lost data.
@@ -255,7 +257,9 @@ async def _within(store: Store, place: Place, target: str, is_time: bool) -> tup
     )
 
 
-async def _reset(store: Store, place: Place, target: str, gone_before: str) -> Moved | None:
+async def _reset(
+    store: Store, place: PartitionPlace, target: str, gone_before: str
+) -> Moved | None:
     answer = await store.run("reset", place.keys, place.processor, target)
     said, *offsets = (text(part) for part in answer)
     if said != "ok":

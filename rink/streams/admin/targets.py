@@ -15,7 +15,7 @@ from rink.redis.error_map import explained
 from rink.redis.errors import RedisUnavailable
 from rink.streams.store.keys import OF_SPARK
 from rink.streams.store.store import Store
-from rink.streams.store.values import Place
+from rink.streams.store.values import PartitionPlace
 from rink.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Found:
     """
 
     stream: Stream[Any]
-    place: Place
+    place: PartitionPlace
     offsets: dict[str, str]
     declared: bool
 
@@ -219,9 +219,11 @@ async def _found(app: App, stream: Stream[Any], number: int) -> list[Found]:
     ]
 
 
-def _stranger(stream: Stream[Any], number: int, processor: str) -> Place:
+def _stranger(stream: Stream[Any], number: int, processor: str) -> PartitionPlace:
     """A partition as a processor sees it that the app does not declare."""
-    return Place(stream.name, number, stream.names.partition(number), processor, stream.bounds)
+    return PartitionPlace(
+        stream.name, number, stream.names.partition(number), processor, stream.bounds
+    )
 
 
 def _unknown(app: App, processor: str, stream: str | None, known: set[str]) -> ConfigError:

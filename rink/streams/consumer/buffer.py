@@ -91,7 +91,7 @@ class Passage:
     dead: tuple[Entry, ...]
 
 
-class Inbox:
+class Buffer:
     """One grant of one partition.
 
     Args:

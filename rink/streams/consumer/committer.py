@@ -11,19 +11,19 @@ from typing import Any
 
 from rink.errors import RinkError, StaleToken, UsageError
 from rink.redis.retry import PASSING, repeat_until_answered
-from rink.streams.consumer.buffer import Entry, Inbox
-from rink.streams.consumer.metrics import Metrics
+from rink.streams.consumer.buffer import Buffer, Entry
+from rink.streams.consumer.metrics import WorkerMetrics
 from rink.streams.errors import OffsetMoved, PartitionFull, RedisRolledBack
 from rink.streams.processor import Processor
 from rink.streams.store import entry_ids
-from rink.streams.store.byte_limits import Limits
+from rink.streams.store.byte_limits import ByteLimits
 from rink.streams.store.keys import PartitionNames
 from rink.streams.store.store import Store
-from rink.streams.store.values import Output, Place, Step
+from rink.streams.store.values import CommitStep, Output, PartitionPlace
 from rink.streams.stream import Stream
 
 
-class Commits:
+class Committer:
     """Commits for one owner, one step at a time.
 
     Args:
@@ -42,11 +42,11 @@ class Commits:
         self,
         processor: Processor[Any],
         store: Store,
-        place: Place,
+        place: PartitionPlace,
         token: int,
         epoch: str,
-        inbox: Inbox,
-        metrics: Metrics,
+        inbox: Buffer,
+        metrics: WorkerMetrics,
         on_settled: Callable[[], None],
     ) -> None:
         self.ceiling = entry_ids.order(inbox.read_to)
@@ -61,7 +61,7 @@ class Commits:
         self._finished = asyncio.Event()
         self._committing = asyncio.Lock()
         self._closes = False
-        self._step: Step | None = None  # under way: repeated as it is until it is answered
+        self._step: CommitStep | None = None  # under way: repeated as it is until it is answered
         self._untrimmed = 0
 
     def note_finished(self) -> None:
@@ -133,12 +133,12 @@ class Commits:
             self._step = self._step or self._next_step(())
             await self._settle()
 
-    def _next_step(self, outputs: tuple[Output, ...]) -> Step:
+    def _next_step(self, outputs: tuple[Output, ...]) -> CommitStep:
         passage = self._inbox.passage()
         assert passage is not None
         letters = tuple(self._letter(entry) for entry in passage.dead)
         ceiling = self._inbox.next_ceiling  # along with a commit it costs nothing; alone, a request
-        return Step(
+        return CommitStep(
             token=self._token,
             epoch=self._epoch,
             expected=passage.expected,
@@ -181,7 +181,9 @@ class Commits:
             )
 
 
-def _refuse_too_many(place: Place, outputs: tuple[Output, ...], limits: Limits) -> None:
+def _refuse_too_many(
+    place: PartitionPlace, outputs: tuple[Output, ...], limits: ByteLimits
+) -> None:
     """Refuse outputs that exceed a partition or max_in_flight_bytes."""
     size = sum(output.size for output in outputs)
     if size > limits.in_flight:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import Generic, NoReturn, TypeVar
 
-from rink.streams.consumer.buffer import Entry, Inbox, Letter
+from rink.streams.consumer.buffer import Buffer, Entry, Letter
 from rink.streams.consumer.circuit_breaker import Breaker
 from rink.streams.failure_policy import Quarantined, Undecodable, letter_of
 from rink.streams.processor import Processor
-from rink.streams.store.values import Place
+from rink.streams.store.values import PartitionPlace
 
 R = TypeVar("R")
 log = logging.getLogger("rink.streams")
@@ -27,7 +27,7 @@ class GivingUp(Generic[R]):
         verdict: why the partition is to be quarantined, even if the processor catches that error.
     """
 
-    def __init__(self, processor: Processor[R], place: Place, inbox: Inbox) -> None:
+    def __init__(self, processor: Processor[R], place: PartitionPlace, inbox: Buffer) -> None:
         self.verdict: Quarantined | None = None
         self._processor = processor
         self._policy = processor.policy

@@ -14,12 +14,12 @@ from rink._cancel import ENDS_PROCESS, end
 from rink.errors import ClosedError
 from rink.streams.consumer.error_log import Complaints
 from rink.streams.consumer.membership import Orders, join, leave
-from rink.streams.consumer.metrics import Metrics
-from rink.streams.consumer.partition import Grant, Scene
-from rink.streams.consumer.poison import Marks
+from rink.streams.consumer.metrics import WorkerMetrics
+from rink.streams.consumer.partition import PartitionGrant, Scene
+from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.consumer.reader import Reader, make_reader
 from rink.streams.processor import Processor
-from rink.streams.store.byte_limits import Held
+from rink.streams.store.byte_limits import SharedMemory
 from rink.streams.store.store import Store
 
 log = logging.getLogger("rink.streams")
@@ -55,9 +55,9 @@ class Executor:
         session: aio.Session,
         *,
         name: str,
-        metrics: Metrics,
-        marks: Marks,
-        held: Held,
+        metrics: WorkerMetrics,
+        marks: PoisonSuspects,
+        held: SharedMemory,
         halt: Callable[[str], None],
         handover_wait: float = 0.0,
     ) -> None:
@@ -153,7 +153,7 @@ class Executor:
             while not orders.now.is_set():
                 role = await self.rink.await_role(place.role)
                 try:
-                    await Grant(self._scene, place, role).run()
+                    await PartitionGrant(self._scene, place, role).run()
                 finally:
                     role.release()
 

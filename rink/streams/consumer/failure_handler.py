@@ -12,8 +12,8 @@ from rink.redis.error_map import first_error
 from rink.redis.errors import RedisError
 from rink.streams.consumer.buffer import Entry
 from rink.streams.consumer.error_log import Complaints
-from rink.streams.consumer.metrics import Metrics
-from rink.streams.consumer.owner import Owner
+from rink.streams.consumer.metrics import WorkerMetrics
+from rink.streams.consumer.owner import GrantOwner
 from rink.streams.errors import EventTimeout, PartitionFull
 from rink.streams.failure_policy import Quarantined, letter_of, said
 from rink.streams.processor import Processor
@@ -42,7 +42,11 @@ class Judge:
     """
 
     def __init__(
-        self, processor: Processor[Any], owner: Owner[Any], complaints: Complaints, metrics: Metrics
+        self,
+        processor: Processor[Any],
+        owner: GrantOwner[Any],
+        complaints: Complaints,
+        metrics: WorkerMetrics,
     ) -> None:
         self._processor = processor
         self._owner = owner
@@ -122,7 +126,9 @@ class Judge:
         return self._now() - since >= self._processor.policy.retry_for
 
 
-def to_judge(error: BaseException, owner: Owner[Any], work: asyncio.Task[None]) -> BaseException:
+def to_judge(
+    error: BaseException, owner: GrantOwner[Any], work: asyncio.Task[None]
+) -> BaseException:
     """Return a processor's end in the form that is judged.
 
     Args:

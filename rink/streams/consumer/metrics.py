@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
-from rink.streams.store.values import Place, Step
+from rink.streams.store.values import CommitStep, PartitionPlace
 
 _LABELS = ("app", "processor", "stream", "partition")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -16,7 +16,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 M = TypeVar("M", bound=MetricWrapperBase)
 
 
-class Metrics:
+class WorkerMetrics:
     """The counters of one worker, in a registry of its own."""
 
     def __init__(self, app: str) -> None:
@@ -44,7 +44,7 @@ class Metrics:
         self._paused = self._gauge(
             "paused", "1 while this worker owns the partition and it is paused."
         )
-        self._known: dict[tuple[object, Place], Any] = {}
+        self._known: dict[tuple[object, PartitionPlace], Any] = {}
 
     def _counter(self, name: str, what: str) -> Counter:
         return Counter(f"rink_streams_{name}", what, _LABELS, registry=self.registry)
@@ -52,30 +52,30 @@ class Metrics:
     def _gauge(self, name: str, what: str) -> Gauge:
         return Gauge(f"rink_streams_{name}", what, _LABELS, registry=self.registry)
 
-    def committed(self, place: Place, step: Step, seconds: float) -> None:
+    def committed(self, place: PartitionPlace, step: CommitStep, seconds: float) -> None:
         """A commit was carried out."""
         self._of(self._processed, place).inc(step.processed)
         if step.dead:
             self._of(self._dead, place).inc(step.dead)
         self._of(self._commits, place).observe(seconds)
 
-    def retried(self, place: Place) -> None:
+    def retried(self, place: PartitionPlace) -> None:
         """A processor failed and is called again."""
         self._of(self._retried, place).inc()
 
-    def waited(self, place: Place) -> None:
+    def waited(self, place: PartitionPlace) -> None:
         """Count a failure that no event is to blame for."""
         self._of(self._transient, place).inc()
 
-    def timed_out(self, place: Place) -> None:
+    def timed_out(self, place: PartitionPlace) -> None:
         """Count events that took longer than their timeout."""
         self._of(self._timeouts, place).inc()
 
-    def paused(self, place: Place, is_paused: bool) -> None:
+    def paused(self, place: PartitionPlace, is_paused: bool) -> None:
         """Show whether a partition is paused."""
         self._of(self._paused, place).set(int(is_paused))
 
-    def owned(self, place: Place, owns: bool) -> None:
+    def owned(self, place: PartitionPlace, owns: bool) -> None:
         """A partition came, or went."""
         self._of(self._owned, place).set(int(owns))
         if not owns:
@@ -83,22 +83,22 @@ class Metrics:
             if (self._paused, place) in self._known:
                 self.paused(place, False)
 
-    def show(self, place: Place) -> None:
+    def show(self, place: PartitionPlace) -> None:
         """Show its counters, those at 0 too: a rate needs a value from before the first dead letter."""
         for counter in (
             self._processed, self._dead, self._retried, self._transient, self._timeouts,
         ):  # fmt: skip
             self._of(counter, place)
 
-    def handed_over(self, place: Place, seconds: float) -> None:
+    def handed_over(self, place: PartitionPlace, seconds: float) -> None:
         """A partition was taken over."""
         self._of(self._handovers, place).observe(seconds)
 
-    def lag(self, place: Place, events: int) -> None:
+    def lag(self, place: PartitionPlace, events: int) -> None:
         """Return how far a partition is behind."""
         self._of(self._lag, place).set(events)
 
-    def _of(self, every: M, place: Place) -> M:
+    def _of(self, every: M, place: PartitionPlace) -> M:
         """What one partition adds to, or for times its processor; looked up once: that costs as much as adding."""
         found: M | None = self._known.get((every, place))
         if found is None:

@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 
 from rink.errors import RinkError
 from rink.streams.consumer.eviction_check import Evictions
-from rink.streams.consumer.metrics import Metrics
-from rink.streams.consumer.owner import Owner
+from rink.streams.consumer.metrics import WorkerMetrics
+from rink.streams.consumer.owner import GrantOwner
 from rink.streams.consumer.reader import Reader
 from rink.streams.errors import OffsetMoved
 from rink.streams.store.store import Store
@@ -32,10 +32,10 @@ MOST = 10_000
 
 
 async def look_out(
-    store: Store, readers: Sequence[Reader], metrics: Metrics, evictions: Evictions
+    store: Store, readers: Sequence[Reader], metrics: WorkerMetrics, evictions: Evictions
 ) -> None:
     """Look until cancelled, one partition after the other."""
-    counted: WeakKeyDictionary[Owner[Any], float] = WeakKeyDictionary()
+    counted: WeakKeyDictionary[GrantOwner[Any], float] = WeakKeyDictionary()
     asked: float | None = None
     while True:
         if asked is None or time.monotonic() - asked >= COUNT_EVERY_S:
@@ -53,7 +53,7 @@ async def look_out(
         await asyncio.sleep(LOOK_EVERY_S)
 
 
-async def _look(store: Store, reader: Reader, owner: Owner[Any]) -> None:
+async def _look(store: Store, reader: Reader, owner: GrantOwner[Any]) -> None:
     place, known = owner.place, owner.known.epoch
     position = await store.position(place)
     # One below it is Redis with older data: for the next commit or reconnect to find, as a take anew does not.
@@ -64,7 +64,9 @@ async def _look(store: Store, reader: Reader, owner: Owner[Any]) -> None:
         owner.pause(position.is_paused)
 
 
-async def _count(store: Store, reader: Reader, owner: Owner[Any], metrics: Metrics) -> None:
+async def _count(
+    store: Store, reader: Reader, owner: GrantOwner[Any], metrics: WorkerMetrics
+) -> None:
     if owner.place.bounds.retention:  # no commit comes to trim an idle partition
         await store.trim(owner.place.names, owner.place.bounds)
     behind = await store.lag(owner.place, MOST)

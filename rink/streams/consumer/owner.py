@@ -1,6 +1,6 @@
 """One grant of one partition, from take to close: what its events are given from and committed by.
 
-`Owner` is the `Source` that a processor's `Events` stand on. It knows nothing of roles: who runs it
+`GrantOwner` is the `Source` that a processor's `Events` stand on. It knows nothing of roles: who runs it
 (`partition.py`) says when it is lost.
 """
 
@@ -15,19 +15,19 @@ from typing import Any, Generic, TypeVar
 
 from rink.errors import UsageError
 from rink.redis.retry import repeat_until_answered
-from rink.streams.consumer.buffer import Entry, Inbox
-from rink.streams.consumer.committer import Commits
+from rink.streams.consumer.buffer import Buffer, Entry
+from rink.streams.consumer.committer import Committer
 from rink.streams.consumer.dead_lettering import GivingUp
 from rink.streams.consumer.error_log import Complaints
-from rink.streams.consumer.metrics import Metrics
-from rink.streams.consumer.poison import Marks
+from rink.streams.consumer.metrics import WorkerMetrics
+from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.consumer.stopwatch import Stopwatch
 from rink.streams.errors import EventTimeout, TooManyUncommitted
 from rink.streams.events import Middleware
 from rink.streams.failure_policy import Undecodable
 from rink.streams.processor import Processor
 from rink.streams.store.store import Store
-from rink.streams.store.values import Known, Place, RawEntry, Taken
+from rink.streams.store.values import OwnerMemory, PartitionPlace, RawEntry, Taken
 from rink.streams.stream import Stream
 
 R = TypeVar("R")
@@ -43,7 +43,7 @@ _REST_AFTER = 64
 """So many events are given without a pause for the rest of the event loop."""
 
 
-class Owner(Generic[R]):
+class GrantOwner(Generic[R]):
     """A partition that this worker owns under one token.
 
     Args:
@@ -73,21 +73,21 @@ class Owner(Generic[R]):
         self,
         processor: Processor[R],
         store: Store,
-        place: Place,
+        place: PartitionPlace,
         token: int,
         taken: Taken,
         *,
         is_held: Callable[[], bool],
-        marks: Marks,
-        metrics: Metrics,
+        marks: PoisonSuspects,
+        metrics: WorkerMetrics,
         complaints: Complaints,
-        wants_more: Callable[[Owner[Any]], None],
+        wants_more: Callable[[GrantOwner[Any]], None],
         may_hold: Callable[[], int],
     ) -> None:
         self.processor = processor
         self.place = place
         self._token = token
-        self.inbox = Inbox(
+        self.inbox = Buffer(
             processor.name,
             taken.offset,
             prefetch=processor.prefetch,
@@ -118,7 +118,7 @@ class Owner(Generic[R]):
         self._is_asked = False  # somebody waits in `next`
         self.left_out = taken.left_out
         self.feed(taken.first)
-        self.commits = Commits(
+        self.commits = Committer(
             processor, store, place, token, taken.epoch, self.inbox, metrics, self._settled
         )
         self.pause(taken.is_paused)
@@ -165,9 +165,9 @@ class Owner(Generic[R]):
             self.changed.set()
 
     @property
-    def known(self) -> Known:
+    def known(self) -> OwnerMemory:
         """Return what Redis must still know after a reconnect."""
-        return Known(self._epoch, self.inbox.offset, self.inbox.read_to)
+        return OwnerMemory(self._epoch, self.inbox.offset, self.inbox.read_to)
 
     def feed(self, entries: Sequence[RawEntry]) -> None:
         """Take in what was read."""

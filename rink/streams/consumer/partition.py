@@ -21,9 +21,9 @@ from rink.redis.retry import RetryPauses
 from rink.report_interval import REPORT_INTERVAL_S
 from rink.streams.consumer.error_log import Complaints
 from rink.streams.consumer.failure_handler import Judge, NoProgress, to_judge
-from rink.streams.consumer.metrics import Metrics
-from rink.streams.consumer.owner import Owner
-from rink.streams.consumer.poison import Marks
+from rink.streams.consumer.metrics import WorkerMetrics
+from rink.streams.consumer.owner import GrantOwner
+from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.consumer.reader import Reader
 from rink.streams.consumer.thread_bridge import call_in_thread
 from rink.streams.errors import OffsetMoved, RedisRolledBack
@@ -33,7 +33,7 @@ from rink.streams.hooks import PartitionHooks
 from rink.streams.processor import Processor
 from rink.streams.store import entry_ids
 from rink.streams.store.store import Store
-from rink.streams.store.values import Place, Taken
+from rink.streams.store.values import PartitionPlace, Taken
 
 log = logging.getLogger("rink.streams")
 
@@ -51,17 +51,17 @@ class Scene:
     processor: Processor[Any]
     store: Store
     reader: Reader
-    metrics: Metrics
-    marks: Marks
+    metrics: WorkerMetrics
+    marks: PoisonSuspects
     complaints: Complaints
     halt: Callable[[str], None]
     given_up: asyncio.Event
 
 
-class Grant:
+class PartitionGrant:
     """One grant of one partition's role."""
 
-    def __init__(self, scene: Scene, place: Place, role: aio.Role) -> None:
+    def __init__(self, scene: Scene, place: PartitionPlace, role: aio.Role) -> None:
         self._scene = scene
         self._place = place
         self._role = role
@@ -100,7 +100,7 @@ class Grant:
             if self._waits_since is not None:
                 metrics.handed_over(place, time.perf_counter() - self._waits_since)
                 self._waits_since = None
-            tenure = Tenure(self._scene, owner, place, self._role.token)
+            tenure = GrantTenure(self._scene, owner, place, self._role.token)
             try:
                 await tenure.last(lost)
             finally:
@@ -140,9 +140,9 @@ class Grant:
         else:
             await self._quarantine(error, lost)
 
-    def _owner(self, taken: Taken) -> Owner[Any]:
+    def _owner(self, taken: Taken) -> GrantOwner[Any]:
         scene = self._scene
-        return Owner(
+        return GrantOwner(
             scene.processor,
             scene.store,
             self._place,
@@ -240,7 +240,7 @@ class Grant:
             )  # fmt: skip
 
 
-class Tenure:
+class GrantTenure:
     """The time in which an owner works: its reader, its commits, its processor, and the drain.
 
     Attributes:
@@ -248,7 +248,9 @@ class Tenure:
         has_exited: the processor called sys.exit(), or raised KeyboardInterrupt.
     """
 
-    def __init__(self, scene: Scene, owner: Owner[Any], place: Place, token: int) -> None:
+    def __init__(
+        self, scene: Scene, owner: GrantOwner[Any], place: PartitionPlace, token: int
+    ) -> None:
         self._scene = scene
         self._owner = owner
         self._place = place
@@ -434,7 +436,7 @@ def _raise_if_ending(work: asyncio.Task[None]) -> None:
         raise asyncio.CancelledError
 
 
-async def end_in_order(store: Store, place: Place, token: int) -> bool:
+async def end_in_order(store: Store, place: PartitionPlace, token: int) -> bool:
     """Mark a clean end of the owner in Redis.
 
     It is tried for a second, then left. Return whether Redis was told.

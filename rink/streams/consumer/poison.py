@@ -27,7 +27,7 @@ class Taker(Protocol):
         """Return whether it needs no turn any more."""
 
 
-class Marks:
+class PoisonSuspects:
     """Gives turns to the partitions of a worker whose previous owner crashed.
 
     One marked event is processed at a time, so that a crash counts for that event alone. The first turns are in the

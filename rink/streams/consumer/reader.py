@@ -18,8 +18,8 @@ from rink.redis.async_client import AnyRedis
 from rink.redis.error_map import came_late, explained
 from rink.redis.errors import RedisError, RedisUnavailable
 from rink.redis.retry import RetryPauses
-from rink.streams.consumer.owner import Owner
-from rink.streams.store.byte_limits import Held, Sizes
+from rink.streams.consumer.owner import GrantOwner
+from rink.streams.store.byte_limits import SharedMemory, Sizes
 from rink.streams.store.store import Store
 
 log = logging.getLogger("rink.streams")
@@ -32,7 +32,7 @@ Broken = asyncio.Future[None]
 """Fails where an owner's partition cannot be read, or was rolled back."""
 
 
-def make_reader(store: Store, prefetch: int, held: Held) -> Reader:
+def make_reader(store: Store, prefetch: int, held: SharedMemory) -> Reader:
     """Return the reader that a store needs.
 
     Args:
@@ -54,14 +54,14 @@ class Reader:
         held: the memory that all owners of the worker share.
     """
 
-    def __init__(self, store: Store, chunk: int, held: Held) -> None:
+    def __init__(self, store: Store, chunk: int, held: SharedMemory) -> None:
         self._store = store
         self._chunk = chunk
         self._held = held
-        self._sizes: Sizes[Owner[Any]] = Sizes(store.limits.reply)
+        self._sizes: Sizes[GrantOwner[Any]] = Sizes(store.limits.reply)
         # Until when each rests, and how long that was, in seconds.
-        self._rests: dict[Owner[Any], tuple[float, float]] = {}
-        self._owners: dict[Owner[Any], Broken] = {}
+        self._rests: dict[GrantOwner[Any], tuple[float, float]] = {}
+        self._owners: dict[GrantOwner[Any], Broken] = {}
         self._helpers: set[asyncio.Task[None]] = set()
 
     def _start(self, helper: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -74,7 +74,7 @@ class Reader:
         """End whatever still reads; nobody is read for any more."""
         await end(list(self._helpers))
 
-    def add(self, owner: Owner[Any]) -> Broken:
+    def add(self, owner: GrantOwner[Any]) -> Broken:
         """Read for an owner; returns what fails where that cannot go on."""
         broken = self._owners[owner] = asyncio.get_running_loop().create_future()
         self._held.enter(owner, owner.note_share)
@@ -84,7 +84,7 @@ class Reader:
             self._sizes.note(owner, 1, owner.left_out)
         return broken
 
-    def remove(self, owner: Owner[Any]) -> None:
+    def remove(self, owner: GrantOwner[Any]) -> None:
         """Read for it no longer."""
         broken = self._owners.pop(owner, None)
         if broken is not None:
@@ -104,18 +104,18 @@ class Reader:
         return self._held.share
 
     @property
-    def owners(self) -> list[Owner[Any]]:
+    def owners(self) -> list[GrantOwner[Any]]:
         """Return the owners that it reads for."""
         return list(self._owners)
 
-    def fail(self, owner: Owner[Any], error: Exception) -> None:
+    def fail(self, owner: GrantOwner[Any], error: Exception) -> None:
         """End an owner with this error."""
         broken = self._owners.get(owner)
         if broken is not None and not broken.done():
             broken.set_exception(error)
             broken.exception()  # it may end for another reason first: then nobody asks
 
-    def wake(self, owner: Owner[Any]) -> None:
+    def wake(self, owner: GrantOwner[Any]) -> None:
         """Wake the reader: it may have room again."""
         raise NotImplementedError
 
@@ -123,18 +123,23 @@ class Reader:
         """Read until cancelled."""
         raise NotImplementedError
 
-    def _has_room(self, owner: Owner[Any]) -> bool:
+    def _has_room(self, owner: GrantOwner[Any]) -> bool:
         # One that has nothing left to give or to commit may wait for more: then a little room is enough.
         least = self._chunk if owner.inbox.ready or owner.inbox.has_finished else 1
         has_memory = owner.looks_ahead or owner.inbox.size < self._held.share
         return has_memory and owner.inbox.room >= least and not self._is_resting(owner)
 
-    def _most(self, wanted: Sequence[Owner[Any]]) -> int:
+    def _most(self, wanted: Sequence[GrantOwner[Any]]) -> int:
         """Return how many entries of each may be asked for."""
         return min(self._chunk, *(owner.inbox.room for owner in wanted))
 
     async def _read(
-        self, client: AnyRedis, owners: Sequence[Owner[Any]], count: int, *, waits: bool = True
+        self,
+        client: AnyRedis,
+        owners: Sequence[GrantOwner[Any]],
+        count: int,
+        *,
+        waits: bool = True,
     ) -> bool:
         """Read once for these owners, and give each its events.
 
@@ -172,7 +177,7 @@ class Reader:
             async with asyncio.timeout(1.0 if self._rests else None):
                 await woken.wait()
 
-    def _rest(self, owner: Owner[Any], error: RedisUnavailable) -> None:
+    def _rest(self, owner: GrantOwner[Any], error: RedisUnavailable) -> None:
         """Read the other partitions, while the one with a large event rests."""
         first, longest = _RESTS_S
         pause = min(self._rests[owner][1] * 2, longest) if owner in self._rests else first
@@ -183,10 +188,10 @@ class Reader:
             owner.place.role, owner.inbox.read_to, self._store.answers_within, pause, error,
         )  # fmt: skip
 
-    def _is_resting(self, owner: Owner[Any]) -> bool:
+    def _is_resting(self, owner: GrantOwner[Any]) -> bool:
         return owner in self._rests and time.monotonic() < self._rests[owner][0]
 
-    async def _recheck(self, owners: Sequence[Owner[Any]]) -> None:
+    async def _recheck(self, owners: Sequence[GrantOwner[Any]]) -> None:
         """After a reconnect: does Redis still know what each owner knows?"""
         for owner in owners:
             broken = self._owners.get(owner)
@@ -203,23 +208,23 @@ class Reader:
 class SharedReader(Reader):
     """One connection and one blocking read for all partitions."""
 
-    def __init__(self, store: Store, chunk: int, held: Held) -> None:
+    def __init__(self, store: Store, chunk: int, held: SharedMemory) -> None:
         super().__init__(store, chunk, held)
         self._woken = asyncio.Event()
-        self._found_nothing: set[Owner[Any]] = set()  # of those that were asked in turn
-        self._reading: frozenset[Owner[Any]] = frozenset()
+        self._found_nothing: set[GrantOwner[Any]] = set()  # of those that were asked in turn
+        self._reading: frozenset[GrantOwner[Any]] = frozenset()
         self._round = 0
         self._unblocking: asyncio.Task[None] | None = None
         self._client_id = 0
         self._must_recheck = False
 
-    def add(self, owner: Owner[Any]) -> Broken:
+    def add(self, owner: GrantOwner[Any]) -> Broken:
         """Read for an owner; returns what fails where that cannot go on."""
         broken = super().add(owner)
         self.wake(owner)
         return broken
 
-    def wake(self, owner: Owner[Any]) -> None:
+    def wake(self, owner: GrantOwner[Any]) -> None:
         """Wake the reader, which may have room again.
 
         It must not wait for the read that is under way without it.
@@ -316,19 +321,19 @@ class SharedReader(Reader):
 class ReaderPerPartition(Reader):
     """A blocking read for each partition: on a cluster each has a slot of its own."""
 
-    def __init__(self, store: Store, chunk: int, held: Held) -> None:
+    def __init__(self, store: Store, chunk: int, held: SharedMemory) -> None:
         super().__init__(store, chunk, held)
-        self._tasks: dict[Owner[Any], asyncio.Task[None]] = {}
-        self._woken: dict[Owner[Any], asyncio.Event] = {}
+        self._tasks: dict[GrantOwner[Any], asyncio.Task[None]] = {}
+        self._woken: dict[GrantOwner[Any], asyncio.Event] = {}
 
-    def add(self, owner: Owner[Any]) -> Broken:
+    def add(self, owner: GrantOwner[Any]) -> Broken:
         """Read for an owner; returns what fails where that cannot go on."""
         broken = super().add(owner)
         self._woken[owner] = asyncio.Event()
         self._tasks[owner] = self._start(self._run_one(owner))
         return broken
 
-    def remove(self, owner: Owner[Any]) -> None:
+    def remove(self, owner: GrantOwner[Any]) -> None:
         """Read for it no longer."""
         super().remove(owner)
         self._woken.pop(owner, None)
@@ -336,7 +341,7 @@ class ReaderPerPartition(Reader):
         if task is not None:
             task.cancel()
 
-    def wake(self, owner: Owner[Any]) -> None:
+    def wake(self, owner: GrantOwner[Any]) -> None:
         """Wake the reader: it may have room again."""
         if owner in self._woken and self._has_room(owner):
             self._woken[owner].set()
@@ -345,7 +350,7 @@ class ReaderPerPartition(Reader):
         """Wait until cancelled: each partition reads for itself."""
         await asyncio.Event().wait()
 
-    async def _run_one(self, owner: Owner[Any]) -> None:
+    async def _run_one(self, owner: GrantOwner[Any]) -> None:
         patience, must_recheck = RetryPauses("reading"), False
         client, woken, broken = self._store.reader(), self._woken[owner], self._owners[owner]
         while not broken.done():  # also where it was removed

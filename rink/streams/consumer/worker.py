@@ -18,12 +18,12 @@ from rink.streams.consumer.app_tasks import run_tasks
 from rink.streams.consumer.eviction_check import Evictions
 from rink.streams.consumer.executor import LEAVE_TIMEOUT_S, Executor
 from rink.streams.consumer.membership import Orders, join, leave
-from rink.streams.consumer.metrics import Metrics
+from rink.streams.consumer.metrics import WorkerMetrics
 from rink.streams.consumer.monitor import look_out
-from rink.streams.consumer.poison import Marks
+from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.errors import WorkerHalted
 from rink.streams.hooks import around_worker
-from rink.streams.store.byte_limits import Held
+from rink.streams.store.byte_limits import SharedMemory
 from rink.streams.store.keys import OF_SPARK
 from rink.streams.store.store import Store
 from rink.streams.stream import Stream
@@ -60,7 +60,7 @@ class Worker:
         self.app = app
         self.name = name or default_name()
         self.handover_wait = check_seconds("handover_wait", handover_wait)
-        self.metrics = Metrics(app.name)
+        self.metrics = WorkerMetrics(app.name)
         self.executors: dict[str, Executor] = {}
         self._processors = [app.processors[one] for one in dict.fromkeys(chosen)]
         self._orders = Orders()
@@ -137,7 +137,7 @@ class Worker:
 
     async def _run(self, store: Store, session: aio.Session) -> None:
         self._session = session
-        marks, held = Marks(), Held(self.app.limits.in_flight)
+        marks, held = PoisonSuspects(), SharedMemory(self.app.limits.in_flight)
         for processor in self._processors:
             self.executors[processor.name] = Executor(
                 processor,

@@ -21,7 +21,7 @@ from rink.redis.script_pipeline import batch_length
 from rink.streams.errors import PartitionFull
 from rink.streams.store.keys import PartitionNames
 from rink.streams.store.store import Store
-from rink.streams.store.values import Bounds
+from rink.streams.store.values import PartitionBounds
 
 _IN_ONE_CALL = 512
 _GROWS_BY = 1 / 64
@@ -55,7 +55,7 @@ class _Parcel:
             self.sent.set_exception(error)
 
 
-class Lane:
+class Appender:
     """Appends to one partition.
 
     Args:
@@ -66,7 +66,7 @@ class Lane:
     """
 
     def __init__(
-        self, store: Store, names: PartitionNames, bounds: Bounds, stream: str, number: int
+        self, store: Store, names: PartitionNames, bounds: PartitionBounds, stream: str, number: int
     ) -> None:
         self._store = store
         self._names = names

@@ -32,7 +32,7 @@ _FORGETS = 8
 
 
 @attrs.frozen
-class Limits:
+class ByteLimits:
     """Limits the bytes of requests and of events in memory.
 
     Attributes:
@@ -52,7 +52,7 @@ class Limits:
             )
 
 
-class Held:
+class SharedMemory:
     """Shares the memory of one worker evenly among its partitions.
 
     Args:

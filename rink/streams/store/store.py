@@ -24,17 +24,17 @@ from rink.redis.scripts import settle_script
 from rink.streams.errors import OffsetMoved, PartitionFull, RedisRolledBack
 from rink.streams.retention import Retention
 from rink.streams.store import entry_ids
-from rink.streams.store.byte_limits import REPLY_BYTES, Limits, Sizes
+from rink.streams.store.byte_limits import REPLY_BYTES, ByteLimits, Sizes
 from rink.streams.store.keys import Names, PartitionNames
 from rink.streams.store.scripts import script
 from rink.streams.store.values import (
-    Bounds,
-    Known,
+    CommitStep,
     Look,
-    Place,
+    OwnerMemory,
+    PartitionBounds,
+    PartitionPlace,
     Position,
     RawEntry,
-    Step,
     Taken,
 )
 
@@ -46,8 +46,8 @@ for no answer as long."""
 MOST = 100_000
 """A lag is counted so far: counting keeps Redis from all else."""
 
-_LIMITS = Limits()
-_SAYS_NOTHING = Bounds(0)
+_LIMITS = ByteLimits()
+_SAYS_NOTHING = PartitionBounds(0)
 
 
 class Store:
@@ -58,7 +58,7 @@ class Store:
         limits: limits the bytes of requests and answers.
     """
 
-    def __init__(self, redis: AnyRedis, limits: Limits = _LIMITS) -> None:
+    def __init__(self, redis: AnyRedis, limits: ByteLimits = _LIMITS) -> None:
         waits = async_client.prepare(redis)
         self.answers_within = waits
         self._block_ms = max(int(min(_READ_WAITS_S, waits / 2) * 1000), 1)
@@ -157,7 +157,7 @@ class Store:
     async def append(
         self,
         names: PartitionNames,
-        bounds: Bounds,
+        bounds: PartitionBounds,
         records: Sequence[bytes],
         number: int,
         wants_ids: bool,
@@ -181,7 +181,7 @@ class Store:
         count, added_ids = await self.run("append", keys, *given, *records, size=size)
         return int(count), text(added_ids).split()
 
-    async def trim(self, names: PartitionNames, bounds: Bounds = _SAYS_NOTHING) -> int:
+    async def trim(self, names: PartitionNames, bounds: PartitionBounds = _SAYS_NOTHING) -> int:
         """Trim what all processors have passed; events that are to be kept stay.
 
         Args:
@@ -193,7 +193,7 @@ class Store:
         """
         return int(await self.run("trim", names.keys, *bounds.given))
 
-    async def retain(self, names: PartitionNames, bounds: Bounds) -> None:
+    async def retain(self, names: PartitionNames, bounds: PartitionBounds) -> None:
         """Set how long a partition keeps events, whatever was set before."""
         await self.run("retain", names.keys, *bounds.given)
 
@@ -244,16 +244,16 @@ class Store:
 
     # ── positions ────────────────────────────────────────────────────────────────────────────
 
-    async def register(self, place: Place) -> str:
+    async def register(self, place: PartitionPlace) -> str:
         """Register the processor, so that trimming waits; return its offset."""
         return text(await self.run("register", place.keys, place.processor, place.start))
 
     async def take(
         self,
-        place: Place,
+        place: PartitionPlace,
         token: int,
         first: int = 0,
-        known: Known | None = None,
+        known: OwnerMemory | None = None,
         *,
         most_bytes: int = REPLY_BYTES,
     ) -> Taken:
@@ -289,7 +289,7 @@ class Store:
             left_out=answer[9],
         )
 
-    async def commit(self, place: Place, step: Step) -> None:
+    async def commit(self, place: PartitionPlace, step: CommitStep) -> None:
         """Advance the offset, all outputs with it.
 
         Raises:
@@ -309,7 +309,7 @@ class Store:
             step.processed, step.dead, int(place.bounds.loses), len(outputs), self._now(),
         ]  # fmt: skip
         for _, bounds in targets:
-            given += (bounds or Bounds(0)).given
+            given += (bounds or PartitionBounds(0)).given
         for output in outputs:
             given += [index[output.target], len(output.fields), *output.fields]
         keys = [key for names, _ in targets for key in names.keys]
@@ -322,7 +322,7 @@ class Store:
         self._check(place, step.token, answer, step.expected)
 
     def _refused_output(
-        self, place: Place, said: str, key: str, bounds: Bounds | None, found: Any
+        self, place: PartitionPlace, said: str, key: str, bounds: PartitionBounds | None, found: Any
     ) -> None:
         if said == "type":
             raise StateError(
@@ -338,7 +338,7 @@ class Store:
         )
 
     def _refuse_slots(
-        self, cluster: RedisCluster, place: Place, targets: Sequence[PartitionNames]
+        self, cluster: RedisCluster, place: PartitionPlace, targets: Sequence[PartitionNames]
     ) -> None:
         slot = cluster.keyslot(place.at)
         for names in targets:
@@ -349,30 +349,30 @@ class Store:
                     "Use send() and a plain commit (at least once), or a Redis that is no cluster"
                 )
 
-    async def close_place(self, place: Place, token: int) -> None:
+    async def close_place(self, place: PartitionPlace, token: int) -> None:
         """Mark that this owner ended in order.
 
         The next owner need not be careful.
         """
         self._check(place, token, await self.run("close", [place.at], token))
 
-    async def extend(self, place: Place, token: int, epoch: str, ceiling: str) -> None:
+    async def extend(self, place: PartitionPlace, token: int, epoch: str, ceiling: str) -> None:
         """Mark that events up to an id are about to be yielded."""
         self._check(
             place, token, await self.run("extend", [place.at], token, epoch, ceiling, self._now())
         )
 
-    async def mark(self, place: Place, token: int, epoch: str, entry_id: str) -> None:
+    async def mark(self, place: PartitionPlace, token: int, epoch: str, entry_id: str) -> None:
         """Mark the event that is about to be processed alone."""
         self._check(
             place, token, await self.run("mark", [place.at], token, epoch, entry_id, self._now())
         )
 
-    async def quarantine(self, place: Place, token: int, epoch: str, reason: str) -> None:
+    async def quarantine(self, place: PartitionPlace, token: int, epoch: str, reason: str) -> None:
         """Stop the partition until it is unquarantined."""
         self._check(place, token, await self.run("quarantine", [place.at], token, epoch, reason))
 
-    async def accept(self, place: Place, token: int) -> str:
+    async def accept(self, place: PartitionPlace, token: int) -> str:
         """Accept the data of Redis, after it lost data.
 
         Returns:
@@ -382,7 +382,7 @@ class Store:
         self._check(place, token, answer)
         return text(answer[2])
 
-    async def look(self, place: Place, most: int = MOST) -> Look:
+    async def look(self, place: PartitionPlace, most: int = MOST) -> Look:
         """Return what Redis holds of a processor in one partition, at one moment.
 
         Args:
@@ -405,11 +405,11 @@ class Store:
             removed=removed,
         )
 
-    async def position(self, place: Place) -> Position:
+    async def position(self, place: PartitionPlace) -> Position:
         """Return how far a processor is in one partition, and who is at work for it."""
         return _position(place, *await self.run("look", place.keys[:3], place.processor))
 
-    async def lag(self, place: Place, most: int = MOST) -> int:
+    async def lag(self, place: PartitionPlace, most: int = MOST) -> int:
         """Return how many events lie behind the offset, counted up to `most`."""
         return (await self.look(place, most)).lag
 
@@ -421,7 +421,9 @@ class Store:
         fields.pop(stored_format.FIELD, None)
         return fields
 
-    def _check(self, place: Place, token: int, answer: Sequence[Any], expected: str = "") -> None:
+    def _check(
+        self, place: PartitionPlace, token: int, answer: Sequence[Any], expected: str = ""
+    ) -> None:
         match text(answer[0]):
             case "ok":
                 return
@@ -475,7 +477,9 @@ def _as_sent(response: Any, **kwargs: Any) -> Any:  # noqa: ARG001 - as redis-py
     return response
 
 
-def _rolled_back(place: Place, token: int, found: Sequence[Any], expected: str) -> RedisRolledBack:
+def _rolled_back(
+    place: PartitionPlace, token: int, found: Sequence[Any], expected: str
+) -> RedisRolledBack:
     fence, offset, *last = (text(part) for part in found)
     ours = f"offset {expected} under token {token}" if expected else "an offset within the stream"
     ends = f", and the stream ends at {last[0]}" if last else ""
@@ -488,7 +492,7 @@ def _rolled_back(place: Place, token: int, found: Sequence[Any], expected: str) 
     )
 
 
-def _position(place: Place, at: Sequence[Any], offsets: Sequence[Any]) -> Position:
+def _position(place: PartitionPlace, at: Sequence[Any], offsets: Sequence[Any]) -> Position:
     found = _pairs(at)
     return Position(
         offset=_pairs(offsets).get(place.processor, ""),

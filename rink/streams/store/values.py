@@ -16,7 +16,7 @@ RawEntry = Sequence[Any]
 
 
 @attrs.frozen
-class Bounds:
+class PartitionBounds:
     """Bounds what a partition may hold.
 
     Attributes:
@@ -38,7 +38,7 @@ class Bounds:
 
 
 @attrs.frozen
-class Place:
+class PartitionPlace:
     """One partition as one processor sees it.
 
     Attributes:
@@ -50,7 +50,7 @@ class Place:
     number: int
     names: PartitionNames
     processor: str
-    bounds: Bounds
+    bounds: PartitionBounds
     start: str = "earliest"
 
     @cached_property
@@ -97,7 +97,7 @@ class Taken:
 
 
 @attrs.frozen
-class Known:
+class OwnerMemory:
     """What an owner knows that takes a partition again, after a reconnect."""
 
     epoch: str
@@ -116,7 +116,7 @@ class Output:
     """
 
     target: PartitionNames
-    bounds: Bounds | None
+    bounds: PartitionBounds | None
     fields: tuple[bytes | str, ...]
 
     @property
@@ -126,7 +126,7 @@ class Output:
 
 
 @attrs.frozen
-class Step:
+class CommitStep:
     """One commit: from an offset to the next.
 
     Attributes:

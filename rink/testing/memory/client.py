@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NoReturn
 from rink.errors import ClosedError, EtcdClusterChanged, EtcdUnavailable, UsageError
 from rink.etcd.api import (
     Compare,
+    GrantedLease,
     KeepAliveAnswer,
-    LeaseGranted,
     Op,
     RangeResult,
     TxnResult,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rink.testing.memory.cluster import MemoryCluster
-    from rink.testing.memory.state import Store
+    from rink.testing.memory.state import MemoryState
 
 _Txn = tuple[tuple[Compare, ...], tuple[Op, ...], tuple[Op, ...]]
 
@@ -152,7 +152,7 @@ class MemoryEtcd:
                 raise EtcdUnavailable("no answer within the deadline (memory etcd: answer lost)")
             return result
 
-    def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> LeaseGranted:
+    def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> GrantedLease:
         """Take a new lease for `ttl` seconds, at least 2, under the given id unless that is 0."""
         with self._reach() as store:
             return store.grant(ttl, lease, self.cluster.now())
@@ -221,7 +221,7 @@ class MemoryEtcd:
         return self._hold_next
 
     @contextmanager
-    def _reach(self) -> Iterator[Store]:
+    def _reach(self) -> Iterator[MemoryState]:
         with self.cluster.change() as store:
             self.refuse_closed()
             if self.is_cut:

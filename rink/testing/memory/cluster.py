@@ -22,17 +22,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, Self
 
 from rink.testing.memory.client import HeldTxn, MemoryEtcd
-from rink.testing.memory.state import Store
+from rink.testing.memory.state import MemoryState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rink.testing.memory.watches import AnyStream
 
-__all__ = ["Clock", "HeldTxn", "MemoryCluster", "MemoryEtcd"]
+__all__ = ["HeldTxn", "MemoryClock", "MemoryCluster", "MemoryEtcd"]
 
 
-class Clock(Protocol):
+class MemoryClock(Protocol):
     """What tells the time."""
 
     def now(self) -> float:
@@ -62,8 +62,8 @@ class MemoryCluster:
         restores: how many times a backup was restored.
     """
 
-    def __init__(self, *, clock: Clock | None = None, pumped: bool = False) -> None:
-        self.store = Store()
+    def __init__(self, *, clock: MemoryClock | None = None, pumped: bool = False) -> None:
+        self.store = MemoryState()
         self.streams: list[AnyStream] = []
         self.pumped = pumped
         self.restores = 0
@@ -146,12 +146,12 @@ class MemoryCluster:
         with self.change() as store:
             store.compact(revision)
 
-    def backup(self) -> Store:
+    def backup(self) -> MemoryState:
         """Everything as it is now, for `restore_backup`."""
         with self.change() as store:
             return store.copy()
 
-    def restore_backup(self, backup: Store) -> None:
+    def restore_backup(self, backup: MemoryState) -> None:
         """Go back to a backup, as another cluster.
 
         Watches end with `EtcdClusterChanged`, and each client's next call raises it.
@@ -160,7 +160,7 @@ class MemoryCluster:
             self.store = self.store.restored(backup, self.now())
             self.restores += 1
 
-    def replace_history(self, backup: Store | None = None) -> None:
+    def replace_history(self, backup: MemoryState | None = None) -> None:
         """Replace the store by a backup or an empty one, unseen in headers.
 
         As in an etcd that lost its volume, or was restored with a bumped revision, cluster id and
@@ -172,7 +172,7 @@ class MemoryCluster:
                 stream.cut()
 
     @contextmanager
-    def change(self) -> Iterator[Store]:
+    def change(self) -> Iterator[MemoryState]:
         """Hold the lock, with leases ended up to now, and send what has changed at the end."""
         with self.lock:
             self.store.expire(self.now())

@@ -26,16 +26,16 @@ from rink.errors import EtcdCompacted, EtcdError, EtcdTooLarge
 from rink.etcd.api import (
     Compare,
     Delete,
-    Event,
     Get,
+    GrantedLease,
     Header,
+    KeyChange,
     KeyValue,
-    LeaseGranted,
     Op,
     Put,
     RangeResult,
-    Target,
     TxnResult,
+    TxnTarget,
     WatchEvents,
 )
 
@@ -66,7 +66,7 @@ def in_range(key: bytes, start: bytes, range_end: bytes) -> bool:
 
 
 @attrs.define
-class Store:
+class MemoryState:
     """One etcd's state.
 
     Attributes:
@@ -114,7 +114,7 @@ class Store:
             if isinstance(op, Put) and op.lease and op.lease not in self._leases:
                 raise EtcdError("etcdserver: requested lease not found")
         revision = self.revision + 1
-        events: list[Event] = []
+        events: list[KeyChange] = []
         results: list[tuple[KeyValue, ...]] = []
         for op in branch:
             match op:
@@ -129,7 +129,7 @@ class Store:
         self._commit(events)
         return TxnResult(self.header, succeeded, tuple(results))
 
-    def grant(self, ttl: int, lease: int, now: float) -> LeaseGranted:
+    def grant(self, ttl: int, lease: int, now: float) -> GrantedLease:
         """Take a new lease that ends `ttl` seconds after `now`, and not before two.
 
         Raises:
@@ -142,7 +142,7 @@ class Store:
             lease = self._last_lease
         ttl = max(ttl, MIN_TTL_S)
         self._leases[lease] = _Lease(lease, ttl, now + ttl)
-        return LeaseGranted(lease, ttl)
+        return GrantedLease(lease, ttl)
 
     def keep_alive(self, lease: int, now: float) -> int:
         """Begin a lease's time anew; the TTL in seconds, 0 where there is no such lease."""
@@ -202,11 +202,11 @@ class Store:
             if events:
                 yield WatchEvents(entry.revision, events)
 
-    def copy(self) -> Store:
+    def copy(self) -> MemoryState:
         """A copy that shares nothing with this store, as a backup is."""
         return copy.deepcopy(self)
 
-    def restored(self, backup: Store, now: float) -> Store:
+    def restored(self, backup: MemoryState, now: float) -> MemoryState:
         """Return what etcd's restore makes of a backup.
 
         It is another cluster, with the old revisions. Its leases have their whole time again, as
@@ -217,19 +217,19 @@ class Store:
         new.raft_term = 2
         return new
 
-    def replaced(self, backup: Store | None, now: float) -> Store:
+    def replaced(self, backup: MemoryState | None, now: float) -> MemoryState:
         """Return a new store with the same cluster id and a higher revision.
 
         Args:
             backup: what was restored; None for an etcd that begins empty.
             now: the time, in seconds.
         """
-        new = self._after(backup or Store(), now)
+        new = self._after(backup or MemoryState(), now)
         new.cluster_id, new.raft_term = self.cluster_id, self.raft_term
         new.revision = self.revision + 1
         return new
 
-    def _after(self, backup: Store, now: float) -> Store:
+    def _after(self, backup: MemoryState, now: float) -> MemoryState:
         new = backup.copy()
         new._last_lease = self._last_lease  # noqa: SLF001 - etcd's numbers are random: none twice
         for lease in new._leases.values():  # noqa: SLF001
@@ -250,7 +250,7 @@ class Store:
             return all(target < compare.value for target in targets)
         return all(target == compare.value for target in targets)
 
-    def _put(self, key: bytes, value: bytes, lease: int, revision: int) -> Event:
+    def _put(self, key: bytes, value: bytes, lease: int, revision: int) -> KeyChange:
         old = self._kvs.get(key)
         if old is None:
             bisect.insort(self._keys, key)
@@ -261,19 +261,19 @@ class Store:
         self._kvs[key] = kv
         if lease:
             self._leases[lease].keys.add(key)
-        return Event(kv, deleted=False)
+        return KeyChange(kv, deleted=False)
 
-    def _delete(self, kv: KeyValue, revision: int) -> Event:
+    def _delete(self, kv: KeyValue, revision: int) -> KeyChange:
         self._unbind(kv)
         del self._kvs[kv.key]
         self._keys.remove(kv.key)
-        return Event(KeyValue(kv.key, b"", 0, revision, 0, 0), deleted=True)
+        return KeyChange(KeyValue(kv.key, b"", 0, revision, 0, 0), deleted=True)
 
     def _unbind(self, kv: KeyValue) -> None:
         if kv.lease in self._leases:
             self._leases[kv.lease].keys.discard(kv.key)
 
-    def _commit(self, events: list[Event]) -> None:
+    def _commit(self, events: list[KeyChange]) -> None:
         if events:
             self.revision += 1
             self._history.append(WatchEvents(self.revision, tuple(events)))
@@ -283,13 +283,13 @@ def _revision(entry: WatchEvents) -> int:
     return entry.revision
 
 
-def _target(kv: KeyValue, target: Target) -> int:
+def _target(kv: KeyValue, target: TxnTarget) -> int:
     match target:
-        case Target.VERSION:
+        case TxnTarget.VERSION:
             return kv.version
-        case Target.CREATE:
+        case TxnTarget.CREATE:
             return kv.create_revision
-        case Target.MOD:
+        case TxnTarget.MOD:
             return kv.mod_revision
 
 

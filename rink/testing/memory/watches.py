@@ -15,13 +15,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rink.errors import EtcdClusterChanged, EtcdCompacted
-from rink.etcd.api import Event, KeepAliveAnswer, WatchBroken, WatchEvents, WatchOpened
+from rink.etcd.api import KeepAliveAnswer, KeyChange, WatchBroken, WatchEvents, WatchOpened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rink.testing.memory.client import MemoryEtcd
-    from rink.testing.memory.state import Store
+    from rink.testing.memory.state import MemoryState
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class MemoryWatch(MemoryStream[WatchMessage]):
     ) -> None:
         self._range = key, range_end
         self._start = start_revision  # where the first call begins; 0 is: from now on
-        self._last: tuple[Event, ...] = ()  # of the revision that was delivered last
+        self._last: tuple[KeyChange, ...] = ()  # of the revision that was delivered last
         self._listed = 0.0
         self._is_open = False
         self._send_from = 0  # the first revision not yet sent on this connection
@@ -183,7 +183,7 @@ class MemoryWatch(MemoryStream[WatchMessage]):
             events = tuple(event for entry in news for event in entry.events)
             self._post(WatchEvents(news[-1].revision, events))
 
-    def _begin(self, store: Store) -> bool:
+    def _begin(self, store: MemoryState) -> bool:
         """Open a call behind what was delivered, if that lies in the store, else anew.
 
         Returns:

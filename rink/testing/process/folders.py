@@ -17,7 +17,7 @@ from rink.testing.process.server import ServerNode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rink.testing.process.process import Owner
+    from rink.testing.process.process import ProcessOwner
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +27,8 @@ _Node = TypeVar("_Node", bound=ServerNode)
 
 @contextlib.contextmanager
 def owned_folder(
-    owner_of: Callable[[list[Path]], Owner], data_dir: Path | None, *, prefix: str, room: int
-) -> Iterator[tuple[Path, Owner]]:
+    owner_of: Callable[[list[Path]], ProcessOwner], data_dir: Path | None, *, prefix: str, room: int
+) -> Iterator[tuple[Path, ProcessOwner]]:
     """A folder for servers and who owns them; when the `with` ends both are gone.
 
     Args:

@@ -53,7 +53,7 @@ class Process(Protocol):
         ...
 
 
-class Owner(Protocol):
+class ProcessOwner(Protocol):
     """Who answers for the servers of one cluster, so that none outlives the test."""
 
     def process(
@@ -67,8 +67,8 @@ class Owner(Protocol):
         ...
 
 
-class Guard:
-    """Our end of the guard process, see `servers_guard`; an `Owner`.
+class ServerReaper:
+    """Our end of the guard process, see `servers_guard`; an `ProcessOwner`.
 
     Args:
         binary: the server's.
@@ -154,7 +154,7 @@ class GuardedProcess:
         log_path: where its output is appended.
     """
 
-    def __init__(self, guard: Guard, command: list[str], log_path: Path) -> None:
+    def __init__(self, guard: ServerReaper, command: list[str], log_path: Path) -> None:
         self.pid: int | None = None
         self.log_path: Path | None = log_path
         self._log_path = log_path

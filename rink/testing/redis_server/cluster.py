@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from rink.testing.process.server import awake, wait_until
 from rink.testing.redis_server.node import RedisNode, fields
-from rink.testing.redis_server.resp import RedisError, RedisUnavailable
-from rink.testing.redis_server.start import Settings, started_redises
+from rink.testing.redis_server.resp import RedisServerError, RedisUnavailable
+from rink.testing.redis_server.start import RedisSettings, started_redises
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rink.testing.process.process import Owner
+    from rink.testing.process.process import ProcessOwner
 
 SLOTS = 16_384
 
@@ -69,12 +69,12 @@ class RedisCluster:
     def _state(self, node: RedisNode) -> dict[str, str]:
         try:
             return fields(node.call("CLUSTER", "INFO", timeout=1.0))
-        except RedisError as error:
+        except RedisServerError as error:
             return {"error": str(error)}
 
 
 def formed(
-    size: int, folder: Path, owner: Owner, settings: Settings, node_timeout_ms: int
+    size: int, folder: Path, owner: ProcessOwner, settings: RedisSettings, node_timeout_ms: int
 ) -> RedisCluster:
     """A cluster of so many masters that serves all slots; one that lies in the folder already is kept.
 

@@ -26,8 +26,13 @@ from typing import TYPE_CHECKING
 from rink.testing.redis_server.cluster import RedisCluster, formed
 from rink.testing.redis_server.node import RedisNode
 from rink.testing.redis_server.pair import RedisPair, redis_pair
-from rink.testing.redis_server.resp import RedisError, RedisUnavailable
-from rink.testing.redis_server.start import Settings, given_redis, redis_folder, started_redises
+from rink.testing.redis_server.resp import RedisServerError, RedisUnavailable
+from rink.testing.redis_server.start import (
+    RedisSettings,
+    given_redis,
+    redis_folder,
+    started_redises,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,9 +41,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RedisCluster",
-    "RedisError",
     "RedisNode",
     "RedisPair",
+    "RedisServerError",
     "RedisUnavailable",
     "local_redis",
     "redis_cluster",
@@ -84,7 +89,7 @@ def local_redis(
     if given:
         yield given_redis(given, tls)
         return
-    settings = Settings(
+    settings = RedisSettings(
         data_dir=Path(data_dir) if data_dir else None,
         appendonly=appendonly,
         appendfsync=appendfsync,
@@ -129,7 +134,7 @@ def redis_cluster(
         extra_args: as of `local_redis`.
         deadline: as of `local_redis`, and for the cluster to form.
     """
-    settings = Settings(
+    settings = RedisSettings(
         data_dir=Path(data_dir) if data_dir else None,
         appendonly=appendonly,
         appendfsync=appendfsync,

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 from rink.errors import UsageError
 from rink.testing.process.server import ServerNode, wait_until
-from rink.testing.redis_server.resp import Address, RedisError, RedisUnavailable, Reply, Word, call
+from rink.testing.redis_server.resp import (
+    Address,
+    RedisServerError,
+    RedisUnavailable,
+    Reply,
+    Word,
+    call,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -84,7 +91,7 @@ class RedisNode(ServerNode):
         """
         try:
             said = self.call("PING", timeout=_ANSWERS_WITHIN_S)
-        except RedisError as error:
+        except RedisServerError as error:
             said = str(error)
         self._said = str(said)
         return self._said == "PONG"

@@ -11,14 +11,20 @@ from rink.testing.process.folders import started
 from rink.testing.process.ports import free_ports, kept_ports
 from rink.testing.process.server import wait_until
 from rink.testing.redis_server.node import RedisNode
-from rink.testing.redis_server.resp import Address, RedisError, RedisUnavailable, Reply
-from rink.testing.redis_server.start import HOST, Settings, quoted, redis_folder, started_redises
+from rink.testing.redis_server.resp import Address, RedisServerError, RedisUnavailable, Reply
+from rink.testing.redis_server.start import (
+    HOST,
+    RedisSettings,
+    quoted,
+    redis_folder,
+    started_redises,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from rink.testing.process.process import Owner
+    from rink.testing.process.process import ProcessOwner
 
 SERVICE = "rink"  # what Sentinel calls the pair
 # Who a replica is to its master: switched off, the link is cut and all else goes on.
@@ -161,7 +167,7 @@ def _unless_refused(look: Callable[[], bool]) -> Callable[[], bool]:
     def looked() -> bool:
         try:
             return look()
-        except RedisError:  # it loads its data, or is not up yet
+        except RedisServerError:  # it loads its data, or is not up yet
             return False
 
     return looked
@@ -194,7 +200,7 @@ def redis_pair(
         extra_args: as of `local_redis`, for both.
         deadline: as of `local_redis`, and for each of the pair's verbs.
     """
-    settings = Settings(
+    settings = RedisSettings(
         appendonly=appendonly,
         appendfsync=appendfsync,
         password=password,
@@ -232,7 +238,7 @@ def _say_role(node: RedisNode, master: RedisNode | None) -> None:
 
 
 def _started_sentinel(
-    folder: Path, owner: Owner, watching: list[str], deadline: float
+    folder: Path, owner: ProcessOwner, watching: list[str], deadline: float
 ) -> RedisNode:
     """A Sentinel, to be started when the two are in step: it looks for replicas every ten seconds only."""
     home = folder / "watch"  # a folder of its own, with its own port in it

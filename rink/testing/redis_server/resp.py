@@ -23,7 +23,7 @@ Reply = Any  # str, int, None, or a list of them: whoever asks knows which
 Word = str | bytes | int | float
 
 
-class RedisError(RinkError):
+class RedisServerError(RinkError):
     """A call to a test's Redis that did not succeed; the message names where it is.
 
     Attributes:
@@ -35,7 +35,7 @@ class RedisError(RinkError):
         self.code = code
 
 
-class RedisUnavailable(RedisError):  # noqa: N818 - as EtcdUnavailable
+class RedisUnavailable(RedisServerError):  # noqa: N818 - as EtcdUnavailable
     """Nothing answered within the deadline; a command may still have been carried out."""
 
 
@@ -131,12 +131,12 @@ def call(
             for command in (*before, words):
                 connection.sendall(encoded(*command))
                 reply = decoded(answers)
-                if isinstance(reply, RedisError):
+                if isinstance(reply, RedisServerError):
                     break
     except (OSError, ValueError) as error:
         raise RedisUnavailable(f"the Redis at {address.bare} did not answer: {error}") from error
-    if isinstance(reply, RedisError):
-        raise RedisError(f"the Redis at {address.bare} refused: {reply}", code=reply.code)
+    if isinstance(reply, RedisServerError):
+        raise RedisServerError(f"the Redis at {address.bare} refused: {reply}", code=reply.code)
     return reply
 
 
@@ -163,7 +163,7 @@ def decoded(answers: IO[bytes]) -> Reply:
             return rest.decode(errors="replace")
         case b"-":
             said = rest.decode(errors="replace")
-            return RedisError(said, code=said.partition(" ")[0])
+            return RedisServerError(said, code=said.partition(" ")[0])
         case b":":
             return int(rest)
         case b"$":
@@ -184,7 +184,7 @@ def _bulk(answers: IO[bytes], size: int) -> str | None:
 
 def _items(answers: IO[bytes], size: int) -> list[Reply]:
     items = [decoded(answers) for _ in range(size)]
-    return [str(item) if isinstance(item, RedisError) else item for item in items]
+    return [str(item) if isinstance(item, RedisServerError) else item for item in items]
 
 
 @contextlib.contextmanager

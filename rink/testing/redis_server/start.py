@@ -13,9 +13,9 @@ import attrs
 from rink.errors import ConfigError
 from rink.testing.process.folders import owned_folder, started
 from rink.testing.process.ports import free_ports, kept_ports
-from rink.testing.process.process import GivenProcess, Guard, Owner
+from rink.testing.process.process import GivenProcess, ProcessOwner, ServerReaper
 from rink.testing.redis_server.node import RedisNode
-from rink.testing.redis_server.resp import Address, RedisError, address_of
+from rink.testing.redis_server.resp import Address, RedisServerError, address_of
 
 if TYPE_CHECKING:
     import contextlib
@@ -31,7 +31,7 @@ OUR_USER = "rink-test"
 
 
 @attrs.frozen(kw_only=True)
-class Settings:
+class RedisSettings:
     """The arguments of `local_redis`, explained there."""
 
     data_dir: Path | None = None
@@ -94,21 +94,21 @@ def given_redis(url: str, tls: TlsFiles | None) -> RedisNode:
 
 def redis_folder(
     size: int, data_dir: Path | None = None
-) -> contextlib.AbstractContextManager[tuple[Path, Owner]]:
+) -> contextlib.AbstractContextManager[tuple[Path, ProcessOwner]]:
     """A folder for so many servers and who owns them, until the `with` ends.
 
     Raises:
         ConfigError: there is no redis-server.
     """
-    owner_of = functools.partial(Guard, find_redis(), error=RedisError)
+    owner_of = functools.partial(ServerReaper, find_redis(), error=RedisServerError)
     return owned_folder(owner_of, data_dir, prefix="rink-redis-", room=size * _ROOM_PER_NODE)
 
 
 def started_redises(
     size: int,
     folder: Path,
-    owner: Owner,
-    settings: Settings,
+    owner: ProcessOwner,
+    settings: RedisSettings,
     *,
     ports: tuple[str, ...] = ("client",),
     more: Callable[[list[dict[str, int]], int], list[str]] | None = None,
@@ -150,8 +150,8 @@ def _node(
     name: str,
     port: int,
     folder: Path,
-    owner: Owner,
-    settings: Settings,
+    owner: ProcessOwner,
+    settings: RedisSettings,
     ours: str,
     more: list[str],
 ) -> RedisNode:
@@ -173,7 +173,7 @@ def _node(
     )
 
 
-def configuration(port: int, data: Path, settings: Settings) -> list[str]:
+def configuration(port: int, data: Path, settings: RedisSettings) -> list[str]:
     """The lines of redis.conf that `local_redis` sets; all else is as Redis has it."""
     lines = [
         f"bind {HOST}",
