@@ -8,7 +8,7 @@ from typing import Any
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.holds import Handle
-from rink.core.node import MemberSettings, Node
+from rink.core.member import MemberSettings, Node
 from rink.core.values import Member, MemberRecord, Proclaimed, Share, Version
 from rink.engine.callbacks import Callbacks, Listeners
 from rink.engine.clock import SystemClock

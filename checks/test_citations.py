@@ -16,7 +16,9 @@ OUTSIDE = re.compile(
     r"|(?<![\w/.])shared/"
     r"|(?<!RFC )(?<!RFC \d{4} )(?<!RFC \d{4}, )\bsection \d"  # no page here numbers its sections
 )
-TEXTS = [path for path in every_text() if not path.name.startswith("test_citations")]
+TEXTS = [
+    path for path in every_text() if not path.name.startswith(("test_citations", "test_style"))
+]
 PAGES = {path.name for path in TEXTS if path.suffix == ".md"}
 
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self
 from rink.arguments import check_seconds
 from rink.core import events as ev
 from rink.core.keys import Keys
-from rink.core.node import MemberSettings
+from rink.core.member import MemberSettings
 from rink.engine.callbacks import Listeners
 from rink.engine.caller_context import owns
 from rink.engine.clock import SYSTEM, Clock

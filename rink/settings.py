@@ -13,7 +13,7 @@ from rink.core import schemes
 from rink.core.codec import LONGEST_TTL_S
 from rink.core.keys import check_name
 from rink.core.lease import default_margin
-from rink.core.node import MemberSettings
+from rink.core.member import MemberSettings
 from rink.core.ranks import RankSettings
 from rink.errors import ConfigError
 from rink.etcd.setting_names import setting

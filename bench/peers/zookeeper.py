@@ -14,7 +14,7 @@ import attrs
 
 from peers.common import NotToBeHadError
 from rink.testing.etcd_server.start import free_ports
-from rink.testing.process.process import Reaper
+from rink.testing.process.process import ServerReaper
 
 JAR = Path("/usr/share/java/zookeeper.jar")
 TICK_MS = 500  # a session may then be as short as one second
@@ -73,7 +73,7 @@ def running() -> Iterator[ZooKeeper]:
     }
     config = folder / "zoo.cfg"
     config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    guard = Reaper(Path(java), [folder])
+    guard = ServerReaper(Path(java), [folder])
     server = "org.apache.zookeeper.server.ZooKeeperServerMain"
     arguments = ["-Xmx512m", "-cp", f"{JAR}:/usr/share/java/slf4j-nop.jar", server, str(config)]
     process = guard.process(arguments, folder / "log")

@@ -11,7 +11,7 @@ from workers_support import QUICK, Leg, until, until_seen, with_shop
 
 from rink.errors import ConfigError, EtcdError, StateError
 from rink.streams import App, JsonCodec, PartitionFull, Worker, WorkerHalted
-from rink.streams.events import Events
+from rink.streams.processor_events import Events
 
 pytestmark = pytest.mark.waits
 

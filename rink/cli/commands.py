@@ -32,7 +32,7 @@ HOMES = {
     "sendmany": "rink.cli.sending",
     "sidecar": "rink.cli.sidecar",
     "status": "rink.cli.showing",
-    "streams": "rink.cli.streams",
+    "streams": "rink.cli.stream_admin",
     "wait": "rink.cli.waiting",
     "watch": "rink.cli.watching",
     "worker": "rink.cli.workers",

@@ -1,6 +1,6 @@
 """Keep what one member knows, and change it by each event.
 
-Each step begins here. `rink.core.node` then derives what follows. If an event ends the session, or
+Each step begins here. `rink.core.member` then derives what follows. If an event ends the session, or
 proves another history, the roles are lost here and at once.
 """
 

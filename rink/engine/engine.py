@@ -27,7 +27,7 @@ from rink.core.effects import Effect
 from rink.core.events import Event
 from rink.core.holds import Handle, Hold
 from rink.core.keys import Keys
-from rink.core.node import MemberSettings, Node
+from rink.core.member import MemberSettings, Node
 from rink.core.own_record import some
 from rink.core.state_tables import Life
 from rink.engine.callbacks import Callbacks, Listeners

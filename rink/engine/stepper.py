@@ -13,7 +13,7 @@ from rink.core.claims import closed
 from rink.core.effects import Effect
 from rink.core.events import Event
 from rink.core.holds import Hold
-from rink.core.node import Node
+from rink.core.member import Node
 from rink.core.record_index import Pair
 from rink.engine.callbacks import Callbacks
 from rink.engine.clock import Clock

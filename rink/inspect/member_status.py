@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from rink.core.node import Node
+from rink.core.member import Node
 from rink.engine.clock import Clock
 from rink.inspect.group_status import GroupStatus, MemberStatus, seen
 

@@ -29,7 +29,7 @@ from rink.run.command_env import RoleFile, environment_of
 from rink.run.command_guard import now_ms, signal_name
 from rink.run.exit_codes import NOT_FOUND
 from rink.run.guard_link import Guarded, KillTimes, Reaper
-from rink.run.member import RunMember
+from rink.run.membership import RunMember
 from rink.run.run_settings import RunSettings
 
 log = logging.getLogger("rink.run")

@@ -25,7 +25,7 @@ from rink.run.command_guard import now_ms, signal_name
 from rink.run.command_run import CommandOutcome, CommandRun, Host
 from rink.run.exit_codes import FAILED, LOST, NOT_GOT, ExitStatus
 from rink.run.guard_link import Guarded, Reaper
-from rink.run.member import RunMember
+from rink.run.membership import RunMember
 from rink.run.run_settings import RunSettings
 from rink.run.signal_stages import ENDING, LEAVING, PASSED_ON, Deed, Stages
 from rink.run.slot_duty import SlotDuty

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
         WorkerHalted,
     )
     from rink.streams.event import Event
-    from rink.streams.events import Batches, Events, Middleware
     from rink.streams.failure_policy import OnError, Policy
     from rink.streams.hooks import OwnedPartition
     from rink.streams.msgspec_codec import MsgspecCodec
     from rink.streams.processor import Processor
+    from rink.streams.processor_events import Batches, Events, Middleware
     from rink.streams.record import Record
     from rink.streams.stream import Stream, partition_of
     from rink.streams.transient_errors import TRANSIENT
@@ -49,7 +49,7 @@ else:
     # An app is declared without what its workers need.
     _HOMES = {
         "App": "rink.streams.app",
-        "Batches": "rink.streams.events",
+        "Batches": "rink.streams.processor_events",
         "BlockingBatches": "rink.streams.consumer.thread_bridge",
         "BlockingEvents": "rink.streams.consumer.thread_bridge",
         "Codec": "rink.streams.codec",
@@ -57,10 +57,10 @@ else:
         "DeadLetter": "rink.streams.dead_letter_stream",
         "Event": "rink.streams.event",
         "EventTimeout": "rink.streams.errors",
-        "Events": "rink.streams.events",
+        "Events": "rink.streams.processor_events",
         "TooManyUncommitted": "rink.streams.errors",
         "JsonCodec": "rink.streams.codec",
-        "Middleware": "rink.streams.events",
+        "Middleware": "rink.streams.processor_events",
         "MsgspecCodec": "rink.streams.msgspec_codec",
         "OnError": "rink.streams.failure_policy",
         "OwnedPartition": "rink.streams.hooks",

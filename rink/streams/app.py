@@ -19,13 +19,13 @@ from rink.errors import ClosedError, ConfigError, UsageError
 from rink.event_loops import asyncio_loop
 from rink.redis.async_client import AnyRedis, Connect
 from rink.redis.error_map import reading
+from rink.streams.app_connections import LoopThread, Opened
 from rink.streams.codec import Codec
-from rink.streams.connections import LoopThread, Opened
-from rink.streams.events import Middleware
 from rink.streams.failure_policy import OnError, Policy
 from rink.streams.hashers import Hasher
 from rink.streams.hooks import Hook, check_worker_hook
 from rink.streams.processor import OnDataLoss, Processor
+from rink.streams.processor_events import Middleware
 from rink.streams.records.partition_keys import PartitionBy
 from rink.streams.retention import Keep
 from rink.streams.store.byte_limits import IN_FLIGHT_BYTES, REPLY_BYTES, ByteLimits

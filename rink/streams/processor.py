@@ -10,9 +10,9 @@ import attrs
 from rink.arguments import check_count
 from rink.callables import check_function, is_async
 from rink.errors import ConfigError
-from rink.streams.events import Middleware
 from rink.streams.failure_policy import Policy
 from rink.streams.hooks import Hook, check_partition_hook
+from rink.streams.processor_events import Middleware
 from rink.streams.store.values import PartitionPlace
 from rink.streams.stream import Stream
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar, overload
 
 from rink.streams.consumer.thread_bridge import BlockingEvents
-from rink.streams.events import Events
+from rink.streams.processor_events import Events
 
 R = TypeVar("R")
 T = TypeVar("T")

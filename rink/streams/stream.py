@@ -28,7 +28,7 @@ from rink.streams.store.values import Output, PartitionBounds
 
 if TYPE_CHECKING:
     from rink.streams.app import App
-    from rink.streams.connections import Opened
+    from rink.streams.app_connections import Opened
     from rink.streams.dead_letter_stream import DeadLetterStream
 
 R = TypeVar("R")

@@ -31,9 +31,9 @@ from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.consumer.reader import Reader
 from rink.streams.consumer.worker import Worker
 from rink.streams.dead_letter_stream import DeadLetter, DeadLetterStream
-from rink.streams.events import Outputs
 from rink.streams.failure_policy import Quarantined
 from rink.streams.processor import Processor
+from rink.streams.processor_events import Outputs
 from rink.streams.store import entry_ids
 from rink.streams.store.byte_limits import SharedMemory
 from rink.streams.store.keys import Names, PartitionNames

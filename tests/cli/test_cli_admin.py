@@ -470,7 +470,7 @@ def test_on_a_terminal_it_shows_how_it_is_and_asks(
     class Terminal(type(sys)):
         stdin = type("stdin", (), {"isatty": staticmethod(lambda: True)})
 
-    monkeypatch.setattr("rink.cli.streams.sys", Terminal("sys"))
+    monkeypatch.setattr("rink.cli.stream_admin.sys", Terminal("sys"))
     result = CliRunner().invoke(commands, ["streams", command, shop, *given], input=answer)
     assert "orders/3" in result.stderr
     assert f"{question} [y/N]" in result.stderr

@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 
 from rink.core.janitor import _binding, _suspects
+from rink.core.member import Node
 from rink.core.next_version import draft, why_unrankable, without_room
-from rink.core.node import Node
 from rink.core.placement import Placement
 from rink.core.state_tables import Life, Write
 from rink.core.unsettled import unsettled_in

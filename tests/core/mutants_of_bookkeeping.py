@@ -5,7 +5,7 @@ from mutant import core, engine
 BOOKKEEPING = [
     core(
         "what is new is forgotten while the gate is closed",
-        "node",
+        "member",
         "        if self.table.gate.share is None:\n            return\n        sources",
         "        if self.table.gate.share is None:\n"
         "            self.table.waits.unsorted.clear()\n"
@@ -14,21 +14,21 @@ BOOKKEEPING = [
     ),
     core(
         "a record that changes tries only what is new",
-        "node",
+        "member",
         "sources = (self.unsettled, self.owned, self.placing.schemes)",
         "sources = (self.owned, self.placing.schemes)",
         "waits",
     ),
     core(
         "a scheme that is registered later stays unknown to the gate",
-        "node",
+        "member",
         "known, before = self.placing.schemes, self.table.gate",
         "known, before = 0, self.table.gate",
         "waits",
     ),
     core(
         "each event tries every role of the share",
-        "node",
+        "member",
         "only_new = is_same(sources, self._tried)",
         "only_new = False",
         "waits",

@@ -59,8 +59,8 @@ DECLARATIONS = [
     python(
         "a letter that is gone is missed by whoever has read it",
         "streams/dead_letter_stream",
-        "        return Bounds(0, loses=True)",
-        "        return Bounds(0, loses=False)",
+        "        return PartitionBounds(0, loses=True)",
+        "        return PartitionBounds(0, loses=False)",
         LETTERS,
     ),
     lua(

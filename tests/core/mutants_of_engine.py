@@ -112,7 +112,7 @@ REQUESTS = [
     engine(
         "a late write compares nothing",
         "requests",
-        "            (Compare(key, Target.MOD, effect.compare),),\n",
+        "            (Compare(key, TxnTarget.MOD, effect.compare),),\n",
         "            (),\n",
         "engine/test_engine_faults",
     ),
@@ -141,28 +141,28 @@ REQUESTS = [
     engine(
         "a version is proclaimed by whoever has coordinated",
         "requests",
-        "            Compare(self._own, Target.CREATE, effect.create_revision),\n",
+        "            Compare(self._own, TxnTarget.CREATE, effect.create_revision),\n",
         "",
         "engine/test_engine_requests",
     ),
     engine(
         "a version is proclaimed over another of its number",
         "requests",
-        "            Compare(key, Target.CREATE, 0),\n",
+        "            Compare(key, TxnTarget.CREATE, 0),\n",
         "",
         "engine/test_engine_requests",
     ),
     engine(
         "a version is proclaimed without the one that it was planned from",
         "requests",
-        "            guards.append(Compare(before, Target.MOD, effect.after))\n",
+        "            guards.append(Compare(before, TxnTarget.MOD, effect.after))\n",
         "            pass\n",
         "engine/test_engine_requests",
     ),
     engine(
         "a dead record is removed without a compare",
         "requests",
-        "self._etcd.txn((Compare(key, Target.MOD, mod_revision),), (Delete(key),))",
+        "self._etcd.txn((Compare(key, TxnTarget.MOD, mod_revision),), (Delete(key),))",
         "self._etcd.txn((), (Delete(key),))",
         "engine/test_engine_requests",
     ),
@@ -313,7 +313,7 @@ THREADS = [
     ),
     core(
         "who is woken by a grant sees the coordinator of the step before",
-        "node",
+        "member",
         "        self._tell_coordinator()\n        return self.out.take()\n",
         "        effects = self.out.take()\n        self._tell_coordinator()\n"
         "        return effects\n",

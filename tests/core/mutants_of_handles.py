@@ -7,14 +7,14 @@ from mutant import Mutant, core, engine
 LEAVING = [
     core(
         "nothing is written for a wait that needs a greater token",
-        "node",
+        "member",
         "        elif self.writer.is_settled:  # else the write",
         "        elif False:  # else the write",
         "token_above",
     ),
     core(
         "a wait that needs a greater token writes for ever",
-        "node",
+        "member",
         "            self.writer.must_write = True\n            self.table.token_above = 0\n",
         "            self.writer.must_write = True\n",
         "token_above",
@@ -53,7 +53,7 @@ LEAVING = [
     ),
     core(
         "the last record claims nothing",
-        "node",
+        "member",
         "        shares, draining = claims_of(share, self.table.draining, self.placement, limit)\n",
         "        drains_ = self.table.draining if self.living.wants_share else []\n"
         "        shares, draining = claims_of(share, drains_, self.placement, limit)\n",
@@ -206,8 +206,8 @@ HANDLES = [
     engine(
         "a wait takes a lock that a signal handler's release needs",
         "clock",
-        "        return Event()\n",
-        "        return __import__('threading').Event()\n",
+        "        return ClockEvent()\n",
+        "        return __import__('threading').ClockEvent()\n",
         "faces/test_interrupts",
     ),
     Mutant(

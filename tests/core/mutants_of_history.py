@@ -141,8 +141,8 @@ HISTORY = [
     core(
         "a new history goes on with the token base of the old one",
         "view_state",
-        "        self.chronicle = Chronicle()\n",
-        "        self.chronicle = Chronicle(token_base=self.chronicle.token_base)\n",
+        "        self.chronicle = ObservedTimes()\n",
+        "        self.chronicle = ObservedTimes(token_base=self.chronicle.token_base)\n",
         "one_history",
     ),
     core(
@@ -168,7 +168,7 @@ HISTORY = [
     ),
     core(
         "an own record as of an earlier revision is met with silence",
-        "node",
+        "member",
         "elif verdict is Verdict.OLDER and not self._is_disproved():",
         "elif False:",
         "one_history",

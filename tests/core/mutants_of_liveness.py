@@ -70,7 +70,7 @@ ABOUT_LIVENESS = [
     ),
     core(
         "a new coordinator begins the delays anew",
-        "node",
+        "member",
         "            self.coordinates = coordinates\n",
         "            self.coordinates = coordinates\n"
         "            self.sight.chronicle = type(self.sight.chronicle)()\n"
@@ -279,7 +279,7 @@ ABOUT_LIVENESS = [
     ),
     core(
         "a leaver that gives up waiting follows with its next step",
-        "node",
+        "member",
         "            self._follow_version(now)  # nothing is held",
         "            pass  # nothing is held",
         "handover",

@@ -21,7 +21,7 @@ EXCLUDING_OVERLAP = [
     ),
     core(
         "a read settles a write",
-        "node",
+        "member",
         "        verdict = self.writer.judge(found, self.writer.compare)\n",
         "        if self.writer.state is Write.OWED and self.writer.is_mine(found):\n"
         "            self.writer._settle(found.mod_revision, found.record)\n"
@@ -77,7 +77,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "its own record gone is ignored",
-        "node",
+        "member",
         "        if found is None or verdict is Verdict.GONE:\n",
         "        if found is None:\n            return\n        if False:\n",
         "session",
@@ -154,7 +154,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "a retry compares with what the view shows",
-        "node",
+        "member",
         "            self.out.do(self.writer.send(desired))\n",
         "            is_retry, shown = self.writer.state is Write.OWED, self.view.members.get(self.name)\n"
         "            effect = self.writer.send(desired)\n"
@@ -173,7 +173,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "lost roles are not listed in the record",
-        "node",
+        "member",
         "draining=draining,",
         "draining=(),",
         "drains",
@@ -239,14 +239,14 @@ ABOUT_OVERLAP = [
     ),
     core(
         "roles lost to a version stay held",
-        "node",
+        "member",
         "if not self.placement.has(self.share, hold.role):",
         "if False:",
         "node",
     ),
     core(
         "roles of the version before are granted while a newcomer is waited for",
-        "node",
+        "member",
         "awaits, version = self.following.awaits, self.following.version",
         'awaits, version = "", self.following.version',
         "handover",
@@ -260,7 +260,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "the gate is published before the write that closes it",
-        "node",
+        "member",
         "        self._write(now)\n        self._publish(now)\n",
         "        self._publish(now)\n        self._write(now)\n",
         "grants",
@@ -275,7 +275,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "tokens are version numbers",
-        "node",
+        "member",
         "token = self.sight.chronicle.token_base + self.view.revision if version else 0",
         "token = self.sight.chronicle.token_base + version.number if version else 0",
         "drains",
@@ -300,8 +300,8 @@ ABOUT_OVERLAP = [
     core(
         "a lease is taken before the last one is revoked",
         "state_tables",
-        "        LeaseEvent.DISOWN: Lease.REVOKING,\n    },\n    # Every role",
-        "        LeaseEvent.DISOWN: Lease.NONE,\n    },\n    # Every role",
+        "        LeaseEvent.DISOWN: LeaseState.REVOKING,\n    },\n    # Every role",
+        "        LeaseEvent.DISOWN: LeaseState.NONE,\n    },\n    # Every role",
         "session",
     ),
     core(

@@ -15,15 +15,15 @@ PARTITIONS = [
     partitions(
         "an offset is written whoever has written it meanwhile",
         "cursor",
-        "(Compare(record, Target.CREATE, first.session), *guards),",
-        "(Compare(record, Target.CREATE, first.session),),",
+        "(Compare(record, TxnTarget.CREATE, first.session), *guards),",
+        "(Compare(record, TxnTarget.CREATE, first.session),),",
         "cursor",
         "faults",
     ),
     partitions(
         "an offset is written whatever has become of the session",
         "cursor",
-        "(Compare(record, Target.CREATE, first.session), *guards),",
+        "(Compare(record, TxnTarget.CREATE, first.session), *guards),",
         "tuple(guards),",
         "cursor",
         "faults",

@@ -216,7 +216,7 @@ RUN = [
     ),
     python(
         "a wait for another role than the group runs never ends",
-        "member",
+        "membership",
         "        if runs not in {None, role}:\n",
         "        if False:\n",
         ONE_ROLE,
@@ -237,7 +237,7 @@ RUN = [
     ),
     python(
         "a signal while waiting leaves as long as it takes",
-        "member",
+        "membership",
         "        await asyncio.wait({leave}, timeout=QUICK_LEAVE_S)\n",
         "        await asyncio.wait({leave})\n",
         SIGNALS,
@@ -302,15 +302,15 @@ RUN = [
     python(
         "a member whose session has ended writes a slot",
         "slots",
-        "                    Compare(self.record, Target.CREATE, self.session),\n"
-        "                    Compare(key, Target.MOD, self.seen),\n",
-        "                    Compare(key, Target.MOD, self.seen),\n",
+        "                    Compare(self.record, TxnTarget.CREATE, self.session),\n"
+        "                    Compare(key, TxnTarget.MOD, self.seen),\n",
+        "                    Compare(key, TxnTarget.MOD, self.seen),\n",
         SLOTS,
     ),
     python(
         "a slot is written over whatever lies there",
         "slots",
-        "                    Compare(key, Target.MOD, self.seen),\n",
+        "                    Compare(key, TxnTarget.MOD, self.seen),\n",
         "",
         SLOTS,
     ),

@@ -80,8 +80,8 @@ SPARK = [
     python(
         "a query does not know how long its app keeps events",
         "spark/source/group",
-        "(Bounds(0) if declared is None else declared.bounds)",
-        "Bounds(0)",
+        "(PartitionBounds(0) if declared is None else declared.bounds)",
+        "PartitionBounds(0)",
         SOURCE,
     ),
     python(

@@ -207,8 +207,8 @@ TURNS = [
     Mutant(
         "a restarted sidecar takes over what its former life held",
         "rink/engine/requests.py",
-        "            (Compare(key, Target.MOD, effect.compare),),\n",
-        "            (Compare(key, Target.MOD, effect.compare),) if effect.compare else (),\n",
+        "            (Compare(key, TxnTarget.MOD, effect.compare),),\n",
+        "            (Compare(key, TxnTarget.MOD, effect.compare),) if effect.compare else (),\n",
         ("sidecar/test_former_lives",),
     ),
     of(
@@ -226,7 +226,7 @@ TURNS = [
     of(
         "consumer_turns",
         "an end that passes without a loss is told to nobody",
-        "                self._effects.append(Lost(turn))\n        if not consumer.turns",
+        "                self._effects.append(TurnLost(turn))\n        if not consumer.turns",
         "        if not consumer.turns",
     ),
     of(

@@ -5,7 +5,7 @@ from world import KINDS, ROLES
 
 from rink.core import effects as do
 from rink.core import events as ev
-from rink.core.node import MemberSettings
+from rink.core.member import MemberSettings
 from rink.core.ranks import RankSettings
 from rink.core.state_tables import Life, Write
 from rink.errors import ConfigError, JoinError, MemberNameTaken

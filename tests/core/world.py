@@ -22,7 +22,7 @@ from small_etcd import KEYS, Etcd, unanswered
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.holds import Handle, Hold
-from rink.core.node import MemberSettings, Node
+from rink.core.member import MemberSettings, Node
 from rink.core.placement import Placement
 from rink.core.ranks import RankSettings
 

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
 
 import derived
 
-from rink.core.node import Node
+from rink.core.member import Node
 
 
 @pytest.fixture(autouse=True)

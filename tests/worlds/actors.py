@@ -22,7 +22,7 @@ from snapshots import Snapshots
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.holds import Handle, Hold
-from rink.core.node import MemberSettings, Node
+from rink.core.member import MemberSettings, Node
 from rink.core.record_index import is_same
 from rink.core.state_tables import Life, Write
 from rink.core.waits import Waits

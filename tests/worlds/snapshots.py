@@ -11,7 +11,7 @@ import pickle
 from typing import Any
 
 from rink.core.claims import Gate, Obstacles
-from rink.core.node import MemberSettings
+from rink.core.member import MemberSettings
 from rink.core.placement import Placement
 from rink.core.ranks import RankSettings
 from rink.core.record_index import Records, RecordStanding, Roster

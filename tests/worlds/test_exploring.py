@@ -16,7 +16,7 @@ from rink.core.claims import Obstacles
 from rink.core.etcd_history import EtcdHistory
 from rink.core.holds import Table
 from rink.core.lifecycle import Living
-from rink.core.node import Node
+from rink.core.member import Node
 from rink.core.state_tables import Life, LifeEvent
 from rink.core.view import View
 from rink.core.writer import Writer

@@ -27,10 +27,10 @@ from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.consumer.reader import Reader
 from rink.streams.consumer.thread_bridge import call_in_thread
 from rink.streams.errors import OffsetMoved, RedisRolledBack
-from rink.streams.events import Events
 from rink.streams.failure_policy import Quarantined, letter_of_crash
 from rink.streams.hooks import PartitionHooks
 from rink.streams.processor import Processor
+from rink.streams.processor_events import Events
 from rink.streams.store import entry_ids
 from rink.streams.store.store import Store
 from rink.streams.store.values import PartitionPlace, Taken

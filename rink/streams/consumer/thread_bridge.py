@@ -18,7 +18,7 @@ from rink._cancel import outlast
 from rink.callables import refuse_unrun
 from rink.errors import ClosedError, UsageError
 from rink.streams.event import Event
-from rink.streams.events import Batches, Events, Outputs
+from rink.streams.processor_events import Batches, Events, Outputs
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
