@@ -139,7 +139,7 @@ def process(app: str, kind: str, each: int) -> dict[str, Any]:
 
 async def committed(app: App, each: int) -> None:
     """Wait until Redis has it all."""
-    store, processor = (await app.opened()).store, app.processors["work"]
+    store, processor = (await app.connections.open()).store, app.processors["work"]
     for number in range(PARTITIONS):
         while (await store.position(processor.place(number))).processed < each:  # noqa: ASYNC110
             await asyncio.sleep(COMMITTED_LOOK_S)

@@ -19,8 +19,8 @@ from redis import Redis
 
 from rink.core.keys import Keys
 from rink.core.view import View
-from rink.engine.group_watch import read_group
 from rink.etcd.client import Client
+from rink.inspect.read_group import read_group
 from rink.streams import App
 from streams_demo.checks import Step
 from streams_demo.here import Here

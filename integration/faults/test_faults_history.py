@@ -24,9 +24,9 @@ from rink.core.codec import encode
 from rink.core.keys import Keys
 from rink.core.schemes import rank_of
 from rink.core.values import Request, Wish
-from rink.engine.group_watch import read_group
 from rink.etcd.api import Put
 from rink.etcd.client import Client
+from rink.inspect.read_group import read_group
 from rink.testing import local_etcd
 
 pytestmark = pytest.mark.waits

@@ -35,7 +35,7 @@ class Desk(Steps):
         self.ship = self.app.processors["ship"].place(1)
 
     async def __aenter__(self):
-        self.store = (await self.app.opened()).store
+        self.store = (await self.app.connections.open()).store
         self.redis = self.store.redis
         self.place = self.app.processors["bill"].place(1)
         return self

@@ -119,7 +119,7 @@ async def _crash(supervised, app, pings):
     crashing = Ping(who="k7", n=-1, crashes=True)
     partition = pings.partition_of(crashing)
     await pings.send(crashing)
-    opened = await app.opened()
+    opened = await app.connections.open()
     dead = pings.names.partition(partition).dead("note")
 
     async def is_dead():

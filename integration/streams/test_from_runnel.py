@@ -247,7 +247,7 @@ def test_runnel_halt_ends_the_worker(app, run):
     def until_it_halts():
         with run():
             actions.send_many_blocking(spread(100))
-            until(lambda: "for a test" in str(app.blocking(admin.lag(app))))
+            until(lambda: "for a test" in str(app.connections.run_blocking(admin.lag(app))))
 
     with pytest.raises(WorkerHalted, match="ValueError: for a test"):
         until_it_halts()
@@ -372,7 +372,7 @@ def test_runnel_order_holds_while_workers_come_and_go(app, run):
             await task
 
     with run() as it:
-        app.blocking(come_and_go())
+        app.connections.run_blocking(come_and_go())
         it.drain()
     assert all(found == sorted(found) for found in seen.values())
     assert sorted(itertools.chain(*seen.values())) == list(range(6 * 33))
@@ -438,10 +438,10 @@ def sent(rink_redis):
         async def read():
             return [event.record async for event in out.read(0)]
 
-        return app.blocking(read())
+        return app.connections.run_blocking(read())
 
     yield actions, found
-    app.blocking(app.close())
+    app.connections.run_blocking(app.close())
 
 
 @pytest.mark.waits

@@ -106,7 +106,7 @@ async def test_two_programs_that_begin_at_once_agree_on_one_hasher(program, redi
 async def test_later_program_settles_nothing_anew(program, redis):
     """It may have looked before the first one settled."""
     moves = program(first_letter)
-    store = (await moves.app.opened()).store
+    store = (await moves.app.connections.open()).store
     for count, hasher in ((2, "first"), (3, "second"), (3, "")):
         await store.run("settle", [moves.names.about], count, hasher)
     found = await redis.hgetall(moves.names.about)

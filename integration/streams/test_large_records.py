@@ -278,7 +278,7 @@ async def test_commit_outputs_go_with_all_that_is_finished(shop, monkeypatch):
     async with app:
         await scans.send(Scan(n=1, text="x"))
         key = scans.names.partition(scans.partition_of(Scan(n=1, text=""))).stream
-        store = (await app.opened()).store
+        store = (await app.connections.open()).store
         for size in (700, 800, 900):
             await store.redis.xadd(key, {"d": "{" * size})
         await scans.send(Scan(n=1, text="y"))
@@ -383,7 +383,7 @@ async def test_odd_event_that_fills_the_memory_is_judged_by_those_behind_it(shop
     names = scans.names.partition(0)
 
     async def send_odd():
-        store = (await app.opened()).store
+        store = (await app.connections.open()).store
         await store.redis.xadd(names.stream, {"d": "{" * 30_000})
         await until(lambda: "until an event behind it decodes" in caplog.text)
         await scans.send_many(Scan(n=n, text="x" * 30_000) for n in of_one[1:5])

@@ -15,6 +15,7 @@ from rink.streams.consumer.worker import Worker
 from rink.streams.retention import Retention, check_retention
 from rink.streams.store import entry_ids
 from rink.streams.store.values import PartitionBounds
+from rink.streams.stream import settle
 
 WEEK = {"keep": "7d", "partition_count": 2}
 
@@ -38,8 +39,8 @@ async def send_yesterday(shop, count, *, who="a"):
     midnight = datetime(now.year, now.month, now.day, tzinfo=UTC) - timedelta(days=1)
     number = shop.partition(who)
     first = int(midnight.timestamp() * 1000)
-    await shop.app.opened()
-    await shop.legs.settle((await shop.app.opened()).store)
+    await shop.app.connections.open()
+    await settle(shop.legs, (await shop.app.connections.open()).store)
     encode = shop.legs.codec.encode
     entries = [(f"{first + n * 60_000}-0", encode(Leg(n=n, who=who))) for n in range(count)]
     await add_at(shop.redis, shop.names(number), shop.legs.bounds, entries)
@@ -82,7 +83,7 @@ async def test_events_without_keep_go_once_all_have_passed(shop):
         await send_yesterday(shop, 200)
         await until_true(lambda: shop.are_committed("bill", 200))
     names = shop.names(shop.partition("a"))
-    await (await shop.app.opened()).store.trim(names)
+    await (await shop.app.connections.open()).store.trim(names)
     assert await shop.redis.xlen(names.stream) == 1  # the one that shows that nothing is missing
     await admin.reset(shop.app, "bill", "earliest")
     seen.clear()
@@ -119,7 +120,7 @@ async def test_replay_does_not_hold_senders_back(shop):
         await until_true(lambda: shop.are_committed("bill", 500))
     await admin.reset(shop.app, "bill", "earliest")
     note_all(shop, "late")
-    await Worker(shop.app)._register((await shop.app.opened()).store)
+    await Worker(shop.app)._register((await shop.app.connections.open()).store)
     await shop.send(*range(500, 550))
     with pytest.raises(PartitionFull):
         await shop.legs.send(Leg(n=550, who="a"), timeout=1.0)
@@ -130,11 +131,11 @@ async def test_replay_does_not_hold_senders_back(shop):
 @with_shop(keep="1h", partition_count=2)
 async def test_unprocessed_events_outlive_a_shorter_keep(shop):
     seen = note_all(shop, "bill")
-    await Worker(shop.app)._register((await shop.app.opened()).store)
+    await Worker(shop.app)._register((await shop.app.connections.open()).store)
     await send_yesterday(shop, 200)
     await shop.send(200)
     names = shop.names(shop.partition("a"))
-    store = (await shop.app.opened()).store
+    store = (await shop.app.connections.open()).store
     assert await store.trim(names) == 0
     async with shop.workers("one"):
         await until_seen(shop, 201)
@@ -182,7 +183,7 @@ async def test_lag_shows_unprocessed_and_kept_events(shop):
 async def test_senders_of_a_log_wait_for_nobody(shop):
     """With trim="oldest" retention alone says what goes, and what a processor missed is counted."""
     note_all(shop, "bill")
-    await Worker(shop.app)._register((await shop.app.opened()).store)
+    await Worker(shop.app)._register((await shop.app.connections.open()).store)
     await shop.send(*range(3000))
     number = shop.partition("a")
     [lag] = await admin.lag(shop.app, processor="bill", partition=number)
@@ -233,7 +234,7 @@ def test_worker_tells_of_another_programs_keep(rink_redis, etcd_url, prefix, cap
         async def started(keep):
             caplog.clear()
             shop.legs.retention = check_retention(keep, None)
-            store = (await shop.app.opened()).store
+            store = (await shop.app.connections.open()).store
             await Worker(shop.app)._register(store)
             return "".join(caplog.messages), await store.retention(shop.names(0))
 
@@ -262,7 +263,7 @@ async def test_sender_that_says_nothing_removes_nothing(shop):
     """An old program among new ones: neither its appends nor its trimming touch what is kept."""
     note_all(shop, "bill")
     number = shop.partition("a")
-    store = (await shop.app.opened()).store
+    store = (await shop.app.connections.open()).store
     names, week = shop.names(number), Retention(7 * DAY_MS)
     await store.retain(names, attrs.evolve(shop.legs.bounds, retention=week))
     async with shop.workers("one"):
@@ -300,7 +301,7 @@ async def test_reset_before_what_is_kept_is_told_of(shop):
         await shop.send(201)
         await until_true(lambda: shop.are_committed("bill", 202))
     number = shop.partition("a")
-    await (await shop.app.opened()).store.trim(shop.names(number))
+    await (await shop.app.connections.open()).store.trim(shop.names(number))
     [(first, _)] = await shop.redis.xrange(shop.names(number).stream, count=1)
     for to, told in [
         (midnight, entry_ids.when(first.decode())),
@@ -316,7 +317,7 @@ async def test_reset_before_what_is_kept_is_told_of(shop):
 async def test_sends_alone_remove_what_is_not_kept(shop):
     """Where nothing is committed for a while, as by a query of Spark, nobody else would."""
     note_all(shop, "bill")
-    await Worker(shop.app)._register((await shop.app.opened()).store)
+    await Worker(shop.app)._register((await shop.app.connections.open()).store)
     for begin in range(0, 3000, 500):
         await shop.send(*range(begin, begin + 500))
         await admin.reset(shop.app, "bill", "latest")
@@ -375,7 +376,7 @@ async def _loses(shop, lose):
     seen = note_all(shop, "bill", on_data_loss="continue")
     silent = Shop(shop.server.url, shop.app.etcd, shop.app.session["prefix"], partition_count=2)
     names = shop.names(shop.partition("a"))
-    store = (await shop.app.opened()).store
+    store = (await shop.app.connections.open()).store
 
     async def is_said():
         return await store.retention(names) == Retention(7 * DAY_MS)

@@ -214,7 +214,7 @@ async def test_restored_redis_quarantines_partition_until_unquarantine(
         assert "rolled back" in await shop.quarantined("note", number)
         await shop.send(2, who=shop.of_key(other))
         await until(lambda: shop.numbers(shop.of_key(other)) == [1, 2])
-        opened = await shop.app.opened()
+        opened = await shop.app.connections.open()
         place = shop.app.processors["note"].place(number)
         await opened.store.run("unquarantine", place.keys, "note")
         await shop.send(10, 11)
@@ -316,7 +316,7 @@ def test_an_older_redis_is_refused(monkeypatch, rink_redis):
         app.stream("legs", record=Leg, partition_by="who")
         monkeypatch.setattr("rink.streams.store.store.OLDEST_REDIS", (99, 0))
         with pytest.raises(ConfigError, match="need 99"):
-            await app.opened()
+            await app.connections.open()
 
     asyncio.run(body())
 

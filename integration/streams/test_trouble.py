@@ -128,7 +128,7 @@ async def test_a_quarantined_partition_waits_for_an_operator_and_the_others_go_o
         assert "ValueError: bad" in await shop.quarantined("note", 0)
         assert shop.numbers(bad) == [1]
         broken[0] = False
-        opened = await shop.app.opened()
+        opened = await shop.app.connections.open()
         place = shop.app.processors["note"].place(0)
         await opened.store.run("unquarantine", place.keys, "note")
         await until(lambda: shop.numbers(bad) == [1, 2, 3])
@@ -436,7 +436,7 @@ async def test_unquarantine_forgets_the_crashes_before(shop):
     async with shop.workers("a"):
         assert "3 processes crashed" in await shop.quarantined("note", number)
         assert tries == []
-        opened = await shop.app.opened()
+        opened = await shop.app.connections.open()
         place = shop.app.processors["note"].place(number)
         await opened.store.run("unquarantine", place.keys, "note")
         await until(lambda: tries == [1])

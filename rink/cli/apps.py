@@ -77,7 +77,7 @@ def redis_of(app: App) -> str:
     if app.redis_url is None:
         return "Redis, as the app connects to it"  # only its function knows where
     with contextlib.suppress(ConfigError):
-        return f"Redis at {app.connect().server}"
+        return f"Redis at {app.connections.connect().server}"
     return "Redis"  # the URL cannot be used, as the command says itself
 
 

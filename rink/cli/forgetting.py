@@ -25,11 +25,11 @@ from rink.core.keys import OFFSETS, SLOTS, Keys
 from rink.core.own_record import some
 from rink.core.values import Asked, Wish
 from rink.core.view import View
-from rink.engine.group_watch import read_group
 from rink.errors import StateError
 from rink.etcd import api
 from rink.etcd.api import Compare, Delete, Etcd
 from rink.inspect.group_status import wish_text
+from rink.inspect.read_group import read_group
 
 
 @attrs.frozen

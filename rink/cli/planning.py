@@ -25,7 +25,7 @@ from rink.cli.options import Target, check_group, opened, with_target
 from rink.core.own_record import some
 from rink.core.values import Version
 from rink.distribution import install_command
-from rink.engine.group_watch import read_group
+from rink.inspect.read_group import read_group
 
 if TYPE_CHECKING:
     from rink.spark.roles import Plan, Standing

@@ -31,8 +31,8 @@ from rink.cli.options import (
 from rink.core.placement import Placement
 from rink.core.values import Member
 from rink.core.view import View
-from rink.engine.group_watch import read_group
 from rink.inspect.group_status import seen
+from rink.inspect.read_group import read_group
 from rink.inspect.standby import Standby, standbys
 
 

@@ -23,7 +23,7 @@ from rink.cli.options import Seconds
 from rink.errors import RinkError
 
 if TYPE_CHECKING:
-    from rink.streams import Stream
+    from rink.streams import App, Stream
 
 _AT_ONCE = 1 << 18
 """Bytes that are read and sent together: some thousand small records."""
@@ -49,17 +49,17 @@ def send(app: str, stream: str, record: str, timeout: float, as_json: bool) -> N
     target = apps.stream_of(found, stream)
     value = target.record_of(record.encode())
     number = target.partition_of(value)
-    event_id = apps.run(found, lambda: _send(target, value, timeout))
+    event_id = apps.run(found, lambda: _send(found, target, value, timeout))
     if as_json:
         click.echo(json.dumps({"stream": stream, "partition": number, "id": event_id}))
     else:
         click.echo(f"{event_id} in partition {number} of {stream}")
 
 
-async def _send(stream: Stream[Any], value: Any, timeout: float) -> str:
-    with apps.asking(stream.app):
+async def _send(app: App, stream: Stream[Any], value: Any, timeout: float) -> str:
+    with apps.asking(app):
         # Or it ends at once; a program's first send would wait for Redis.
-        await stream.app.opened()
+        await app.connections.open()
     return await stream.send(value, timeout=timeout)
 
 
@@ -101,7 +101,7 @@ def sendmany(app: str, stream: str, file: BinaryIO, timeout: float, as_json: boo
     began = time.monotonic()
     try:
         with _shown(file) as show:
-            apps.run(found, lambda: _send_all(target, file, count, timeout, show))
+            apps.run(found, lambda: _send_all(found, target, file, count, timeout, show))
     except (RinkError, KeyboardInterrupt) as error:
         count.error = str(error) or "interrupted"
         raise Failed(_told(count, count.error)) from error
@@ -124,6 +124,7 @@ def _told(count: _Count, error: str) -> str:
 
 
 async def _send_all(
+    app: App,
     stream: Stream[Any],
     file: BinaryIO,
     count: _Count,
@@ -131,8 +132,8 @@ async def _send_all(
     show: Callable[[int, int], object],
 ) -> None:
     rest = b""
-    with apps.asking(stream.app):
-        await stream.app.opened()  # as above
+    with apps.asking(app):
+        await app.connections.open()  # as above
     async with _reading(file) as read:
         while chunk := await read():
             *lines, rest = (rest + chunk).split(b"\n")

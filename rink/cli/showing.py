@@ -13,8 +13,8 @@ from rink.cli.growth import growth
 from rink.cli.holding_since import draining_since
 from rink.cli.leases import Leases, read_leases
 from rink.cli.options import Target, announced, check_group, opened, outside, tell, with_target
-from rink.engine.group_watch import read_group
 from rink.inspect.group_status import GroupStatus, seen
+from rink.inspect.read_group import read_group
 from rink.inspect.version_diff import steps
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")

@@ -11,10 +11,10 @@ from rink.core.events import Changed, Event, HistoryChanged, Listed, ListFailed
 from rink.core.keys import Keys
 from rink.core.retry_delay import backoff
 from rink.core.values import Entry
-from rink.core.view import View, gone
+from rink.core.view import gone
 from rink.engine.clock import Clock
 from rink.engine.request_threads import RequestThreads
-from rink.errors import EtcdClusterChanged, EtcdUnavailable, RinkError, StateError
+from rink.errors import EtcdClusterChanged, EtcdUnavailable, RinkError
 from rink.etcd.api import Etcd, KeyValue, Watch, WatchBroken, WatchEvents, WatchOpened
 
 log = logging.getLogger("rink")
@@ -23,22 +23,6 @@ log = logging.getLogger("rink")
 def read_entry(keys: Keys, kv: KeyValue) -> Entry:
     """Turn what etcd holds into an entry of the view."""
     return codec.read(keys.root, kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.lease)
-
-
-def read_group(etcd: Etcd, keys: Keys) -> View:
-    """Read a group once.
-
-    Raises:
-        EtcdError: no answer, or refused.
-    """
-    found = etcd.range(keys.root, keys.end)
-    return View.listed(found.header.revision, [read_entry(keys, kv) for kv in found.kvs])
-
-
-def unknown_group(group: str, keys: Keys) -> StateError:
-    """Return the error of a group that has no keys."""
-    root = keys.root.decode()
-    return StateError(f"there is no group {group!r}: etcd has no key under {root!r}", key=root)
 
 
 class GroupWatch:

@@ -19,7 +19,7 @@ from rink.streams.records.fields import is_record_class
 from rink.streams.store import entry_ids
 from rink.streams.store.keys import Names
 from rink.streams.store.values import PartitionBounds
-from rink.streams.stream import Stream
+from rink.streams.stream import Stream, partition_bounds
 
 _COMMON = {
     "app": "the app as its workers load it, MODULE:ATTR, importable on executors too",
@@ -188,7 +188,7 @@ class Options:
     def bounds(self, declared: Stream[Any] | None) -> PartitionBounds:
         """Return what a partition may hold: as the app says, or else as the options say."""
         if declared is not None:
-            return declared.bounds
+            return partition_bounds(declared)
         trim = self.text("trim", "committed")
         if trim not in ("committed", "oldest"):
             raise ConfigError(f"the option trim is committed or oldest, not {trim!r}")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rink.streams.codec import Codec, JsonCodec
     from rink.streams.consumer.thread_bridge import BlockingBatches, BlockingEvents
     from rink.streams.consumer.worker import Worker
-    from rink.streams.dead_letter_stream import DeadLetter
+    from rink.streams.dead_letter import DeadLetter
     from rink.streams.errors import (
         EventTimeout,
         PartitionFull,
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
         TooManyUncommitted,
         WorkerHalted,
     )
-    from rink.streams.event import Event
+    from rink.streams.event import Event, Middleware
     from rink.streams.failure_policy import OnError, Policy
     from rink.streams.hooks import OwnedPartition
     from rink.streams.msgspec_codec import MsgspecCodec
     from rink.streams.processor import Processor
-    from rink.streams.processor_events import Batches, Events, Middleware
+    from rink.streams.processor_events import Batches, Events
     from rink.streams.record import Record
     from rink.streams.stream import Stream, partition_of
     from rink.streams.transient_errors import TRANSIENT
@@ -54,13 +54,13 @@ else:
         "BlockingEvents": "rink.streams.consumer.thread_bridge",
         "Codec": "rink.streams.codec",
         "CrossSlot": "rink.redis.errors",
-        "DeadLetter": "rink.streams.dead_letter_stream",
+        "DeadLetter": "rink.streams.dead_letter",
         "Event": "rink.streams.event",
         "EventTimeout": "rink.streams.errors",
         "Events": "rink.streams.processor_events",
         "TooManyUncommitted": "rink.streams.errors",
         "JsonCodec": "rink.streams.codec",
-        "Middleware": "rink.streams.processor_events",
+        "Middleware": "rink.streams.event",
         "MsgspecCodec": "rink.streams.msgspec_codec",
         "OnError": "rink.streams.failure_policy",
         "OwnedPartition": "rink.streams.hooks",

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from redis.asyncio import Redis
-
-from rink._cancel import end, running_task
 from rink.arguments import check_seconds
 from rink.core.keys import check_name
-from rink.errors import ClosedError, ConfigError, UsageError
-from rink.event_loops import asyncio_loop
-from rink.redis.async_client import AnyRedis, Connect
-from rink.redis.error_map import reading
-from rink.streams.app_connections import LoopThread, Opened
+from rink.errors import ConfigError
+from rink.redis.async_client import Connect
+from rink.streams.app_connections import Connections
 from rink.streams.codec import Codec
+from rink.streams.dead_letter import DeadLetter
+from rink.streams.dead_letter_stream import DeadLetterStream
+from rink.streams.event import Middleware
 from rink.streams.failure_policy import OnError, Policy
 from rink.streams.hashers import Hasher
 from rink.streams.hooks import Hook, check_worker_hook
 from rink.streams.processor import OnDataLoss, Processor
-from rink.streams.processor_events import Middleware
 from rink.streams.records.partition_keys import PartitionBy
 from rink.streams.retention import Keep
 from rink.streams.store.byte_limits import IN_FLIGHT_BYTES, REPLY_BYTES, ByteLimits
 from rink.streams.store.keys import check_processor_name
-from rink.streams.store.store import Store
 from rink.streams.stream import Stream, Trim
 from rink.streams.transient_errors import TRANSIENT, TransientError
 
@@ -39,7 +31,6 @@ if TYPE_CHECKING:
     from rink.streams.signatures import Declares
 
 R = TypeVar("R")
-T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -80,12 +71,7 @@ class App:
         self.ttl = ttl
         self.session = dict(session or {})
         self.limits = ByteLimits(max_reply_bytes, max_in_flight_bytes)
-        self.times_closed = 0
-        self.server = "the app's address"  # where it looks for Redis, for messages; known once it has begun to
-        self._redis = redis
-        self._opened: dict[asyncio.AbstractEventLoop, asyncio.Task[Opened]] = {}
-        self._lock = threading.Lock()
-        self._thread: LoopThread | None = None
+        self.connections = Connections(self.name, redis, self.limits)
 
     # ── what it consists of ──────────────────────────────────────────────────────────────────
 
@@ -329,112 +315,36 @@ class App:
     @property
     def redis_url(self) -> str | None:
         """The URL of its Redis; None where a function makes the client."""
-        return None if callable(self._redis) else self._redis
-
-    def connect(self) -> Store:
-        """Return a store with a client of its own, not opened yet."""
-        return Store(self._client(), self.limits)
-
-    def _client(self) -> AnyRedis:
-        if callable(self._redis):
-            return self._redis()
-        with reading("redis", self._redis):
-            return Redis.from_url(self._redis)
-
-    @contextlib.contextmanager
-    def pointed_to(
-        self, *, redis: str | Connect, etcd: str | Sequence[str] | Callable[[], Any] | None
-    ) -> Iterator[None]:
-        """Have another Redis and etcd for as long as the `with` lasts; for tests.
-
-        Raises:
-            UsageError: connections are open; `close` them first.
-        """
-        if self._opened:
-            raise UsageError(f"{self!r} has open connections to Redis: close them first")
-        before = self._redis, self.etcd
-        self._redis, self.etcd = redis, etcd
-        try:
-            yield
-        finally:
-            self._redis, self.etcd = before
-
-    async def opened(self) -> Opened:
-        """Return what this app uses of Redis in the running event loop, opened when first asked for."""
-        loop, this = _loop(), running_task()
-        cancelled_before = this.cancelling()
-        with self._lock:
-            for other in [one for one in self._opened if one.is_closed()]:
-                del self._opened[other]
-            task = self._opened.get(loop)
-            if task is None or (task.done() and not _has_succeeded(task)):
-                task = self._opened[loop] = loop.create_task(self._open())
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            # By `close`, unless this task was cancelled too. Its count may be above 0 from before.
-            if task.cancelled() and this.cancelling() == cancelled_before:
-                raise ClosedError(f"{self!r} was closed while it was reaching for Redis") from None
-            raise
-
-    def opened_already(self) -> Opened | None:
-        """Return the same, if it has been opened."""
-        task = self._opened.get(_loop())
-        return task.result() if task is not None and _has_succeeded(task) else None
-
-    async def _open(self) -> Opened:
-        store = self.connect()
-        self.server = store.server
-        try:
-            await store.open()
-        except BaseException:
-            await store.close()
-            raise
-        return Opened(store)
+        redis = self.connections.redis
+        return None if callable(redis) else redis
 
     async def close(self) -> None:
-        """Close the connections that the running event loop uses; who waits for the first of them is told."""
-        loop = _loop()  # first: where it is refused, nothing counts as closed
-        with self._lock:
-            self.times_closed += 1
-            task = self._opened.pop(loop, None)
-        if task is None:
-            return
-        await end([task])
-        if _has_succeeded(task):
-            await task.result().close()
+        """Close the connections of the running event loop; whoever waits for them gets a ClosedError."""
+        await self.connections.close()
 
     async def __aenter__(self) -> Self:
-        await self.opened()
+        await self.connections.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def check_processors(self, names: Iterable[str]) -> None:
-        """Raise a ConfigError for the first of these that is no processor of the app."""
-        for name in sorted(set(names) - set(self.processors)):
-            raise ConfigError(
-                f"app {self.name!r} has no processor {name!r}; it has {sorted(self.processors)}"
-            )
+    # ── for its streams ──────────────────────────────────────────────────────────────────────
 
-    def blocking(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in a thread of the app's that has an event loop, and wait for it."""
-        with self._lock:
-            if self._thread is None or self._thread.pid != os.getpid():  # a child has none of it
-                self._thread = LoopThread()
-        return self._thread.run(coroutine)
+    def _processor_names(self, stream: Stream[Any]) -> set[str]:
+        """Return the names of the processors of a stream."""
+        return {one.name for one in self.processors.values() if one.stream is stream}
+
+    def _dead_letters(self, source: Stream[R], processor: str) -> Stream[DeadLetter[R]]:
+        """Return the stream of a processor's dead letters, declared by the first call."""
+        declared = DeadLetterStream(source, processor)
+        stream = self.streams.setdefault(declared.name, declared)
+        if not isinstance(stream, DeadLetterStream) or stream.source is not source:
+            raise ConfigError(f"app {self.name!r} has a stream {declared.name!r} of another kind")
+        return stream
 
     def __repr__(self) -> str:
         return f"<App {self.name!r}>"
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio_loop("rink.streams", "Stream.send_blocking() and send_many_blocking()")
-
-
-def _has_succeeded(task: asyncio.Task[Any]) -> bool:
-    return task.done() and not task.cancelled() and task.exception() is None
 
 
 def _named(name: str | None, function: Callable[..., Any]) -> str:

@@ -1,49 +1,178 @@
-"""Hold what an app has open: connections, and a loop for plain scripts."""
+"""Hold an app's connections to Redis: one open store in each event loop that uses the app."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
-from rink.errors import UsageError
+from redis.asyncio import Redis
+
+from rink._cancel import end, running_task
+from rink.errors import ClosedError, UsageError
+from rink.event_loops import asyncio_loop
+from rink.redis.async_client import AnyRedis, Connect
+from rink.redis.error_map import reading
 from rink.streams.producer.appender import Appender
+from rink.streams.store.byte_limits import ByteLimits
+from rink.streams.store.keys import Names
 from rink.streams.store.store import Store
-from rink.streams.stream import Stream
+from rink.streams.store.values import PartitionBounds
 
 T = TypeVar("T")
 
 
-class Opened:
-    """Holds an open store, and a lane for each partition on it."""
+class OpenStore:
+    """An open store, with an appender for each partition that was sent to.
+
+    Attributes:
+        store: the store.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._lanes: dict[tuple[str, int], Appender] = {}
+        self._appenders: dict[tuple[str, int], Appender] = {}
 
     async def close(self) -> None:
-        """End what is being sent, and the connections."""
-        for lane in list(self._lanes.values()):
-            await lane.close()
+        """End the sends that are under way, and the connections."""
+        for appender in list(self._appenders.values()):
+            await appender.close()
         await self.store.close()
 
-    def lane(self, stream: Stream[Any], number: int) -> Appender:
-        """Return what appends to a partition."""
-        key = (stream.name, number)
-        if key not in self._lanes:
-            self._lanes[key] = Appender(
-                self.store,
-                stream.names.partition(number),
-                stream.bounds,
-                stream.name,
-                number,
+    def appender(self, stream: str, number: int, names: Names, bounds: PartitionBounds) -> Appender:
+        """Return the appender of a partition.
+
+        Args:
+            stream: the name of the stream.
+            number: the partition.
+            names: the keys of the stream.
+            bounds: what a partition may hold.
+        """
+        key = (stream, number)
+        if key not in self._appenders:
+            self._appenders[key] = Appender(
+                self.store, names.partition(number), bounds, stream, number
             )
-        return self._lanes[key]
+        return self._appenders[key]
 
 
-class LoopThread:
+class Connections:
+    """Opens a store in an event loop when it is first asked for one, and closes it.
+
+    Each event loop has its own store, since redis-py's connections belong to the loop that made them.
+    Loops of several threads may ask at once: `_lock` guards `_opening`, `_thread` and `times_closed`.
+
+    Args:
+        app: the app's name, for the errors.
+        redis: a URL, or a function that makes a client.
+        limits: the byte limits of each store.
+
+    Attributes:
+        redis: the URL, or the function.
+        limits: the byte limits.
+        server: the address of Redis, for messages; known once a store was made.
+        times_closed: how often `close` was called. A caller that waits for Redis compares it.
+    """
+
+    def __init__(self, app: str, redis: str | Connect, limits: ByteLimits) -> None:
+        self.redis = redis
+        self.limits = limits
+        self.server = "the app's address"
+        self.times_closed = 0
+        self._app = app
+        self._opening: dict[asyncio.AbstractEventLoop, asyncio.Task[OpenStore]] = {}
+        self._lock = threading.Lock()
+        self._thread: _LoopThread | None = None
+
+    def connect(self) -> Store:
+        """Return a store with a client of its own, not opened yet."""
+        return Store(self._client(), self.limits)
+
+    def _client(self) -> AnyRedis:
+        if callable(self.redis):
+            return self.redis()
+        with reading("redis", self.redis):
+            return Redis.from_url(self.redis)
+
+    async def open(self) -> OpenStore:
+        """Return the store of the running event loop, opened by the first call.
+
+        Raises:
+            ClosedError: `close` was called meanwhile.
+        """
+        loop, this = _loop(), running_task()
+        cancelled_before = this.cancelling()
+        with self._lock:
+            for closed in [loop for loop in self._opening if loop.is_closed()]:
+                del self._opening[closed]
+            task = self._opening.get(loop)
+            if task is None or (task.done() and not _has_succeeded(task)):
+                task = self._opening[loop] = loop.create_task(self._open())
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            # By `close`, unless this task was cancelled too. Its count may be above 0 from before.
+            if task.cancelled() and this.cancelling() == cancelled_before:
+                raise ClosedError(
+                    f"<App {self._app!r}> was closed while it was reaching for Redis"
+                ) from None
+            raise
+
+    def already_open(self) -> OpenStore | None:
+        """Return the store of the running event loop if it is open, or None."""
+        task = self._opening.get(_loop())
+        return task.result() if task is not None and _has_succeeded(task) else None
+
+    async def _open(self) -> OpenStore:
+        store = self.connect()
+        self.server = store.server
+        try:
+            await store.open()
+        except BaseException:
+            await store.close()
+            raise
+        return OpenStore(store)
+
+    async def close(self) -> None:
+        """Close the store of the running event loop; whoever waits for it gets a ClosedError."""
+        loop = _loop()  # first: if it is refused, nothing counts as closed
+        with self._lock:
+            self.times_closed += 1
+            task = self._opening.pop(loop, None)
+        if task is None:
+            return
+        await end([task])
+        if _has_succeeded(task):
+            await task.result().close()
+
+    def run_blocking(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on an event loop of its own thread, and wait for its end."""
+        with self._lock:
+            # A forked child does not have the thread of its parent.
+            if self._thread is None or self._thread.pid != os.getpid():
+                self._thread = _LoopThread()
+        return self._thread.run(coroutine)
+
+    @contextlib.contextmanager
+    def to_another_redis(self, redis: str | Connect) -> Iterator[None]:
+        """Use another Redis until the `with` block ends, for tests.
+
+        Raises:
+            UsageError: a store is open; `close` it first.
+        """
+        if self._opening:
+            raise UsageError(f"<App {self._app!r}> has open connections to Redis: close them first")
+        before, self.redis = self.redis, redis
+        try:
+            yield
+        finally:
+            self.redis = before
+
+
+class _LoopThread:
     """Runs an event loop in a daemon thread, for plain scripts."""
 
     def __init__(self) -> None:
@@ -57,7 +186,8 @@ class LoopThread:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine there, and wait for its end.
 
-        Raises a UsageError if this is the loop's own thread.
+        Raises:
+            UsageError: the caller is on that thread.
         """
         if threading.current_thread() is self._thread:
             coroutine.close()
@@ -67,6 +197,14 @@ class LoopThread:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
-        except BaseException:  # Ctrl-C, say: it is not to go on
+        except BaseException:  # such as Ctrl-C: the coroutine must not go on
             future.cancel()
             raise
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio_loop("rink.streams", "Stream.send_blocking() and send_many_blocking()")
+
+
+def _has_succeeded(task: asyncio.Task[Any]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None

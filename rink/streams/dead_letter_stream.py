@@ -15,40 +15,18 @@ the letter at an offset may be gone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Generic, NoReturn, TypeVar
-
-import attrs
+from typing import NoReturn, TypeVar
 
 from rink.core.keys import check_name
 from rink.errors import ConfigError, UsageError
 from rink.streams.consumer.buffer import DATA, Entry
+from rink.streams.dead_letter import DeadLetter
 from rink.streams.failure_policy import OnError
 from rink.streams.store.store import Store
 from rink.streams.store.values import PartitionBounds
-from rink.streams.stream import Stream
+from rink.streams.stream import Stream, settle
 
 R = TypeVar("R")
-
-
-@attrs.frozen(kw_only=True)
-class DeadLetter(Generic[R]):
-    """Holds an event that a processor has given up.
-
-    Attributes:
-        record: what was sent; its bytes where they do not decode.
-        event: the id that it had in its partition.
-        error: the last error, in one line.
-        trace: the traceback, or "".
-        attempts: how often it was tried, or how many crashes it caused.
-        processor: the processor that gave it up.
-    """
-
-    record: R | bytes
-    event: str = ""
-    error: str = ""
-    trace: str = ""
-    attempts: int = 0
-    processor: str = ""
 
 
 class DeadLetterStream(Stream[DeadLetter[R]]):
@@ -85,7 +63,7 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
         return False
 
     @property
-    def bounds(self) -> PartitionBounds:
+    def _bounds(self) -> PartitionBounds:
         """Return the bounds of a partition: any number of letters.
 
         People may remove letters, so a missing one is no data loss.
@@ -149,15 +127,15 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
             )
         return wanted or "quarantine"
 
-    async def settle(self, store: Store) -> None:
+    async def _settle(self, store: Store) -> None:
         """See that Redis agrees on the source, and that there is such a processor.
 
         Raises:
             StateError: Redis has other partitions, or another hasher.
             ConfigError: neither this program nor Redis knows the processor.
         """
-        await self.source.settle(store)
-        declared = {one.name for one in self.app.processors.values() if one.stream is self.source}
+        await settle(self.source, store)
+        declared = self.app._processor_names(self.source)  # noqa: SLF001 - a part of the same package
         if self.processor in declared:
             return
         registered = await store.registered(self.source.names.partition(0))

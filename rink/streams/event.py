@@ -1,11 +1,14 @@
-"""One event, as processors and readers are given it."""
+"""Define an event, as processors and readers get it, and what goes around batches of events."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeVar
 
 from rink.streams.store import entry_ids
 
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -33,3 +36,11 @@ class Event(Generic[R_co]):
 
     def __repr__(self) -> str:
         return f"<Event {self.id} {self.record!r}>"
+
+
+Middleware = Callable[[list[Event[R]]], AbstractAsyncContextManager[object]]
+"""Goes around each batch that a processor gets.
+
+It is entered before the batch and left when the batch is finished, with the exception if it failed.
+If it yields a list, the processor gets that list instead of the batch.
+"""

@@ -21,7 +21,6 @@ from rink.streams.consumer.error_log import Complaints
 from rink.streams.consumer.thread_bridge import run_in_thread
 
 if TYPE_CHECKING:
-    from rink.streams.processor import Processor
     from rink.streams.store.values import PartitionPlace
 
 log = logging.getLogger("rink.streams")
@@ -74,7 +73,8 @@ class PartitionHooks:
     """Calls the hooks of one processor in one partition, take to close.
 
     Args:
-        processor: whose they are.
+        on_start: the hook at the start, or None.
+        on_stop: the hook at the end, or None.
         place: which partition.
         token: of the grant.
         given_up: set when the group was left, and threads are not waited for any more.
@@ -83,14 +83,15 @@ class PartitionHooks:
 
     def __init__(
         self,
-        processor: Processor[Any],
+        on_start: Hook | None,
+        on_stop: Hook | None,
         place: PartitionPlace,
         token: int,
         given_up: asyncio.Event,
         complaints: Complaints,
     ) -> None:
-        self._on_start = processor.on_partition_start
-        self._on_stop = processor.on_partition_stop
+        self._on_start = on_start
+        self._on_stop = on_stop
         self._owned = OwnedPartition(
             processor=place.processor, stream=place.stream, partition=place.number, token=token
         )

@@ -10,11 +10,11 @@ import attrs
 from rink.arguments import check_count
 from rink.callables import check_function, is_async
 from rink.errors import ConfigError
+from rink.streams.event import Middleware
 from rink.streams.failure_policy import Policy
 from rink.streams.hooks import Hook, check_partition_hook
-from rink.streams.processor_events import Middleware
 from rink.streams.store.values import PartitionPlace
-from rink.streams.stream import Stream
+from rink.streams.stream import Stream, partition_bounds
 
 R = TypeVar("R")
 
@@ -85,6 +85,6 @@ class Processor(Generic[R]):
             number,
             stream.names.partition(number),
             self.name,
-            stream.bounds,
+            partition_bounds(stream),
             self.start,
         )

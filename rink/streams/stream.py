@@ -5,31 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from rink.arguments import check_count, check_seconds
 from rink.core.hashing import fnv1a64, jump_hash
 from rink.errors import ClosedError, ConfigError, RinkError
 from rink.redis.errors import RedisOutOfMemory, RedisUnavailable
 from rink.redis.retry import RetryPauses
+from rink.streams.app_connections import Connections, OpenStore
 from rink.streams.codec import Codec, JsonCodec
 from rink.streams.consumer.buffer import DATA, Entry
+from rink.streams.dead_letter import DeadLetter
 from rink.streams.errors import RecordError
 from rink.streams.event import Event
 from rink.streams.failure_policy import OnError
 from rink.streams.hashers import Hasher, check_hasher, hashed
+from rink.streams.producer.appender import Appender
 from rink.streams.records.partition_keys import PartitionBy, key_function
 from rink.streams.records.shapes import brief
 from rink.streams.retention import Keep, check_retention
 from rink.streams.store import entry_ids
+from rink.streams.store.byte_limits import ByteLimits
 from rink.streams.store.keys import Names
 from rink.streams.store.store import Store
 from rink.streams.store.values import Output, PartitionBounds
-
-if TYPE_CHECKING:
-    from rink.streams.app import App
-    from rink.streams.app_connections import Opened
-    from rink.streams.dead_letter_stream import DeadLetterStream
 
 R = TypeVar("R")
 
@@ -51,6 +50,28 @@ def partition_of(key: str, count: int) -> int:
     return jump_hash(fnv1a64(key), count)
 
 
+class StreamApp(Protocol):
+    """What a stream needs of its app."""
+
+    @property
+    def name(self) -> str:
+        """The app's name."""
+
+    @property
+    def connections(self) -> Connections:
+        """The app's connections to Redis."""
+
+    @property
+    def limits(self) -> ByteLimits:
+        """The app's byte limits."""
+
+    def _processor_names(self, stream: Stream[Any]) -> set[str]:
+        """Return the names of the processors of a stream."""
+
+    def _dead_letters(self, source: Stream[R], processor: str) -> Stream[DeadLetter[R]]:
+        """Return the stream of a processor's dead letters."""
+
+
 class Stream(Generic[R]):
     """A stream of records in partitions; made by `App.stream`.
 
@@ -66,7 +87,7 @@ class Stream(Generic[R]):
 
     def __init__(
         self,
-        app: App,
+        app: StreamApp,
         name: str,
         *,
         record: type[R],
@@ -145,7 +166,7 @@ class Stream(Generic[R]):
             RecordError: it does not match, or has no partition key.
         """
         names = self.names.partition(self.partition_of(record))
-        return Output(names, self.bounds, ("d", self.encode(record)))
+        return Output(names, self._bounds, ("d", self.encode(record)))
 
     def encode(self, record: R) -> bytes:
         """Return the bytes of a record.
@@ -202,7 +223,7 @@ class Stream(Generic[R]):
         """
         return wanted or "dead-letter"
 
-    def dead_letters(self, processor: str) -> DeadLetterStream[R]:
+    def dead_letters(self, processor: str) -> Stream[DeadLetter[R]]:
         """Return the dead letters of a processor as a stream to process.
 
         Reading removes none of them: `rink streams requeue` and `discard` do.
@@ -213,16 +234,10 @@ class Stream(Generic[R]):
         Raises:
             ConfigError: it is no name, or this stream holds dead letters itself.
         """
-        from rink.streams.dead_letter_stream import DeadLetterStream
-
-        made = DeadLetterStream(self, processor)
-        found = self.app.streams.setdefault(made.name, made)
-        if not isinstance(found, DeadLetterStream) or found.source is not self:
-            raise ConfigError(f"app {self.app.name!r} has a stream {made.name!r} of another kind")
-        return found
+        return self.app._dead_letters(self, processor)  # noqa: SLF001 - a part of the same package
 
     @property
-    def bounds(self) -> PartitionBounds:
+    def _bounds(self) -> PartitionBounds:
         """Return what each partition may hold."""
         return PartitionBounds(self.partition_size, self.trim == "oldest", self.retention)
 
@@ -247,8 +262,9 @@ class Stream(Generic[R]):
             ConfigError: the timeout is no number of seconds.
         """
         number, data = self.partition_of(record), self.encode(record)
-        opened, timeout = await self._ready(timeout)
-        [event_id] = await opened.lane(self, number).send([data], timeout, wants_ids=True)
+        store, timeout = await self._ready(timeout)
+        appender = self._appender(store, number)
+        [event_id] = await appender.send([data], timeout, wants_ids=True)
         return event_id
 
     async def send_many(
@@ -300,40 +316,46 @@ class Stream(Generic[R]):
     async def _send_all(self, waiting: Mapping[int, list[bytes]], timeout: float) -> int:
         if not waiting:
             return 0
-        opened, timeout = await self._ready(timeout)
-        sends = [opened.lane(self, number).send(data, timeout) for number, data in waiting.items()]
+        store, timeout = await self._ready(timeout)
+        sends = [
+            self._appender(store, number).send(data, timeout) for number, data in waiting.items()
+        ]
         for ended in await asyncio.gather(*sends, return_exceptions=True):
             if isinstance(ended, BaseException):
                 raise ended
         return sum(len(data) for data in waiting.values())
 
-    async def settle(self, store: Store) -> None:
-        """Raise a StateError where Redis has other partitions or hashers."""
+    def _appender(self, store: OpenStore, number: int) -> Appender:
+        return store.appender(self.name, number, self.names, self._bounds)
+
+    async def _settle(self, store: Store) -> None:
+        """Raise a StateError if Redis has another number of partitions, or another hasher."""
         await store.settle_count(self.names, self.name, self.partition_count, self.hasher)
 
     def _is_settled(self, store: Store) -> bool:
         return store.has_settled(self.names, self.partition_count, self.hasher)
 
-    async def _ready(self, timeout: float) -> tuple[Opened, float]:
-        """Return what sends, and how many seconds are left; the first time Redis must be reached for it."""
+    async def _ready(self, timeout: float) -> tuple[OpenStore, float]:
+        """Return the open store and the seconds that are left; the first call reaches for Redis."""
         timeout = check_seconds("timeout", timeout)
-        opened = self.app.opened_already()
-        if opened is not None and self._is_settled(opened.store):
-            return opened, timeout
+        store = self.app.connections.already_open()
+        if store is not None and self._is_settled(store.store):
+            return store, timeout
         return await self._reach(timeout)
 
-    async def _reach(self, timeout: float) -> tuple[Opened, float]:
+    async def _reach(self, timeout: float) -> tuple[OpenStore, float]:
         end, patience = _now() + timeout, RetryPauses(f"a send to stream {self.name!r}")
         nothing = f"nothing was sent to stream {self.name!r} in {timeout:g} s"
         error: RedisUnavailable | RedisOutOfMemory | None = None
-        times = self.app.times_closed
+        connections = self.app.connections
+        times = connections.times_closed
         try:
             async with asyncio.timeout(timeout) as limit:
-                while self.app.times_closed == times:
+                while connections.times_closed == times:
                     try:
-                        opened = await self.app.opened()
-                        await self.settle(opened.store)
-                        return opened, round(end - _now(), 2)
+                        store = await connections.open()
+                        await self._settle(store.store)
+                        return store, round(end - _now(), 2)
                     except (RedisUnavailable, RedisOutOfMemory) as away:
                         await asyncio.sleep(patience.after(away, at_once=error is None))
                         error = away
@@ -342,7 +364,7 @@ class Stream(Generic[R]):
             if not limit.expired():  # it is what makes the client that raised it
                 raise
         if error is None:
-            server = self.app.server
+            server = connections.server
             raise RedisUnavailable(f"Redis at {server} did not answer: {nothing}", server=server)
         raise type(error)(f"{error}: {nothing}", server=error.server) from error
 
@@ -360,7 +382,7 @@ class Stream(Generic[R]):
             RedisUnavailable: Redis does not answer.
         """
         key = self.names.partition(partition).stream
-        store = (await self.app.opened()).store
+        store = (await self.app.connections.open()).store
         async for entry_id, fields in store.entries(key, after):
             entry = Entry(entry_id.decode(), fields.get(DATA, b""), fields=fields)
             try:
@@ -373,7 +395,7 @@ class Stream(Generic[R]):
 
     def send_blocking(self, record: R, *, timeout: float = 30.0) -> str:
         """Send like `send`, for plain scripts and threads."""
-        return self.app.blocking(self.send(record, timeout=timeout))
+        return self.app.connections.run_blocking(self.send(record, timeout=timeout))
 
     def send_many_blocking(
         self,
@@ -383,10 +405,27 @@ class Stream(Generic[R]):
         progress: Callable[[int], object] | None = None,
     ) -> int:
         """Send like `send_many`, for plain scripts and threads."""
-        return self.app.blocking(self.send_many(records, timeout=timeout, progress=progress))
+        return self.app.connections.run_blocking(
+            self.send_many(records, timeout=timeout, progress=progress)
+        )
 
     def __repr__(self) -> str:
         return f"<Stream {self.name!r} of {self.app.name!r}>"
+
+
+def partition_bounds(stream: Stream[Any]) -> PartitionBounds:
+    """Return what each partition of a stream may hold."""
+    return stream._bounds  # noqa: SLF001 - a part of the same package
+
+
+async def settle(stream: Stream[Any], store: Store) -> None:
+    """Check that Redis has the partitions and the hasher of a stream.
+
+    Raises:
+        StateError: it has others.
+        ConfigError: the stream holds dead letters of a processor that nobody knows.
+    """
+    await stream._settle(store)  # noqa: SLF001 - a part of the same package
 
 
 def _now() -> float:

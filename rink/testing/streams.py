@@ -29,8 +29,9 @@ from rink.streams.consumer.owner import GrantOwner
 from rink.streams.consumer.partition import GrantTenure, Scene
 from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.consumer.reader import Reader
-from rink.streams.consumer.worker import Worker
-from rink.streams.dead_letter_stream import DeadLetter, DeadLetterStream
+from rink.streams.consumer.worker import Worker, check_processors
+from rink.streams.dead_letter import DeadLetter
+from rink.streams.dead_letter_stream import DeadLetterStream
 from rink.streams.failure_policy import Quarantined
 from rink.streams.processor import Processor
 from rink.streams.processor_events import Outputs
@@ -95,7 +96,7 @@ def process(app: App, processor: str, records: Iterable[Any], *, seconds: float 
         ConfigError: the app has no such processor.
         UsageError: an event loop runs here: call it from a plain test function.
     """
-    app.check_processors([processor])
+    check_processors(app, [processor])
     if asyncio._get_running_loop() is not None:  # noqa: SLF001 - the public one raises
         raise UsageError("process() runs an event loop of its own: call it from a plain function")
     return asyncio.run(_process(app.processors[processor], list(records), seconds))
@@ -313,7 +314,7 @@ class Running:
         Raises:
             AssertionError: it took longer; names who is behind, and why.
         """
-        self._app.blocking(self._drain(seconds))
+        self._app.connections.run_blocking(self._drain(seconds))
 
     async def _drain(self, seconds: float) -> None:
         end = asyncio.get_running_loop().time() + seconds
@@ -330,7 +331,7 @@ class Running:
 
     async def _behind(self) -> tuple[list[str], list[str]]:
         """Return who is behind, and all offsets."""
-        store, behind, offsets = (await self._app.opened()).store, [], []
+        store, behind, offsets = (await self._app.connections.open()).store, [], []
         for processor in self._app.processors.values():
             for number in range(processor.stream.partition_count):
                 place = processor.place(number)
@@ -357,12 +358,14 @@ def running(app: App, *, workers: int = 1, redis: str | None = None) -> Iterator
     with contextlib.ExitStack() as stack:
         url = redis or stack.enter_context(local_redis(appendonly=False)).url
         cluster = stack.enter_context(MemoryCluster())
-        stack.enter_context(app.pointed_to(redis=url, etcd=cluster.client))
-        tasks = app.blocking(_start(app, workers))
+        stack.enter_context(app.connections.to_another_redis(url))
+        stack.callback(setattr, app, "etcd", app.etcd)
+        app.etcd = cluster.client
+        tasks = app.connections.run_blocking(_start(app, workers))
         try:
             yield Running(app, url)
         finally:
-            app.blocking(_stop(app, tasks))
+            app.connections.run_blocking(_stop(app, tasks))
 
 
 Started = list[tuple[Worker, "asyncio.Task[None]"]]

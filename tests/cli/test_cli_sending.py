@@ -8,7 +8,8 @@ import re
 import pytest
 
 from rink.cli import sending
-from rink.streams import App, PartitionFull, Stream
+from rink.streams import PartitionFull, Stream
+from rink.streams.app_connections import Connections
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def sent(monkeypatch):
     async def opened(app):
         return None
 
-    monkeypatch.setattr(App, "opened", opened)
+    monkeypatch.setattr(Connections, "open", opened)
     monkeypatch.setattr(Stream, "send", send)
     monkeypatch.setattr(Stream, "send_many", send_many)
     return sent

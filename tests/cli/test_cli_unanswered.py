@@ -133,7 +133,7 @@ def test_send_without_an_answer_names_its_redis(slowly, shop, monkeypatch, line)
         assert await asyncio.to_thread(Slow.has_said.wait, virtual.STUCK_AFTER_S)
         raise RedisUnavailable("no answer")
 
-    monkeypatch.setattr("rink.streams.app.App.opened", opened)
+    monkeypatch.setattr("rink.streams.app_connections.Connections.open", opened)
     said, result = slowly(line[0], shop, "orders", *line[1:])
     assert result.exit_code == 1
     assert said == ["rink: no answer yet: asking Redis at 127.0.0.1:1"]

@@ -13,8 +13,8 @@ from rink.cli.watching import LiveLog, line
 from rink.core import codec
 from rink.core.keys import Keys
 from rink.core.values import Phase, Request, Share, Wish
-from rink.engine.group_watch import read_group
 from rink.errors import EtcdAuth, EtcdUnavailable
+from rink.inspect.read_group import read_group
 
 KEYS = Keys.of("rink/", "orders")
 

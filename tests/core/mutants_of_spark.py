@@ -80,7 +80,7 @@ SPARK = [
     python(
         "a query does not know how long its app keeps events",
         "spark/source/group",
-        "(PartitionBounds(0) if declared is None else declared.bounds)",
+        "PartitionBounds(0) if declared is None else partition_bounds(declared)",
         "PartitionBounds(0)",
         SOURCE,
     ),

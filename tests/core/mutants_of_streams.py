@@ -262,7 +262,7 @@ STREAMS = [
     python(
         "what middleware refused is finished where the function returns",
         "streams/consumer/partition",
-        "            events.raise_failure()\n",
+        "            delivery.raise_failure()\n",
         "",
         PROCESSORS,
     ),
@@ -385,7 +385,7 @@ STREAMS = [
     python(
         "an app that is closed is opened again by who waits",
         "streams/stream",
-        "                while self.app.times_closed == times:",
+        "                while connections.times_closed == times:",
         "                while True:",
         "streams/test_first_send",
     ),

@@ -44,5 +44,5 @@ class Store:
 
 def app_on(store):
     app = App("shop")
-    app.connect = lambda: store
+    app.connections.connect = lambda: store
     return app, app.stream("legs", record=Leg, partition_by="who")

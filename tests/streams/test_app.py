@@ -369,13 +369,13 @@ def test_a_blocking_call_on_the_loop_that_is_to_carry_it_out_is_refused():
     app = App("shop")
 
     async def main():
-        return app.blocking(asyncio.sleep(0))
+        return app.connections.run_blocking(asyncio.sleep(0))
 
     try:
         with pytest.raises(UsageError, match="would wait for itself"):
-            app.blocking(main())
+            app.connections.run_blocking(main())
     finally:  # a script's runs to the end of the process; other tests count threads
-        ours = app._thread
+        ours = app.connections._thread
         ours._loop.call_soon_threadsafe(ours._loop.stop)
         ours._thread.join(10)
         ours._loop.close()

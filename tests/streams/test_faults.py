@@ -55,7 +55,7 @@ def test_a_word_in_the_midst_says_nothing():
     assert type(explain(error, "here")) is RedisError
 
 
-@pytest.mark.parametrize("use", [lambda url: App("a", redis=url).connect(), connected])
+@pytest.mark.parametrize("use", [lambda url: App("a", redis=url).connections.connect(), connected])
 def test_url_that_cannot_be_read_is_told_without_its_password(use):
     for url in ("redis://:secret/more@host:1", "redis://host/?password=secret&db=x"):
         with pytest.raises(ConfigError, match="redis cannot be used: redis-py cannot") as told:

@@ -53,7 +53,7 @@ async def test_an_app_that_is_closed_meanwhile_stays_closed(settings):
     await app.close()
     with pytest.raises(ClosedError, match="closed"):
         await sending
-    assert app.opened_already() is None
+    assert app.connections.already_open() is None
     assert store.closed == store.opened
     store.away, store.silent = 0, False
     assert await legs.send(Leg()) == "1-0"  # it may be used again

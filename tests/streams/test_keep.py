@@ -7,6 +7,7 @@ import pytest
 from rink.errors import ConfigError
 from rink.streams import App, Record
 from rink.streams.retention import Retention, check_retention
+from rink.streams.stream import partition_bounds
 
 DAY = 86_400_000
 
@@ -79,6 +80,6 @@ def test_keep_bytes_that_is_no_size_is_refused_and_named(size):
 
 
 def test_bounds_say_what_scripts_take():
-    assert stream().bounds.given == (50_000, 0, "", "")
-    assert stream(keep="1s", trim="oldest").bounds.given == (50_000, 1, 1000, 0)
-    assert stream(keep=0).bounds.given == (50_000, 0, 0, 0)
+    assert partition_bounds(stream()).given == (50_000, 0, "", "")
+    assert partition_bounds(stream(keep="1s", trim="oldest")).given == (50_000, 1, 1000, 0)
+    assert partition_bounds(stream(keep=0)).given == (50_000, 0, 0, 0)

@@ -40,7 +40,7 @@ def uses(app, legs):
     async def walk(events): ...
 
     return [
-        app.opened,
+        app.connections.open,
         app.close,
         app.__aenter__,
         lambda: legs.send(Leg()),
@@ -59,7 +59,7 @@ def test_streams_under_trio_are_refused_before_redis_is_reached(app, legs, store
             assert "use Stream.send_blocking()" in str(caught.value)
 
     trio.run(main)
-    assert store.opened == app.times_closed == 0
+    assert store.opened == app.connections.times_closed == 0
 
 
 def test_streams_without_any_loop_are_refused_in_words(app, legs, store):
@@ -67,7 +67,7 @@ def test_streams_without_any_loop_are_refused_in_words(app, legs, store):
     for use in uses(app, legs):
         with pytest.raises(UsageError, match=words):
             by_hand(use().__await__())
-    assert store.opened == app.times_closed == 0
+    assert store.opened == app.connections.times_closed == 0
 
 
 def test_blocking_send_in_a_thread_of_trio_sends(legs):

@@ -28,6 +28,7 @@ from rich.console import Console
 from worker import PARTITIONS, WINDOW, Ping, make_app
 
 from rink.errors import RinkError
+from rink.streams.stream import partition_bounds
 from rink.testing import local_etcd, local_redis
 
 KEYS = 200
@@ -240,7 +241,7 @@ class Chaos:
         self.say("drained")
 
     async def _left(self):
-        opened = await self.app.opened()
+        opened = await self.app.connections.open()
         left = {}
         for processor in ("plain", "exact"):
             for number in range(PARTITIONS):
@@ -257,11 +258,11 @@ class Chaos:
         from rink.streams.store.values import PartitionPlace
 
         names = self.pings.names.partition(number)
-        return PartitionPlace("pings", number, names, "plain", self.pings.bounds)
+        return PartitionPlace("pings", number, names, "plain", partition_bounds(self.pings))
 
     async def verdict(self):
         verdict = Verdict()
-        opened = await self.app.opened()
+        opened = await self.app.connections.open()
         judge_copies(self.sent, await self._copies(opened), verdict)
         notes, cuts = [], Counter()
         for path in self.folder.glob("*.notes"):

@@ -23,7 +23,7 @@ def standing(session: BaseSession, group: str) -> Standing:
         EtcdError: It could not be read.
     """
     # Executors import this room as well, and speak to no etcd.
-    from rink.engine.group_watch import read_group, unknown_group
+    from rink.inspect.read_group import read_group, unknown_group
 
     keys = Keys.of(session.prefix, check_name("group", group))
     view = read_group(session.etcd, keys)

@@ -24,6 +24,7 @@ from rink.spark.times import shown
 from rink.streams.store import entry_ids
 from rink.streams.store.keys import OF_SPARK, PartitionNames
 from rink.streams.store.values import PartitionBounds
+from rink.streams.stream import partition_bounds
 
 log = logging.getLogger("rink.spark")
 
@@ -50,7 +51,9 @@ class Group:
         self._who = f"process {os.getpid()} of {getpass.getuser()} on {socket.gethostname()}, since {_now()}"
         self._id = secrets.token_hex(8)
         declared = place.declared()
-        self._bounds = (PartitionBounds(0) if declared is None else declared.bounds).given
+        self._bounds = (
+            PartitionBounds(0) if declared is None else partition_bounds(declared)
+        ).given
         self._run: int | None = None
         self._processed: Offsets = {}
         self._begun: list[int] = []

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rink import aio
-from rink.core.keys import Keys
-from rink.engine.group_watch import read_group
-from rink.etcd.client import Client
-from rink.inspect.group_status import GroupStatus, seen
+from rink.inspect.group_status import GroupStatus
+from rink.inspect.read_group import fail_refused, read_status
 from rink.inspect.standby import standbys
 from rink.streams.admin.targets import Found, each, find, store_of
 from rink.streams.store.keys import OF_SPARK
@@ -100,19 +98,15 @@ async def owners(
         groups.setdefault((one.place.processor, one.place.stream), []).append((one, position))
     etcd = app.etcd() if callable(app.etcd) else app.etcd
     async with aio.Session(etcd, ttl=app.ttl, **app.session) as session:
-        if isinstance(session.etcd, Client) and session.etcd is not etcd:
-            session.etcd.fail_refused()  # somebody waits for the answer, and can start etcd
+        if session.etcd is not etcd:
+            fail_refused(session.etcd)
         statuses = await each(
-            lambda name: asyncio.to_thread(_read, session, name),
+            lambda name: asyncio.to_thread(read_status, session.etcd, session.prefix, name),
             [f"{app.name}/{processor}" for processor, _ in groups],
         )
     return tuple(
         _owners(status, places) for status, places in zip(statuses, groups.values(), strict=True)
     )
-
-
-def _read(session: aio.Session, group: str) -> GroupStatus:
-    return seen(read_group(session.etcd, Keys.of(session.prefix, group)), group)
 
 
 def _owners(status: GroupStatus, places: list[tuple[Found, Position]]) -> Owners:

@@ -16,7 +16,7 @@ from rink.redis.errors import RedisUnavailable
 from rink.streams.store.keys import OF_SPARK
 from rink.streams.store.store import Store
 from rink.streams.store.values import PartitionPlace
-from rink.streams.stream import Stream
+from rink.streams.stream import Stream, partition_bounds
 
 if TYPE_CHECKING:
     from rink.streams.app import App
@@ -120,7 +120,7 @@ def check_not_sparks(app: App, processor: str) -> None:
 
 async def store_of(app: App) -> Store:
     """Return the app's open store."""
-    return (await app.opened()).store
+    return (await app.connections.open()).store
 
 
 async def read(store: Store, key: str, ask: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -222,7 +222,7 @@ async def _found(app: App, stream: Stream[Any], number: int) -> list[Found]:
 def _stranger(stream: Stream[Any], number: int, processor: str) -> PartitionPlace:
     """A partition as a processor sees it that the app does not declare."""
     return PartitionPlace(
-        stream.name, number, stream.names.partition(number), processor, stream.bounds
+        stream.name, number, stream.names.partition(number), processor, partition_bounds(stream)
     )
 
 

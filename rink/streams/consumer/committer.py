@@ -20,7 +20,7 @@ from rink.streams.store.byte_limits import ByteLimits
 from rink.streams.store.keys import PartitionNames
 from rink.streams.store.store import Store
 from rink.streams.store.values import CommitStep, Output, PartitionPlace
-from rink.streams.stream import Stream
+from rink.streams.stream import Stream, settle
 
 
 class Committer:
@@ -94,7 +94,7 @@ class Committer:
         """Commit all that was given, or its first `count`; outputs with it."""
         outputs = list(outputs)
         for stream in {stream for stream, _ in outputs}:  # it may be another app's
-            await repeat_until_answered(self._place.role, partial(stream.settle, self._store))
+            await repeat_until_answered(self._place.role, partial(settle, stream, self._store))
         written = tuple(stream.written(record) for stream, record in outputs)
         _refuse_too_many(self._place, written, self._store.limits)
         async with self._committing:

@@ -23,9 +23,9 @@ from rink.streams.consumer.metrics import WorkerMetrics
 from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.consumer.stopwatch import Stopwatch
 from rink.streams.errors import EventTimeout, TooManyUncommitted
+from rink.streams.event import Middleware
 from rink.streams.failure_policy import Undecodable
 from rink.streams.processor import Processor
-from rink.streams.processor_events import Middleware
 from rink.streams.store.store import Store
 from rink.streams.store.values import OwnerMemory, PartitionPlace, RawEntry, Taken
 from rink.streams.stream import Stream
@@ -144,7 +144,7 @@ class GrantOwner(Generic[R]):
         return self.processor.commits_by_hand
 
     @property
-    def middleware(self) -> tuple[Middleware[R], ...]:
+    def middleware(self) -> tuple[Middleware[Any], ...]:
         """Return the middleware that goes around each batch."""
         return self.processor.middleware
 

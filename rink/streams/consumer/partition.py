@@ -19,6 +19,7 @@ from rink.redis.error_map import came_late
 from rink.redis.errors import RedisError, RedisUnavailable
 from rink.redis.retry import RetryPauses
 from rink.report_interval import REPORT_INTERVAL_S
+from rink.streams.consumer.delivery import Delivery
 from rink.streams.consumer.error_log import Complaints
 from rink.streams.consumer.failure_handler import Judge, NoProgress, to_judge
 from rink.streams.consumer.metrics import WorkerMetrics
@@ -257,7 +258,12 @@ class GrantTenure:
         self._token = token
         self.is_closed = self.has_exited = False
         self._hooks = PartitionHooks(
-            scene.processor, place, token, scene.given_up, scene.complaints
+            scene.processor.on_partition_start,
+            scene.processor.on_partition_stop,
+            place,
+            token,
+            scene.given_up,
+            scene.complaints,
         )
         self._ends_at: float | None = None  # when the role is released at the latest
 
@@ -353,23 +359,23 @@ class GrantTenure:
         owner.ended_early = owner.has_idled = owner.stopwatch.has_expired = False
         watching = asyncio.create_task(owner.stopwatch.watch(partial(self._expire, running_task())))
         before = owner.inbox.count_finished
-        events: Events[Any] = Events(owner)
+        delivery: Delivery[Any] = Delivery(owner)
         finished: int | None = None
         try:
             if processor.is_async:
-                await processor.function(events)
+                await processor.function(Events(delivery))
                 # Not after a thread: a thread that returned, even late, has finished its events.
                 _raise_if_ending(work)
             else:
-                finished = await call_in_thread(processor.function, events, self._scene.given_up)
-            events.raise_failure()
+                finished = await call_in_thread(processor.function, delivery, self._scene.given_up)
+            delivery.raise_failure()
             owner.giving_up.raise_verdict()
             owner.raise_timeout()
         except BaseException as error:
             owner.stopwatch.stop()  # or what middleware does at its end would be cancelled
             if isinstance(error, ENDS_PROCESS):
                 self._note_exit(error)
-            await events.end(error)
+            await delivery.end(error)
             told = to_judge(error, owner, work)
             if told is error:
                 raise
@@ -377,7 +383,7 @@ class GrantTenure:
         finally:
             owner.stopwatch.stop()
             watching.cancel()
-        await events.end(None)
+        await delivery.end(None)
         if not processor.commits_by_hand:
             owner.finish(finished)
         if not owner.inbox.stopped:

@@ -17,6 +17,7 @@ import attrs
 from rink._cancel import outlast
 from rink.callables import refuse_unrun
 from rink.errors import ClosedError, UsageError
+from rink.streams.consumer.delivery import Delivery
 from rink.streams.event import Event
 from rink.streams.processor_events import Batches, Events, Outputs
 
@@ -34,8 +35,9 @@ class BlockingEvents(Generic[R_co]):
     An event is finished when the next one is asked for, here too.
     """
 
-    def __init__(self, events: Events[R_co], desk: Desk) -> None:
-        self._events = events
+    def __init__(self, delivery: Delivery[R_co], desk: Desk) -> None:
+        self._delivery = delivery
+        self._events = Events(delivery)
         self._desk = desk
         self._fetched: deque[Event[R_co]] = deque()  # and not given to the function yet
         self._given = 0  # of those that came with them, how many were, since the last commit
@@ -64,11 +66,11 @@ class BlockingEvents(Generic[R_co]):
         self._refuse_another_thread()
         if not self._fetched:
             self._given = 0  # all of them are finished by what follows
-            self._fetched.extend(self._desk.ask(self._events.fetch(_AT_ONCE)))
+            self._fetched.extend(self._desk.ask(self._delivery.fetch(_AT_ONCE)))
         if not self._fetched or self.is_lost:
             return None
         self._given += 1
-        self._events.begin_event()
+        self._delivery.source.begin_event()
         return self._fetched.popleft()
 
     def records(self) -> Iterator[R_co]:
@@ -88,7 +90,7 @@ class BlockingEvents(Generic[R_co]):
         """Give the next list; what was fetched one by one and not given comes again in it."""
         self._refuse_another_thread()
         if self._fetched:
-            self._desk.ask(self._events.hand_back(self._given))
+            self._desk.ask(self._delivery.hand_back(self._given))
             self._fetched.clear()
         self._given = 0
         return self._desk.ask(batches.next())
@@ -131,7 +133,9 @@ _ASYNC = "write it with `async def` and await that, in a decorator's wrapper as 
 
 
 async def call_in_thread(
-    function: Callable[[BlockingEvents[R]], object], events: Events[R], given_up: asyncio.Event
+    function: Callable[[BlockingEvents[R]], object],
+    delivery: Delivery[R],
+    given_up: asyncio.Event,
 ) -> int | None:
     """Call a processor in a thread of its own, and wait for its end.
 
@@ -142,7 +146,7 @@ async def call_in_thread(
         How many of the events that were fetched for it are finished; None for all.
     """
     desk = Desk()
-    blocking = BlockingEvents(events, desk)
+    blocking = BlockingEvents(delivery, desk)
     context = contextvars.copy_context()
 
     def run() -> None:
@@ -159,11 +163,13 @@ async def call_in_thread(
     async def serve() -> BaseException | None:
         error = await desk.serve()
         if error is not None:
-            events.finish(blocking.ended(failed=True))
-        await events.end(error)
+            delivery.finish(blocking.ended(failed=True))
+        await delivery.end(error)
         return error
 
-    threading.Thread(target=run, name=f"rink-partition-{events.partition}", daemon=True).start()
+    threading.Thread(
+        target=run, name=f"rink-partition-{delivery.source.partition}", daemon=True
+    ).start()
     error = await _uncancelled(asyncio.create_task(serve()), given_up, desk)
     if error is not None:
         raise error

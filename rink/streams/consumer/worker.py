@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rink import aio
@@ -26,9 +26,17 @@ from rink.streams.hooks import around_worker
 from rink.streams.store.byte_limits import SharedMemory
 from rink.streams.store.keys import OF_SPARK
 from rink.streams.store.store import Store
-from rink.streams.stream import Stream
+from rink.streams.stream import Stream, partition_bounds, settle
 
 log = logging.getLogger("rink.streams")
+
+
+def check_processors(app: App, names: Iterable[str]) -> None:
+    """Raise a ConfigError for the first name that is no processor of the app."""
+    for name in sorted(set(names) - set(app.processors)):
+        raise ConfigError(
+            f"app {app.name!r} has no processor {name!r}; it has {sorted(app.processors)}"
+        )
 
 
 class Worker:
@@ -53,7 +61,7 @@ class Worker:
         name: str | None = None,
         handover_wait: float = 0.0,
     ) -> None:
-        app.check_processors(processors or ())
+        check_processors(app, processors or ())
         chosen = app.processors if processors is None else processors
         if not chosen and not app.tasks:
             raise ConfigError(f"app {app.name!r} has neither processors nor tasks to run")
@@ -119,9 +127,9 @@ class Worker:
             raise WorkerHalted(self._halted)
 
     async def _serve(self) -> None:
-        store = (await self.app.opened()).store
+        store = (await self.app.connections.open()).store
         for stream in list(self.app.streams.values()):  # those, too, that only outputs go to
-            await stream.settle(store)
+            await settle(stream, store)
         await self._register(store)
         async with around_worker(
             self.app.worker_starts, self.app.worker_stops, self._orders.leave
@@ -219,7 +227,7 @@ class Worker:
                 if stream.retention is not None:
                     for number in range(stream.partition_count):
                         names = stream.names.partition(number)
-                        group.create_task(store.retain(names, stream.bounds))
+                        group.create_task(store.retain(names, partition_bounds(stream)))
 
     async def _tell_difference(self, store: Store, stream: Stream[Any]) -> None:
         """Warn where another program has set another retention."""

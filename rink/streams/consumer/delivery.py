@@ -1,0 +1,178 @@
+"""Deliver the events of one partition to the function of its processor.
+
+A delivery has one iteration at a time: the one that began last. Asking for the next events finishes
+those before, so two iterations at once would finish events that the other one still works on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from contextlib import AsyncExitStack
+from typing import Any, Generic, Protocol, TypeVar
+
+from rink.errors import UsageError
+from rink.streams.consumer.buffer import Entry
+from rink.streams.event import Event, Middleware
+from rink.streams.stream import Stream
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Source(Protocol[R]):
+    """Where events come from: a partition's run, or the test kit."""
+
+    @property
+    def partition(self) -> int:
+        """Which partition."""
+
+    @property
+    def token(self) -> int:
+        """The fencing token."""
+
+    @property
+    def max_uncommitted(self) -> int:
+        """Return how many events may be given and not committed."""
+
+    @property
+    def commits_by_hand(self) -> bool:
+        """Only `commit` finishes events."""
+
+    @property
+    def middleware(self) -> tuple[Middleware[Any], ...]:
+        """Return the middleware that goes around each batch."""
+
+    @property
+    def is_lost(self) -> bool:
+        """The partition is not this worker's any more."""
+
+    def finish(self, count: int | None = None) -> None:
+        """Mark the given events as processed: all, or the first `count`."""
+
+    def hand_back(self) -> None:
+        """Give back the unfinished events, to come again."""
+
+    def begin_event(self) -> None:
+        """Measure one of the events that were given together, from now on.
+
+        It may be called in a thread.
+        """
+
+    def next_now(self) -> tuple[Entry, R] | None:
+        """As `next(1, 0)` where nothing need be waited for; None where something may have to be."""
+
+    async def next(self, count: int, within: float) -> list[tuple[Entry, R]]:
+        """What was given before has been processed; give up to `count` more, [] where there are none."""
+
+    async def commit(
+        self, outputs: Iterable[tuple[Stream[Any], Any]], count: int | None = None
+    ) -> None:
+        """Commit all that was given, or its first `count`; outputs with it."""
+
+
+class Delivery(Generic[R_co]):
+    """Gives events to the iterations of a processor, through its middleware.
+
+    Args:
+        source: where the events come from.
+    """
+
+    def __init__(self, source: Source[R_co]) -> None:
+        self.source = source
+        self._around: AsyncExitStack | None = None  # the middleware of the current batch
+        self._iteration: object = None  # the one that began last
+        # What middleware raised last, unless the function has gone on since.
+        self._failure: Exception | None = None
+
+    def begin(self, iteration: object) -> object:
+        """Begin an iteration, which ends any other one."""
+        self._iteration = iteration
+        return iteration
+
+    def next_now(self, iteration: object) -> Event[R_co] | None:
+        """Return the next event if the iteration need not wait for it, or None."""
+        if iteration is not self._iteration or (event := self.source.next_now()) is None:
+            return None
+        entry, record = event
+        return Event(entry.id, record)
+
+    async def next(self, iteration: object, count: int, within: float = 0.0) -> list[Event[R_co]]:
+        """Return the next events of an iteration, or [] at the end.
+
+        Raises:
+            UsageError: another iteration has begun since.
+        """
+        if iteration is not self._iteration:
+            raise UsageError(
+                f"partition {self.source.partition}: another iteration over these events has begun, and asking for an "
+                "event finishes the one before: iterate in one place, and share the events there"
+            )
+        if self._failure is not None:  # the function has caught it: the batch comes again
+            self._failure = None
+            self.source.hand_back()
+        await self._leave_middleware()
+        while entries := await self.source.next(count, within):
+            batch = [Event(entry.id, record) for entry, record in entries]
+            if self.source.middleware:
+                batch = await self._surround(batch)
+            if batch:
+                return batch
+            await self._leave_middleware()  # it left nothing of the batch, so the next one follows
+        return []
+
+    async def fetch(self, count: int) -> list[Event[R_co]]:
+        """Return up to `count` events for a thread that gets them one by one."""
+        one_by_one = self.source.commits_by_hand or self.source.middleware
+        return await self.next(self.begin(self), 1 if one_by_one else count)
+
+    async def hand_back(self, finished: int) -> None:
+        """Finish the first events that were given, and have the others come again."""
+        self.finish(finished)
+        self.source.hand_back()
+
+    def finish(self, count: int | None) -> None:
+        """Finish the first `count` events that were given, or all; none if commits are manual."""
+        if not self.source.commits_by_hand:
+            self.source.finish(count)
+
+    def raise_failure(self) -> None:
+        """Raise what middleware raised last, even if the function caught it.
+
+        The batch is not finished then.
+        """
+        if self._failure is not None:
+            raise self._failure
+
+    async def end(self, error: BaseException | None) -> None:
+        """Leave the middleware of the last batch, after the function returned or raised."""
+        if self._around is not None:
+            around, self._around = self._around, None
+            if error is None:
+                await around.aclose()
+            else:  # whatever the middleware makes of the error: the failure policy decides
+                with contextlib.suppress(Exception):
+                    await around.__aexit__(type(error), error, error.__traceback__)
+
+    @contextlib.contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._failure = error
+            raise
+
+    async def _leave_middleware(self) -> None:
+        if self._around is not None:
+            around, self._around = self._around, None
+            with self._noting_failure():
+                await around.aclose()
+
+    async def _surround(self, batch: list[Event[R_co]]) -> list[Event[R_co]]:
+        self._around = AsyncExitStack()
+        for middleware in self.source.middleware:
+            with self._noting_failure():
+                changed = await self._around.enter_async_context(middleware(batch))
+            if isinstance(changed, list):
+                batch = changed
+        return batch
