@@ -15,6 +15,7 @@ from spark_support import COUNT, Shop, edges
 from rink.cli import apps
 from rink.cli.commands import commands
 from rink.errors import StaleToken, StateError
+from rink.redis import blocking_client
 from rink.spark.datasource import RinkDataSource
 from rink.spark.source import readers
 from rink.streams import App, Record, admin
@@ -431,19 +432,19 @@ def test_all_partitions_have_a_place(shop):
     assert shop.connection.partition_count(shop.place) == COUNT
 
 
-def test_a_redis_that_lacks_its_replicas_for_a_while_is_waited_for(rink_redis):
+def test_a_redis_that_lacks_its_replicas_for_a_while_is_waited_for(rink_redis, monkeypatch):
     """It says so of a command among several, one for each partition."""
     with contextlib.closing(Shop(rink_redis.url, patience=30.0)) as shop:
         shop.add(count=2)
-        plain, sent = shop.connection._send, []
+        plain, sent = blocking_client._execute, []
 
-        def send(commands):
+        def send(client, commands):
             sent.append(commands)
             if len(sent) == 3:
                 shop.redis.config_set("min-replicas-to-write", 0)
-            return plain(commands)
+            return plain(client, commands)
 
-        shop.connection._send = send
+        monkeypatch.setattr(blocking_client, "_execute", send)
         shop.redis.config_set("min-replicas-to-write", 1)
         try:
             assert shop.group().begin(edges("earliest")) == edges("0-0")
@@ -539,18 +540,18 @@ def test_start_that_fails_before_a_batch_is_planned_leaves_no_group(shop, step, 
     assert registered_keys(shop) == ([], [])
 
 
-def test_start_that_fails_halfway_in_its_registration_leaves_no_group(shop):
+def test_start_that_fails_halfway_in_its_registration_leaves_no_group(shop, monkeypatch):
     shop.add(count=3)
     group = shop.group()
-    plain = shop.connection._send
+    plain = blocking_client._execute
 
-    def send(commands):
+    def send(client, commands):
         if len(commands) == COUNT and commands[0][-2] == 0:  # it does not only look
-            plain(commands[:1])
+            plain(client, commands[:1])
             raise RuntimeError("on purpose")
-        return plain(commands)
+        return plain(client, commands)
 
-    shop.connection._send = send
+    monkeypatch.setattr(blocking_client, "_execute", send)
     with pytest.raises(RuntimeError, match="on purpose"):
         group.begin(edges("earliest"))
     assert registered_keys(shop) == ([], [])

@@ -8,6 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 from rink.errors import StateError
+from rink.redis.scripts import ScriptCall, settle_script
 from rink.streams import App, Record, Worker, admin, partition_of
 
 
@@ -106,9 +107,9 @@ async def test_two_programs_that_begin_at_once_agree_on_one_hasher(program, redi
 async def test_later_program_settles_nothing_anew(program, redis):
     """It may have looked before the first one settled."""
     moves = program(first_letter)
-    store = (await moves.app.connections.open()).store
     for count, hasher in ((2, "first"), (3, "second"), (3, "")):
-        await store.run("settle", [moves.names.about], count, hasher)
+        call = ScriptCall(settle_script(), [moves.names.about], (count, hasher))
+        await redis.execute_command(*call.eval())
     found = await redis.hgetall(moves.names.about)
     assert found == {b"format": b"1", b"partitions": b"2", b"hasher": b"first"}
 

@@ -15,7 +15,7 @@ from rink.streams.consumer.worker import Worker
 from rink.streams.retention import Retention, check_retention
 from rink.streams.store import entry_ids
 from rink.streams.store.values import PartitionBounds
-from rink.streams.stream import settle
+from rink.streams.stream import partition_bounds, settle
 
 WEEK = {"keep": "7d", "partition_count": 2}
 
@@ -43,7 +43,7 @@ async def send_yesterday(shop, count, *, who="a"):
     await settle(shop.legs, (await shop.app.connections.open()).store)
     encode = shop.legs.codec.encode
     entries = [(f"{first + n * 60_000}-0", encode(Leg(n=n, who=who))) for n in range(count)]
-    await add_at(shop.redis, shop.names(number), shop.legs.bounds, entries)
+    await add_at(shop.redis, shop.names(number), partition_bounds(shop.legs), entries)
     return midnight
 
 
@@ -265,7 +265,7 @@ async def test_sender_that_says_nothing_removes_nothing(shop):
     number = shop.partition("a")
     store = (await shop.app.connections.open()).store
     names, week = shop.names(number), Retention(7 * DAY_MS)
-    await store.retain(names, attrs.evolve(shop.legs.bounds, retention=week))
+    await store.retain(names, attrs.evolve(partition_bounds(shop.legs), retention=week))
     async with shop.workers("one"):
         await shop.send(*range(100))
         await until_true(lambda: shop.are_committed("bill", 100))

@@ -11,6 +11,7 @@ from workers_support import QUICK, Leg, until, until_seen, with_shop
 
 from rink.errors import ConfigError, EtcdError, StateError
 from rink.streams import App, JsonCodec, PartitionFull, Worker, WorkerHalted
+from rink.streams.consumer.delivery import Delivery
 from rink.streams.processor_events import Events
 
 pytestmark = pytest.mark.waits
@@ -248,7 +249,7 @@ async def test_a_full_partition_makes_senders_wait_and_then_says_so(shop):
 @with_shop(partition_count=4)
 async def test_another_partition_count_is_refused(shop):
     await shop.send(1)
-    other = App("shop", redis=shop.app._redis)
+    other = App("shop", redis=shop.app.connections.redis)
     legs = other.stream("legs", record=Leg, partition_by="who", partition_count=8)
     with pytest.raises(StateError, match="4 partitions"):
         await legs.send(Leg(n=1, who="a"))
@@ -259,7 +260,7 @@ async def test_another_partition_count_is_refused(shop):
 async def test_a_worker_is_refused_that_would_write_outputs_to_other_partitions(shop):
     out = shop.app.stream("out", record=Leg, partition_by="who", partition_count=4)
     await out.send(Leg(n=1, who="a"))
-    other = App("shop", redis=shop.app._redis, etcd=shop.app.etcd)
+    other = App("shop", redis=shop.app.connections.redis, etcd=shop.app.etcd)
     legs = other.stream("legs", record=Leg, partition_by="who", partition_count=4)
     other.stream("out", record=Leg, partition_by="who", partition_count=8)
 
@@ -274,7 +275,7 @@ async def test_a_worker_is_refused_that_would_write_outputs_to_other_partitions(
 
 @with_shop()
 async def test_outputs_to_another_apps_stream_go_where_it_has_them_or_nowhere(shop):
-    office = App("office", redis=shop.app._redis)
+    office = App("office", redis=shop.app.connections.redis)
     letters = office.stream("letters", record=Leg, partition_by="who", partition_count=4)
     await letters.send(Leg(n=0, who="a"))
     wrong = App("office").stream("letters", record=Leg, partition_by="who", partition_count=8)
@@ -372,7 +373,7 @@ def test_a_batch_larger_than_max_uncommitted_is_refused():
         max_uncommitted = 10
 
     with pytest.raises(ConfigError, match="max_uncommitted=10"):
-        Events(Narrow()).take(11)
+        Events(Delivery(Narrow())).take(11)
 
 
 @with_shop()

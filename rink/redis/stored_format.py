@@ -16,7 +16,10 @@ FORMAT = "1"
 FIELD = "format"
 """The field with the format."""
 
-_WITH_OTHER_KEYS = re.compile(r"[^{}]*\{[^{}/]+/[^{}/]+\}")
+STREAM_PREFIX = "rink:"
+"""Begins every key of a stream."""
+
+_OF_A_STREAM = re.compile(re.escape(STREAM_PREFIX) + r"\{[^{}/]+/[^{}/]+\}")
 """Match the hash of a stream, beside which lie the keys of its partitions."""
 
 
@@ -38,7 +41,7 @@ def other_format(server: str, key: str, found: str) -> StateError:
 
 def _removal(key: str) -> str:
     """Return the command that removes a hash, or a stream with its own hash."""
-    if not _WITH_OTHER_KEYS.fullmatch(key):
+    if not _OF_A_STREAM.fullmatch(key):
         return f"redis-cli UNLINK {shlex.quote(key)}"
     # The events of the stream have that format, too.
     pattern = shlex.quote(f"{key.removesuffix('}')}[/}}]*")

@@ -16,11 +16,11 @@ import attrs
 
 from rink.core.keys import check_name, encode
 from rink.errors import RinkError, StaleToken, StateError
+from rink.redis.stored_format import STREAM_PREFIX
 from rink.spark.options import StreamPlace
 from rink.spark.redis_connection import RedisConnection, clear_after
 from rink.spark.sink.staging import gone, remove, rolled_back, staged
 from rink.streams.errors import PartitionFull
-from rink.streams.store.keys import PREFIX
 from rink.streams.store.values import PartitionBounds
 
 STEP, STEP_BYTES = 1000, 1_000_000
@@ -370,7 +370,7 @@ def _key_name(name: str, once: bool) -> str:
 
 
 def _state(place: StreamPlace, name: str, once: bool) -> str:
-    return f"{PREFIX}{{{place.names.root}}}:sink:{_key_name(name, once)}"
+    return f"{STREAM_PREFIX}{{{place.names.root}}}:sink:{_key_name(name, once)}"
 
 
 def _kept(once: bool) -> int:

@@ -6,9 +6,7 @@ import attrs
 
 from rink.core.keys import check_name, encode
 from rink.errors import ConfigError
-from rink.redis.stored_format import FIELD
-
-PREFIX = "rink:"
+from rink.redis.stored_format import FIELD, STREAM_PREFIX
 
 OF_SPARK = "spark/"
 """What the name of a group begins with that is a query of Spark: it has no workers, and its checkpoint has its offsets."""
@@ -47,11 +45,11 @@ class Names:
     @property
     def about(self) -> str:
         """The hash that says how many partitions there are."""
-        return f"{PREFIX}{{{self.root}}}"
+        return f"{STREAM_PREFIX}{{{self.root}}}"
 
     def partition(self, number: int) -> PartitionNames:
         """The keys of one partition."""
-        names = PartitionNames(f"{PREFIX}{{{self.root}/{number}}}")
+        names = PartitionNames(f"{STREAM_PREFIX}{{{self.root}/{number}}}")
         return PartitionNames(names.dead(self.letters_of)) if self.letters_of else names
 
     def dead_letters(self, processor: str) -> Names:
