@@ -12,7 +12,7 @@ from servers_support import client_of, wait_until
 
 from rink.errors import UsageError
 from rink.redis.blocking_client import close_idle
-from rink.testing import RedisServerError, RedisUnavailable, redis_cluster, redis_pair
+from rink.testing import RedisServerError, RedisServerUnavailable, redis_cluster, redis_pair
 
 pytestmark = pytest.mark.waits
 
@@ -54,7 +54,9 @@ def test_a_cluster_that_lost_a_node_serves_again_when_it_is_back():
 
         failed = "cluster_state:fail"
         wait_until(lambda: other.call("CLUSTER", "INFO").startswith(failed))
-        with pytest.raises(RedisUnavailable, match=r"(?s)did not serve within.*cluster_state"):
+        with pytest.raises(
+            RedisServerUnavailable, match=r"(?s)did not serve within.*cluster_state"
+        ):
             cluster.wait_healthy(0.2)
         with pytest.raises(RedisServerError) as caught:
             other.call("SET", "b", "2")

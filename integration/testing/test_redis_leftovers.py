@@ -16,7 +16,7 @@ from servers_support import wait_until
 
 from rink.errors import RinkError
 from rink.testing import RedisServerError, local_redis, redis_pair
-from rink.testing.redis_server.start import OUR_USER
+from rink.testing.redis_server.start import ADMIN_USER
 
 pytestmark = [pytest.mark.waits, pytest.mark.usefixtures("no_given_redis")]
 
@@ -28,7 +28,7 @@ RUN = textwrap.dedent("""
         one.save_copy()
         one.freeze()
         nodes = [one, *cluster.nodes, pair.master, pair.replica, pair.sentinel]
-        pids = [each.pid for each in nodes] + [each._process._guard.pid for each in nodes]
+        pids = [each.pid for each in nodes] + [each._process._reaper.pid for each in nodes]
         folders = [str(each.log_path.parents[1]) for each in nodes]
         ports = [each.port for each in nodes]
         ports += [int(each.call("CONFIG", "GET", "cluster-port")[1]) for each in cluster.nodes]
@@ -88,9 +88,9 @@ def test_two_runs_at_once_have_ports_of_their_own():
 def test_nothing_is_left_though_the_guard_is_killed():
     with local_redis() as node:
         pid, folder = node.pid, node.log_path.parents[1]
-        os.kill(node._process._guard.pid, signal.SIGKILL)
+        os.kill(node._process._reaper.pid, signal.SIGKILL)
         wait_until(lambda: not is_alive(pid))
-        with pytest.raises(RedisServerError, match="guard"):
+        with pytest.raises(RedisServerError, match="reaper"):
             node.kill()
     assert not folder.exists()
 
@@ -106,5 +106,5 @@ def test_servers_listen_on_loopback_only_and_keep_strangers_from_our_user():
         assert {each for each in listening if each.endswith(f":{node.port:04X}")} == {
             f"0100007F:{node.port:04X}"
         }
-        (ours,) = [each for each in node.call("ACL", "LIST") if f"user {OUR_USER} " in each]
+        (ours,) = [each for each in node.call("ACL", "LIST") if f"user {ADMIN_USER} " in each]
         assert "nopass" not in ours

@@ -16,7 +16,7 @@ from processes import is_alive, thread_states
 from servers_support import client_of
 
 from rink.errors import ConfigError, UsageError
-from rink.testing import RedisUnavailable, TlsFiles, local_redis
+from rink.testing import RedisServerUnavailable, TlsFiles, local_redis
 from rink.testing.process.ports import free_ports
 from rink.testing.redis_server import start
 
@@ -95,13 +95,13 @@ def test_a_node_that_loads_its_data_is_not_healthy_yet():
         node.start(wait=False)
         said = set()
         while not node.is_healthy:
-            said.add(node._said)
-        assert [each for each in said if "refused: LOADING" in each]
+            said.add(node._last_answer)
+        assert [each for each in said if "error: LOADING" in each]
         assert node.call("DBSIZE") == 100
 
 
 def test_a_setting_redis_refuses_is_reported_with_its_log():
-    refused = pytest.raises(RedisUnavailable, match=r"(?s)is not running.*no-such-thing")
+    refused = pytest.raises(RedisServerUnavailable, match=r"(?s)is not running.*no-such-thing")
     with refused, local_redis(extra_args=("--no-such-thing", "1")):
         pass
 
@@ -252,7 +252,7 @@ def test_a_given_server_is_used_and_cannot_be_broken(how, monkeypatch):
 def test_a_given_address_where_nothing_answers_is_a_clear_error(monkeypatch):
     monkeypatch.setattr(start, "GIVEN_DEADLINE_S", 0.3)
     (port,) = free_ports(1)
-    refused = pytest.raises(RedisUnavailable, match=rf"(?s)127.0.0.1:{port}.*RINK_TEST_REDIS")
+    refused = pytest.raises(RedisServerUnavailable, match=rf"(?s)127.0.0.1:{port}.*RINK_TEST_REDIS")
     with refused, local_redis(url=f"redis://127.0.0.1:{port}"):
         pass
 
@@ -261,7 +261,7 @@ def test_a_given_address_with_a_wrong_password_says_so_and_does_not_show_it(monk
     monkeypatch.setattr(start, "GIVEN_DEADLINE_S", 0.3)
     with local_redis(password="secret") as node:
         wrong = f"redis://:wrong@127.0.0.1:{node.port}"
-        refused = pytest.raises(RedisUnavailable, match="WRONGPASS")
+        refused = pytest.raises(RedisServerUnavailable, match="WRONGPASS")
         with refused as caught, local_redis(url=wrong):
             pass
         assert ":wrong" not in str(caught.value)

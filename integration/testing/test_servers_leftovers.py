@@ -44,7 +44,7 @@ def test_nothing_is_left_however_the_parent_ends(end):
         several = etcd_cluster(2)
         nodes = several.__enter__().nodes
         pids = [each.pid for each in (node, *nodes)]
-        guards = [each._process._guard.pid for each in (node, nodes[0])]
+        guards = [each._process._reaper.pid for each in (node, nodes[0])]
         folders = [str(each.log_path.parents[1]) for each in (node, nodes[0])]
         if sys.argv[1] == "forked child" and os.fork() == 0:
             os.close(1)
@@ -79,9 +79,9 @@ def test_nothing_is_left_however_the_parent_ends(end):
 def test_nothing_is_left_though_the_guard_is_killed():
     with local_etcd() as node:
         pid, folder = node.pid, node.log_path.parents[1]
-        os.kill(node._process._guard.pid, signal.SIGKILL)
+        os.kill(node._process._reaper.pid, signal.SIGKILL)
         wait_until(lambda: not is_alive(pid))
-        with pytest.raises(EtcdError, match="guard"):
+        with pytest.raises(EtcdError, match="reaper"):
             node.kill()
     assert not folder.exists()
 
@@ -109,7 +109,7 @@ def test_a_forked_child_neither_uses_nor_ends_the_parent_s_servers():
             try:
                 node.kill()
             except UsageError:
-                node._process._guard.close()
+                node._process._reaper.close()
                 code = 0
             os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -59,10 +59,10 @@ def test_a_value_is_quoted_so_that_it_stays_one_line():
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"appendfsync": "sometimes"}, "it is always, everysec or no"),
-        ({"acl": ("worker",)}, "'worker' in acl is no user"),
-        ({"acl": ("worker on\nuser other on",)}, "is no user"),
-        ({"acl": "worker on"}, "acl is one text"),
+        ({"appendfsync": "sometimes"}, "write .always., .everysec. or .no."),
+        ({"acl": ("worker",)}, "acl has 'worker', which is not a user"),
+        ({"acl": ("worker on\nuser other on",)}, "is not a user"),
+        ({"acl": "worker on"}, "is a string"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_refused_before_anything_starts(settings, match):
@@ -88,7 +88,10 @@ def test_with_nothing_to_start_the_error_says_what_would_help(monkeypatch, make)
 
 def test_a_given_address_that_is_none_is_refused(monkeypatch):
     monkeypatch.setenv("RINK_TEST_REDIS", "there:6379")
-    with pytest.raises(ConfigError, match="there:6379 is no address of a Redis"), local_redis():
+    with (
+        pytest.raises(ConfigError, match="there:6379 is not the URL of a Redis server"),
+        local_redis(),
+    ):
         pass
 
 
