@@ -237,7 +237,7 @@ def test_the_binary_on_the_path_wins_over_the_wheel(tmp_path, monkeypatch):
 
 def test_the_wheel_is_found_without_a_path_and_says_so_once(monkeypatch, caplog):
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(start, "_said_wheel", False)
+    monkeypatch.setattr(start, "_has_warned_of_wheel", False)
     assert start.find_etcd() == start.find_etcd()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "never for production" in caplog.text
@@ -356,7 +356,7 @@ def test_nodes_run_where_they_are_placed():
 
 
 def test_each_node_needs_a_place_or_none():
-    with pytest.raises(ConfigError, match="3 nodes cannot run in 1 places"):
+    with pytest.raises(ConfigError, match="places has 1 entries for 3 nodes"):
         etcd_cluster(3, places=(Place(),)).__enter__()
 
 

@@ -158,5 +158,5 @@ def test_without_docker_the_error_says_so(monkeypatch, tmp_path):
 
 
 def test_a_container_cannot_be_started_in_a_place_of_its_own(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be started with"):
+    with pytest.raises(ConfigError, match="a container cannot run etcd by"):
         Containers("some/etcd", set(), []).process([], tmp_path / "etcd.log", ("env",))

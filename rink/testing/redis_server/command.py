@@ -64,13 +64,13 @@ def send_command(
 
 
 def _connection(url: str, timeout: float, tls: TlsFiles | None) -> Any:
-    parts = parse_url(url)
+    parts = parse_url(url)  # type: ignore[no-untyped-call]
     settings = {
         name: parts[name]
         for name in ("host", "port", "username", "password", "db")
         if name in parts
     }
-    connection_class = redis.Connection
+    connection_class: Any = redis.Connection
     if url.startswith("rediss:"):
         connection_class = redis.SSLConnection
         if tls is not None:
