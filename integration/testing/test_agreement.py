@@ -17,7 +17,7 @@ def put(node, key):
         client.txn((), (Put(key, b"value"),))
 
 
-def test_what_stays_different_is_told_and_what_becomes_the_same_is_waited_for():
+def test_agree_waits_for_equal_data_and_fails_on_different_data():
     with local_etcd() as one, local_etcd() as other:
         put(one, b"a")
         assert not agree((one, other), within_s=0.5)

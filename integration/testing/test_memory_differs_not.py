@@ -252,7 +252,7 @@ def real():
     ],
     starts=[1, 3],
 )
-def test_the_memory_etcd_answers_as_the_real_one(real, script, starts):
+def test_memory_etcd_and_real_etcd_answer_alike(real, script, starts):
     with MemoryCluster() as cluster:
         runs = [Run(cluster.client(), cluster.compact), Run(real, real.compact)]
         try:

@@ -29,7 +29,7 @@ def client_of_all(cluster):
         close_idle(client)
 
 
-def test_a_cluster_serves_all_slots_and_says_where_a_key_is():
+def test_cluster_serves_all_slots_and_finds_the_node_of_a_key():
     with redis_cluster(3) as cluster:
         assert len(cluster.urls) == 3
         one, other = cluster.node_of("a"), cluster.node_of("b")
@@ -45,7 +45,7 @@ def test_a_cluster_serves_all_slots_and_says_where_a_key_is():
         assert all(int(node.call("DBSIZE")) > 10 for node in cluster.nodes)
 
 
-def test_a_cluster_that_lost_a_node_serves_again_when_it_is_back():
+def test_cluster_with_a_lost_node_serves_again_after_its_start():
     with redis_cluster(3, node_timeout_ms=2000) as cluster:
         lost, other = cluster.node_of("a"), cluster.node_of("b")
         other.call("SET", "b", "1")
@@ -66,7 +66,7 @@ def test_a_cluster_that_lost_a_node_serves_again_when_it_is_back():
         assert (lost.call("GET", "a"), other.call("GET", "b")) == ("1", "1")
 
 
-def test_a_cluster_without_full_coverage_serves_what_is_left():
+def test_cluster_without_full_coverage_serves_the_other_slots():
     more = ("--cluster-require-full-coverage", "no")
     with redis_cluster(3, node_timeout_ms=500, extra_args=more) as cluster:
         lost, other = cluster.node_of("a"), cluster.node_of("b")
@@ -101,7 +101,7 @@ def test_a_cluster_has_a_password_too():
 
 
 @pytest.mark.parametrize("password", [None, "pw"])
-def test_a_replica_has_what_its_master_has_and_takes_its_place(password):
+def test_replica_has_the_master_s_data_and_can_be_promoted(password):
     with redis_pair(password=password) as pair, client_of(pair.master.url) as client:
         client.set("a", "1")
         pair.wait_replicated()
@@ -125,7 +125,7 @@ def test_a_replica_has_what_its_master_has_and_takes_its_place(password):
         assert client.set("a", "3")
 
 
-def test_a_replica_that_was_cut_off_is_older_and_what_came_later_has_never_been():
+def test_promoted_replica_lacks_the_writes_after_the_cut():
     with redis_pair() as pair:
         pair.master.call("XADD", "orders", "1-0", "n", "1")
         pair.wait_replicated()
@@ -151,7 +151,7 @@ def test_a_cut_heals_without_a_fail_over_too():
         assert pair.replica.call("GET", "a") == "1"
 
 
-def test_an_old_master_that_lives_on_goes_back_to_what_the_new_one_has():
+def test_old_master_that_lives_on_follows_the_new_one_after_heal():
     with redis_pair() as pair:
         old = pair.master
         pair.cut()
@@ -163,7 +163,7 @@ def test_an_old_master_that_lives_on_goes_back_to_what_the_new_one_has():
         assert old.call("GET", "a") == "new"
 
 
-def test_who_was_promoted_is_still_the_master_after_a_restart():
+def test_promoted_replica_is_still_master_after_a_restart():
     with redis_pair() as pair:
         pair.failover()
         pair.master.restart()
@@ -204,7 +204,7 @@ def test_clients_follow_a_sentinel_to_the_promoted_replica():
         asyncio.run(play(pair))
 
 
-def test_a_sentinel_promotes_a_replica_that_is_older_too():
+def test_sentinel_promotes_a_replica_that_is_behind():
     with redis_pair(sentinel=True, down_after_ms=300) as pair:
         pair.master.call("SET", "a", "1")
         pair.wait_replicated()

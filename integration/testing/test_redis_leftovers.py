@@ -85,7 +85,7 @@ def test_two_runs_at_once_have_ports_of_their_own():
         assert all(map(is_alive, other.pids))
 
 
-def test_nothing_is_left_though_the_guard_is_killed():
+def test_nothing_is_left_after_the_reaper_is_killed():
     with local_redis() as node:
         pid, folder = node.pid, node.log_path.parents[1]
         os.kill(node._process._reaper.pid, signal.SIGKILL)
@@ -95,7 +95,7 @@ def test_nothing_is_left_though_the_guard_is_killed():
     assert not folder.exists()
 
 
-def test_servers_listen_on_loopback_only_and_keep_strangers_from_our_user():
+def test_servers_listen_on_loopback_and_the_admin_has_a_password():
     with local_redis(password="pw") as node:
         rows = [
             row.split()

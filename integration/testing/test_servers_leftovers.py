@@ -34,7 +34,7 @@ def test_nothing_is_left_after_the_with():
 
 
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "exit", "sys.exit", "forked child"])
-def test_nothing_is_left_however_the_parent_ends(end):
+def test_nothing_is_left_after_the_parent_ends(end):
     script = textwrap.dedent("""
         import json, os, sys, time
         from rink.testing import local_etcd, etcd_cluster
@@ -76,7 +76,7 @@ def test_nothing_is_left_however_the_parent_ends(end):
         parent.stdout.close()
 
 
-def test_nothing_is_left_though_the_guard_is_killed():
+def test_nothing_is_left_after_the_reaper_is_killed():
     with local_etcd() as node:
         pid, folder = node.pid, node.log_path.parents[1]
         os.kill(node._process._reaper.pid, signal.SIGKILL)

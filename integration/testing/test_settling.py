@@ -23,7 +23,7 @@ class Member:
         return {"rank": self.rank}
 
 
-def test_loss_that_is_read_after_the_gain_it_came_before_is_waited_for():
+def test_settle_waits_for_a_loss_that_is_read_after_the_gain():
     """The members report through pipes of their own."""
     stays, moves = ROLES
     history = History([HistoryEvent("gained", "a", 1.0, role, 1) for role in ROLES])

@@ -41,8 +41,8 @@ def kept_ports(
         ports: list[dict[str, int]] = json.loads(file.read_text())
         if len(ports) != size:
             raise ConfigError(
-                f"data_dir {folder} holds a cluster of {len(ports)} servers, not of {size}: use "
-                "another folder, or the same size"
+                f"data_dir {folder} holds a cluster of size {len(ports)}, not {size}: use "
+                "another folder, or that size"
             )
         return ports
     free = iter(choose(len(names) * size))
