@@ -1,4 +1,4 @@
-"""Servers that hold different data are told from those that do not yet hold the same."""
+"""Test that `agree` waits for servers to hold the same data."""
 
 import threading
 
@@ -26,7 +26,7 @@ def test_agree_waits_for_equal_data_and_fails_on_different_data():
         assert agree((one, other))
         late.join()
         put(one, b"b")
-        put(other, b"c")  # as many changes, of other keys
+        put(other, b"c")  # equal numbers of changes, of different keys
         assert not agree((one, other), within_s=0.5)
 
 

@@ -1,4 +1,4 @@
-"""Several Redis servers that tests start: a cluster, a master with its replica, a Sentinel."""
+"""Test groups of Redis servers: a cluster, a pair, a Sentinel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ pytestmark = pytest.mark.waits
 
 @contextlib.contextmanager
 def client_of_all(cluster):
-    """A client of the whole cluster. Its own `close` leaves connections to nodes open."""
+    """Give a client of the whole cluster, and close all its connections.
+
+    The client's own `close` leaves connections to nodes open.
+    """
     client = redis.RedisCluster.from_url(cluster.urls[0], decode_responses=True)
     try:
         yield client
@@ -156,7 +159,7 @@ def test_old_master_that_lives_on_follows_the_new_one_after_heal():
         old = pair.master
         pair.cut()
         pair.failover(kill=False)
-        assert old.call("SET", "a", "old") == "OK"  # there are two masters
+        assert old.call("SET", "a", "old") == "OK"  # there are now two masters
         assert pair.master.call("SET", "a", "new") == "OK"
         old.freeze()
         pair.heal()
@@ -185,13 +188,15 @@ def test_clients_follow_a_sentinel_to_the_promoted_replica():
         pair.master.freeze()
         await asyncio.to_thread(pair.failover, kill=False)
         with pytest.raises(redis.TimeoutError):
-            await client.get("a")  # over the connection to the frozen one
+            await client.get("a")  # over the connection to the frozen master
         assert await client.get("a") == "1"
         assert await client.set("a", "2")
         pair.replica.kill()
         await asyncio.to_thread(pair.heal)
         assert pair.replica.call("GET", "a") == "2"
-        await asyncio.to_thread(pair.failover, kill=False)  # Sentinel is asked to, nobody is down
+        await asyncio.to_thread(
+            pair.failover, kill=False
+        )  # no master is down, so Sentinel is told to
         assert await client.get("a") == "2"
         await client.aclose()
         for each in sentinel.sentinels:

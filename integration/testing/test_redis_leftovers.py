@@ -1,4 +1,7 @@
-"""Of the Redis servers that tests start nothing is left, however the tests end, and two runs do not meet."""
+"""Test that test servers of Redis leave nothing behind.
+
+Also test that two runs at once share no ports.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from rink.testing.redis_server.start import ADMIN_USER
 
 pytestmark = [pytest.mark.waits, pytest.mark.usefixtures("no_given_redis")]
 
-# Starts one of each kind, says which processes, folders and ports they have, and waits.
+# Start servers of each kind, print their processes, folders and ports, and wait.
 RUN = textwrap.dedent("""
     import json, sys
     from rink.testing import local_redis, redis_cluster, redis_pair
@@ -38,7 +41,7 @@ RUN = textwrap.dedent("""
 
 
 class Run:
-    """A run of tests in a process of its own."""
+    """Run test servers in another process."""
 
     def __enter__(self):
         self.process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The Redis servers that tests start: they break as told, keep their data, and go back to older data."""
+"""Test Redis servers: faults, kept data, copies, settings, the fixture."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ def test_a_given_folder_survives_with_its_port(tmp_path):
 
 
 def test_node_that_loads_its_data_is_not_healthy():
-    # It answers between two keys of a snapshot; of an append-only file only every thousand.
+    # While it loads a snapshot it answers after each key, but of an append-only file only after
+    # each thousand.
     slow = ("--key-load-delay", "30000", "--loading-process-events-interval-bytes", "1024")
     more = (*slow, "--rdbcompression", "no")
     with local_redis(appendonly=False, extra_args=more) as node:
@@ -93,10 +94,10 @@ def test_node_that_loads_its_data_is_not_healthy():
             node.call("SET", f"key-{i}", "x" * 1000)
         node.stop()
         node.start(wait=False)
-        said = set()
+        answers = set()
         while not node.is_healthy:
-            said.add(node._last_answer)
-        assert [each for each in said if "error: LOADING" in each]
+            answers.add(node._last_answer)
+        assert [each for each in answers if "error: LOADING" in each]
         assert node.call("DBSIZE") == 100
 
 
@@ -129,7 +130,7 @@ def test_kill_without_append_only_file_loses_what_stop_keeps():
 
 
 def test_stop_that_redis_refuses_is_repeated():
-    # It does not end while a child writes its first append-only file; told once, it runs on.
+    # Redis refuses to exit while a child writes the first append-only file.
     with local_redis(appendonly=False) as node:
         for i in range(10):
             node.call("SET", f"key-{i}", "x")
@@ -155,7 +156,7 @@ def test_restore_copy_goes_back_each_time(appendonly):
             node.restore_copy(copy)
             assert node.url == url
             assert client.xlen("orders") == length
-            client.xadd("orders", {"n": "3"})  # is not in the copy
+            client.xadd("orders", {"n": "3"})  # not in the copy
 
 
 @pytest.mark.parametrize("how", ["frozen", "killed"])
@@ -174,10 +175,10 @@ def test_frozen_or_killed_node_can_be_copied(how):
 
 def test_copy_during_writes_has_all_acknowledged_writes():
     with local_redis() as node, client_of(node.url) as client:
-        over, acknowledged = threading.Event(), []
+        is_over, acknowledged = threading.Event(), []
 
         def write():
-            while not over.is_set():
+            while not is_over.is_set():
                 acknowledged.append(client.incr("n"))
 
         writer = threading.Thread(target=write)
@@ -189,7 +190,7 @@ def test_copy_during_writes_has_all_acknowledged_writes():
                 copies.append((before, node.save_copy(), len(acknowledged) + 1))
                 time.sleep(0.01)
         finally:
-            over.set()
+            is_over.set()
             writer.join()
         assert node.is_healthy
         for before, copy, after in copies:
@@ -198,10 +199,10 @@ def test_copy_during_writes_has_all_acknowledged_writes():
 
 
 def test_node_starts_on_the_copy_of_another_node():
-    with local_redis() as one, local_redis(appendfsync="no") as other:
-        one.call("SET", "a", "1")
-        other.restore_copy(one.save_copy())
-        assert other.call("GET", "a") == "1"
+    with local_redis() as first, local_redis(appendfsync="no") as second:
+        first.call("SET", "a", "1")
+        second.restore_copy(first.save_copy())
+        assert second.call("GET", "a") == "1"
 
 
 # --------------------------------------------------------------------------- where it comes from
@@ -214,11 +215,11 @@ def test_port_that_another_process_took_is_replaced(monkeypatch):
         taken = other.getsockname()[1]
         chosen = []
 
-        def first_a_taken_one(count):
+        def taken_port_first(count):
             chosen.append(free_ports(count) if chosen else [taken])
             return chosen[-1]
 
-        monkeypatch.setattr(start, "free_ports", first_a_taken_one)
+        monkeypatch.setattr(start, "free_ports", taken_port_first)
         with local_redis() as node:
             assert node.is_healthy
             assert [node.port] == chosen[1]
@@ -288,7 +289,7 @@ def test_password_is_required_from_the_start(password):
         ):
             stranger.get("a")
         assert node.is_healthy
-        node.call("CONFIG", "SET", "requirepass", "another")  # as when it is changed in operation
+        node.call("CONFIG", "SET", "requirepass", "another")  # as an operator may
         assert node.is_healthy
         with client_of(node.url) as late, pytest.raises(redis.AuthenticationError):
             late.get("a")

@@ -1,4 +1,4 @@
-"""The servers that tests start: they break as told and keep their data."""
+"""Test etcd servers: faults, kept data, settings, TLS and clusters."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def test_a_frozen_node_answers_nothing_until_it_is_thawed():
 
 
 def test_a_node_has_stopped_when_freeze_returns():
-    """A signal that was sent is on its way: etcd served for a millisecond more, and now and then."""
+    """After SIGSTOP is sent, threads of etcd may run for another millisecond."""
     with local_etcd(**QUICK) as node, Client([node.endpoint]) as etcd:
-        over, answers, pid = threading.Event(), [], node.pid
+        is_over, answers, pid = threading.Event(), [], node.pid
 
         def read():
-            while not over.is_set():
+            while not is_over.is_set():
                 with contextlib.suppress(EtcdUnavailable):
                     answers.append(etcd.range(b"a", timeout=0.05))
 
@@ -91,12 +91,12 @@ def test_a_node_has_stopped_when_freeze_returns():
                 if turn >= 100 and answers:
                     break
             node.freeze()
-            node.freeze()  # one that is frozen already
+            node.freeze()  # it is frozen already
             assert thread_states(pid) == {"T"}
         finally:
-            over.set()
+            is_over.set()
             reader.join()
-        assert answers, "etcd was at work now and then"
+        assert answers, "etcd answered no read between two freezes"
 
 
 def test_a_frozen_node_can_be_stopped_and_killed():
@@ -155,12 +155,12 @@ def test_port_that_another_process_took_is_replaced(monkeypatch):
         taken = other.getsockname()[1]
         chosen = []
 
-        def first_a_taken_one(count):
+        def taken_port_first(count):
             ports = choose(count)
             chosen.append(ports if chosen else [taken, *ports[1:]])
             return chosen[-1]
 
-        monkeypatch.setattr(start, "free_ports", first_a_taken_one)
+        monkeypatch.setattr(start, "free_ports", taken_port_first)
         with local_etcd() as node:
             assert node.is_healthy
             assert node.endpoint == f"http://127.0.0.1:{chosen[1][0]}"
@@ -182,14 +182,14 @@ def test_taken_port_of_kept_data_is_an_error_and_keeps_the_data(tmp_path):
 
 
 def test_ports_of_a_living_run_are_not_given_to_another():
-    """A node that is down for a while must not find another run's cluster at its place."""
+    """Another run's cluster must not get the ports of a node that is down."""
     script = f"from {start.__name__} import free_ports; print(free_ports(300)); input()"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
-        theirs = json.loads(other.stdout.readline())
-        assert set(start.free_ports(300)).isdisjoint(theirs)
-        assert len(set(theirs)) == 300
+        other_ports = json.loads(other.stdout.readline())
+        assert set(start.free_ports(300)).isdisjoint(other_ports)
+        assert len(set(other_ports)) == 300
         other.stdin.close()
 
 
@@ -248,7 +248,7 @@ def test_the_wheel_s_own_script_on_the_path_is_the_wheel(monkeypatch):
     if not (scripts / "etcd").exists():
         pytest.skip("the wheel is not installed beside this Python")
     monkeypatch.setenv("PATH", str(scripts))
-    # Else we would signal a Python that starts etcd.
+    # The script is a Python process that starts etcd, so signals would not reach etcd.
     assert start.find_etcd().parent.name == "etcdbin"
 
 
@@ -314,8 +314,8 @@ def test_cluster_survives_a_lost_node_and_takes_it_back():
         assert etcd.range(b"a").kvs[0].value == b"1"
         lost.start()
         cluster.wait_healthy()
-        with Client([lost.endpoint]) as one:
-            assert one.range(b"a").kvs[0].value == b"1"
+        with Client([lost.endpoint]) as client:
+            assert client.range(b"a").kvs[0].value == b"1"
 
 
 def test_a_cluster_s_frozen_leader_is_replaced():
@@ -329,17 +329,17 @@ def test_a_cluster_s_frozen_leader_is_replaced():
 
 
 def test_a_cluster_is_restarted_node_by_node_and_keeps_its_data():
-    # Where elections are quick a stall has another node lead before the first one is stopped.
+    # With quick elections, a stall could make another node leader before the first stop.
     with etcd_cluster(3) as cluster, Client(cluster.endpoints) as client:
         client.txn(*PUT)
         before, leader = [node.pid for node in cluster.nodes], cluster.leader()
-        began = []
+        stopped = []
         for node in cluster.nodes:
-            node.stop = lambda node=node, stop=node.stop: (began.append(node), stop())
+            node.stop = lambda node=node, stop=node.stop: (stopped.append(node), stop())
         cluster.restart()
         assert not set(before) & {node.pid for node in cluster.nodes}
-        assert set(began) == set(cluster.nodes)
-        assert began[-1] is leader
+        assert set(stopped) == set(cluster.nodes)
+        assert stopped[-1] is leader
         assert client.range(b"a").kvs[0].value == b"1"
 
 

@@ -1,4 +1,6 @@
-"""Test code that uses Rink: servers to start and break, an etcd in memory, virtual time.
+"""Test code that uses Rink.
+
+There are servers to start and break, an etcd in memory, and virtual time.
 
 `local_etcd` and `etcd_cluster` run real etcd servers, see `rink.testing.etcd_server.local`.
 `local_redis`, `redis_cluster` and `redis_pair` run real Redis servers, see

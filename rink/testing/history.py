@@ -141,7 +141,10 @@ class Judgement:
 
     @property
     def problems(self) -> list[str]:
-        """Return all that Rink forbids, in words; `early` and gaps are not part of it."""
+        """Return a sentence for each broken promise.
+
+        `early` overlaps and gaps break no promise.
+        """
         return [*map(str, self.overlaps), *self.tokens, *self.stale, *self.disorder]
 
     def gains(self, since: float = 0.0) -> dict[str, int]:
@@ -159,7 +162,7 @@ class Judgement:
         return moves
 
     def longest_gap(self, since: float = 0.0) -> float:
-        """Return the longest of the gaps that ended since then, or 0 if there is none."""
+        """Return the longest gap that ended since then, or 0 without a gap."""
         return max((gap.seconds for gap in self.gaps if gap.end > since), default=0.0)
 
     def not_held(self, roles: Iterable[str]) -> list[str]:
@@ -251,7 +254,7 @@ class _Walk:
         self._hold(event, event.at)
 
     def _is_early(self, grant: HistoryEvent, taker: HistoryEvent) -> bool:
-        """Return whether etcd ended the holder's lease early, before the taker's grant."""
+        """Return whether etcd ended the holder's lease early."""
         return self._until.get(grant.who, 0.0) > taker.at and any(
             end.who == grant.who and grant.token < end.token <= taker.token
             for end in self._lease_ends

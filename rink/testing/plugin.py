@@ -8,7 +8,7 @@ pytest loads the plugin if Rink is installed. A test takes three lines:
 
 Fixtures:
     rink_session: a `rink.Session` on an etcd in memory, in real time.
-    rink_etcd: that etcd, a `rink.testing.memory.cluster.MemoryCluster`, for more clients and faults.
+    rink_etcd: that etcd, a `MemoryCluster`, for more clients and faults.
     rink_time: a `rink.testing.virtual.VirtualTime`, in which `advance(3600)` takes a moment.
     rink_server: a real etcd for the whole test session, a `rink.testing.EtcdNode`.
     rink_redis: a real Redis, a `rink.testing.RedisNode`, one for all tests and empty for each.
@@ -50,7 +50,7 @@ def rink_session(rink_etcd: MemoryCluster) -> Iterator[Session]:
 
 @pytest.fixture
 def rink_time() -> Iterator[VirtualTime]:
-    """Give sessions on an etcd in memory, with a clock that moves only when the test moves it."""
+    """Give sessions on an etcd in memory, with a virtual clock."""
     from rink.testing.virtual import virtual_time
 
     with virtual_time() as time:
@@ -68,7 +68,10 @@ def rink_server() -> Iterator[EtcdNode]:
 
 @pytest.fixture(scope="session")
 def rink_redis_server() -> Iterator[RedisNode]:
-    """Give the Redis that `rink_redis` empties, started once; a given one must be empty."""
+    """Give the Redis of `rink_redis`, started once for all tests.
+
+    A Redis that was given must be empty, because `rink_redis` removes all keys.
+    """
     from rink.errors import ConfigError
     from rink.testing import local_redis
 
@@ -83,7 +86,10 @@ def rink_redis_server() -> Iterator[RedisNode]:
 
 @pytest.fixture
 def rink_redis(rink_redis_server: RedisNode) -> RedisNode:
-    """Give a real Redis that runs and has no keys, even if the last test broke it."""
+    """Give a real Redis that runs and has no keys.
+
+    It is started again if the last test broke it.
+    """
     if not rink_redis_server.is_given:
         rink_redis_server.thaw()
         rink_redis_server.start()

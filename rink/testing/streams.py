@@ -1,4 +1,4 @@
-"""Test processors: run one without servers, or a whole app on a real Redis.
+"""Test a processor without servers, or a whole app on a real Redis.
 
     outcome = process(app, "bill", [Order(order_id=1, customer="a")])
     assert outcome.outputs == {"invoices": [Invoice(...)]}
@@ -7,8 +7,8 @@
         orders.send_many_blocking(...)
         run.drain()
 
-`process` runs the code of a worker, with lists in place of Redis and etcd. So retries, dead letters,
-commits and outputs are as in a worker.
+`process` runs the code of a worker, with lists in place of Redis and etcd. So retries, dead
+letters, commits and outputs are as in a worker.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ async def _process(processor: Processor[Any], records: Sequence[Any], seconds: f
 
 
 def _shares(processor: Processor[Any], records: Sequence[Any]) -> dict[int, list[list[bytes]]]:
-    """Return the entries of each partition; records given as bytes go to the first."""
+    """Return the entries of each partition; bytes go to the first."""
     stream, shares = processor.stream, dict[int, list[list[bytes]]]()
     for record in records:
         is_raw = isinstance(record, bytes)
@@ -191,7 +191,7 @@ class _Partition:
             over.cancel()
 
     async def _over(self, owner: GrantOwner[Any]) -> bool:
-        """Wait until all records are committed, or the processor waits for more of them."""
+        """Wait until all is committed, or the processor waits for more."""
         while not self._done.is_set():
             if owner.is_idle and not self._unread and not owner.inbox.ready:
                 break

@@ -1,4 +1,4 @@
-"""Run the members of a group in virtual time, in which an hour takes a moment.
+"""Run members of a group in virtual time: an hour takes a moment.
 
     with virtual_time() as time:
         session = time.session()
@@ -124,7 +124,7 @@ class VirtualClock:
         """Return at once, because time moves only while all threads are idle."""
 
     def wait(self, event: ClockEvent, timeout: float | None) -> bool:
-        """Wait for an event, and let time jump whenever all other threads are idle."""
+        """Wait for an event, and jump while all other threads are idle."""
         until = NEVER if timeout is None else self._now + timeout
         while not event.is_set() and self._now < until:
             self._move(until, event)
@@ -138,12 +138,18 @@ class VirtualClock:
         self.settle()
 
     def settle(self) -> None:
-        """Deliver all messages and wait until all threads are idle; time does not move."""
+        """Deliver all messages without moving the clock.
+
+        Returns when all threads are idle.
+        """
         while self._wait_idle() and self._pump():
             pass
 
     def _move(self, until: float, event: ClockEvent | None = None) -> None:
-        """Wait until all threads are idle, then jump to the next wake-up, at most to `until`."""
+        """Wait until all threads are idle, then jump to the next wake-up.
+
+        The jump ends at `until` at the latest.
+        """
         if not self._wait_idle(event) or self._pump():
             return
         expiry = self.cluster.next_expiry
@@ -216,7 +222,10 @@ class VirtualTime:
         self.clock.advance(seconds)
 
     def settle(self) -> None:
-        """Deliver all messages and wait until all threads are idle; time does not move."""
+        """Deliver all messages without moving the clock.
+
+        Returns when all threads are idle.
+        """
         self.clock.settle()
 
     def close(self) -> None:

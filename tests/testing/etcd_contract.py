@@ -1,4 +1,4 @@
-"""Test the calls of every `rink.etcd.api.Etcd`: of the in-memory etcd, and of a real one.
+"""Test the calls of every `rink.etcd.api.Etcd`, in memory and real.
 
 `etcd_contract_streams` tests the streams. Both are collected twice, by
 `tests/testing/test_memory_contract.py` and by `integration/testing/test_real_contract.py`, which

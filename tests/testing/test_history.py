@@ -1,4 +1,4 @@
-"""Test that `judge` finds each kind of bad history, and nothing in a good one."""
+"""Test that `judge` finds all problems of a history, and only those."""
 
 import random
 import threading
@@ -9,7 +9,10 @@ from rink.testing.history import Gap, History, HistoryEvent, in_order, judge
 
 
 def events(*rows):
-    """Return events from (at, who, what, role, token, until); the last items may be absent."""
+    """Return events from (at, who, what, role, token, until).
+
+    The last items of a row may be absent.
+    """
     keys = ("at", "who", "what", "role", "token", "until")
     return [HistoryEvent(**dict(zip(keys, row, strict=False))) for row in rows]
 
@@ -103,7 +106,7 @@ def test_a_bad_history_is_found(bad, message):
 
 
 def test_late_write_with_an_equal_token_is_found():
-    """A fence that compares only tokens accepts the write, because both tokens are equal."""
+    """Find a write that a fence by token accepts, as the tokens are equal."""
     rows = [A, A_LETS_GO, (3.0, "b", "gained", "x", 5)]
     rows += [(3.1, "b", "accepted", "x", 5), (3.2, "a", "accepted", "x", 5)]
     assert [problem.split(",")[0] for problem in problems(*rows)] == [

@@ -1,4 +1,4 @@
-"""Test the faults of the in-memory etcd: connections, answers, leases, histories."""
+"""Test the faults of the in-memory etcd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test commands to test servers of Redis: errors, health and URLs, on a scripted server."""
+"""Test commands to Redis servers of tests, on a scripted server."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_info_is_read_by_its_names():
 
 
 def read_command(stream):
-    """Return the words of the next command, or nothing at the end of the connection."""
+    """Return the words of the next command; at the end there are none."""
     count = stream.readline()[1:]
     words = []
     for _ in range(int(count or 0)):
@@ -79,10 +79,11 @@ def read_command(stream):
 
 @contextlib.contextmanager
 def scripted(*scripts):
-    """Serve one connection after the other; give its port and the commands that it received.
+    """Serve scripted answers; give the port and the received commands.
 
-    Each script has the answers of one connection by the first word of the command. The default is
-    +OK. An empty answer closes the connection.
+    Connections are served one after the other. Each script has the answers of one connection by
+    the first word of the command. The default is +OK. After an answer that does not end a line, the
+    connection is closed.
     """
     commands = []
 

@@ -19,7 +19,7 @@ SETTINGS = EtcdSettings(
 
 
 class FakeContainer:
-    """A fake container that refuses the calls that Docker refuses in its state."""
+    """A fake container that refuses calls as Docker does in its state."""
 
     made: list[FakeContainer]
 

@@ -1,4 +1,4 @@
-"""Test virtual time on real engines: waits take virtual time, and no real time."""
+"""Test virtual time on real engines: waits take no real time."""
 
 import threading
 import time as real

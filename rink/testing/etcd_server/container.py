@@ -1,4 +1,4 @@
-"""Run test servers in containers, on a machine that has Docker and no etcd.
+"""Run test servers in containers, if there is Docker and no etcd.
 
 A container uses the host's network, and its node's folder under the same path. So a node listens
 and keeps its data as a local process does, and `rink.testing.etcd_server.start` works for both. If
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Containers:
-    """Own the containers of one cluster; a `ProcessOwner`, as `ServerReaper` is.
+    """Own the containers of one cluster; a `ProcessOwner`.
 
     Args:
         image: an image with `etcd` on its PATH.
@@ -74,7 +74,7 @@ class Containers:
 
 
 class ContainerProcess:
-    """Run a server in a container; a `Process`, without a process id and a log file.
+    """Run a server in a container; a `Process` without id and log file.
 
     Args:
         create: makes and starts a `testcontainers` container.

@@ -1,4 +1,4 @@
-"""Control one etcd server of a test, and ask for its health and its leader."""
+"""Control one etcd server of a test, and read its health."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start etcd servers of a test: choose binary, folder, ports and arguments."""
+"""Start etcd servers of a test: choose binary, ports and arguments."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Place:
 
 @attrs.frozen(kw_only=True)
 class EtcdSettings:
-    """Hold the arguments of `local_etcd` and `etcd_cluster`, which explain them."""
+    """Hold the arguments of `local_etcd` and `etcd_cluster`."""
 
     data_dir: Path | None
     tls: TlsFiles | None
@@ -74,7 +74,7 @@ class _Ports:
 
 
 def given_etcd(endpoint: str, tls: TlsFiles | None) -> EtcdNode:
-    """Return the etcd that somebody else runs at an address, when it is healthy.
+    """Return the given etcd at an address, when it is healthy.
 
     Raises:
         EtcdUnavailable: the server is not healthy within five seconds.
@@ -139,7 +139,10 @@ def _beginning(path: str) -> bytes:
 
 
 def _source(settings: EtcdSettings) -> Callable[[list[Path]], ProcessOwner]:
-    """Return a function that makes the servers' owner from the folders to remove."""
+    """Return a function that makes the servers' owner.
+
+    It takes the folders that the owner removes at the end.
+    """
     binary = find_etcd()
     if binary is not None:
         return functools.partial(ServerReaper, binary)
@@ -219,7 +222,7 @@ def _tls_arguments(tls: TlsFiles | None) -> list[str]:
 
 
 def _require_password(endpoint: str, password: str, tls: TlsFiles | None) -> None:
-    """Enable authentication through etcd's HTTP gateway, unless it is enabled already."""
+    """Enable authentication through etcd's HTTP gateway, if it is off."""
     context = tls.context() if tls else None
 
     def post(path: str, **body: str) -> str:

@@ -1,4 +1,4 @@
-"""Keep an etcd in memory for tests: it keeps etcd's promises, and has faults on command."""
+"""Run an etcd in memory for tests, with faults on command."""
 
 from rink.testing.memory.cluster import MemoryCluster
 

@@ -1,4 +1,4 @@
-"""Connect one member to an in-memory etcd, and break the connection on command."""
+"""Connect a member to an in-memory etcd, and break the connection."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class MemoryEtcd:
             return result
 
     def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> GrantedLease:
-        """Grant a lease of `ttl` seconds, at least 2; `lease` is its id, or 0 for a new id."""
+        """Grant a lease of `ttl` seconds, at least 2; `lease` may be its id."""
         with self._reach() as store:
             return store.grant(ttl, lease, self.cluster.now())
 
@@ -180,7 +180,10 @@ class MemoryEtcd:
         start_revision: int,
         deliver: Callable[[WatchMessage], None],
     ) -> MemoryWatch:
-        """Deliver all changes in [key, range_end) from a revision on; 0 is the next one."""
+        """Deliver all changes in [key, range_end) from a revision on.
+
+        A start revision of 0 is the next revision.
+        """
         with self.cluster.change():
             self.refuse_closed()
             return MemoryWatch(self, key, range_end, start_revision, deliver)
@@ -200,7 +203,10 @@ class MemoryEtcd:
     # Faults.
 
     def cut(self) -> None:
-        """Break the connection: calls raise `EtcdUnavailable`, streams deliver nothing."""
+        """Break the connection.
+
+        Calls then raise `EtcdUnavailable`, and streams deliver nothing.
+        """
         with self.cluster.lock:
             self.is_cut = True
             for stream in self.streams:

@@ -1,4 +1,4 @@
-"""Run an etcd in memory: it keeps etcd's promises, has faults on command, and needs no server.
+"""Run an etcd in memory, with etcd's promises and faults on command.
 
     cluster = MemoryCluster()
     one, two = cluster.client("one"), cluster.client("two")    # each an rink.etcd.api.Etcd
@@ -116,7 +116,7 @@ class MemoryCluster:
 
     @property
     def next_expiry(self) -> float | None:
-        """Return the time of the next lease's end, or None; the time is on the cluster's clock."""
+        """Return the time of the next lease's end, on the cluster's clock."""
         with self.lock:
             return self.store.next_expiry
 
@@ -132,7 +132,7 @@ class MemoryCluster:
         return count
 
     def expire_lease(self, lease: int) -> None:
-        """End a lease before its time, as `tick` would; an unknown lease is no error."""
+        """End a lease before its time; an unknown lease is no error."""
         with self.change() as store:
             store.revoke(lease)
 
@@ -161,7 +161,7 @@ class MemoryCluster:
             self.restores += 1
 
     def replace_history(self, backup: MemoryState | None = None) -> None:
-        """Replace the store by a backup or an empty store, without a trace in headers.
+        """Replace the state by a backup or an empty state, unseen in headers.
 
         It is as if etcd had lost its volume, or was restored with a bumped revision. Cluster id and
         raft term stay the same, and the revision is ahead. All connections break.
@@ -173,7 +173,10 @@ class MemoryCluster:
 
     @contextmanager
     def change(self) -> Iterator[MemoryState]:
-        """End expired leases, hold the lock, and send the changes to all streams at the end."""
+        """Give the locked state, and then send the changes to all streams.
+
+        Expired leases end first.
+        """
         with self.lock:
             self.store.expire(self.now())
             try:

@@ -1,4 +1,4 @@
-"""Keep the state of an in-memory etcd: revisions, keys, history and leases.
+"""Keep the revisions, keys, history and leases of an in-memory etcd.
 
 It is a plain state machine, without threads, locks and clock: the time is an argument. It behaves
 like etcd in these points, which the shared suite in `tests/testing` and `integration/testing`
@@ -146,7 +146,7 @@ class MemoryState:
         return GrantedLease(lease, ttl)
 
     def keep_alive(self, lease: int, now: float) -> int:
-        """Renew a lease, and return its TTL in seconds, or 0 if there is no such lease."""
+        """Renew a lease, and return its TTL, or 0 for an unknown lease."""
         state = self._leases.get(lease)
         if state is None:
             return 0
@@ -154,12 +154,15 @@ class MemoryState:
         return state.ttl
 
     def time_to_live(self, lease: int, now: float) -> int:
-        """Return the whole seconds that a lease has left, or -1 if there is no such lease."""
+        """Return the whole seconds that a lease has left, or -1 if unknown."""
         state = self._leases.get(lease)
         return -1 if state is None else math.floor(state.ends_at - now)
 
     def revoke(self, lease: int) -> None:
-        """End a lease and delete its keys in one revision; an unknown lease is no error."""
+        """End a lease, and delete its keys in one revision.
+
+        An unknown lease is no error.
+        """
         state = self._leases.pop(lease, None)
         if state is not None:
             revision = self.revision + 1
@@ -173,7 +176,7 @@ class MemoryState:
 
     @property
     def next_expiry(self) -> float | None:
-        """Return the time of the next lease's end, or None; the time is on the caller's clock."""
+        """Return the time of the next lease's end, on the caller's clock."""
         return min((lease.ends_at for lease in self._leases.values()), default=None)
 
     def compact(self, revision: int) -> None:

@@ -1,4 +1,4 @@
-"""Deliver the messages of watches and keepalive streams of the in-memory etcd.
+"""Deliver messages of the in-memory etcd's watches and keepalives.
 
 A message waits in its stream's inbox, in order, until the stream's own thread delivers it. In a
 pumped cluster it waits until `pump` is called. So the order within a stream always holds, and the
@@ -247,7 +247,7 @@ class MemoryWatch(MemoryStream[WatchMessage]):
         return message
 
     def _failed(self, error: Exception) -> None:
-        """End the watch, because the next message would hide that this one was lost."""
+        """End the watch, so that the lost message is not hidden by the next."""
         with self._changed:
             self._inbox.clear()
             if not self._broken:
@@ -255,7 +255,7 @@ class MemoryWatch(MemoryStream[WatchMessage]):
 
 
 class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
-    """A keepalive stream: a request reaches the store at once, its answer waits in the inbox.
+    """A stream whose requests renew at once, and whose answers wait.
 
     A heal repeats the requests that were sent during the cut or not answered before it. As in the
     real client, it repeats one request per lease, with the time of the first sending.

@@ -1,4 +1,4 @@
-"""Run the process of a test server through the reaper, or stand for a given server.
+"""Run the process of a test server, or stand for a given server.
 
 A `ServerNode` starts and signals its server through one of these classes.
 """
@@ -45,7 +45,10 @@ class Process(Protocol):
         ...
 
     def signal(self, number: signal.Signals) -> None:
-        """Send SIGKILL, SIGTERM, SIGSTOP or SIGCONT; return from SIGSTOP when it has stopped."""
+        """Send SIGKILL, SIGTERM, SIGSTOP or SIGCONT.
+
+        After SIGSTOP, wait until the process has stopped.
+        """
         ...
 
     def log(self) -> str:
@@ -59,7 +62,7 @@ class ProcessOwner(Protocol):
     def process(
         self, arguments: list[str], log_path: Path, command: tuple[str, ...] = ()
     ) -> Process:
-        """Return a process that is not started yet; `command` precedes the server's."""
+        """Return an unstarted process; `command` precedes the server's."""
         ...
 
     def close(self) -> None:
@@ -131,7 +134,7 @@ class ServerReaper:
     def process(
         self, arguments: list[str], log_path: Path, command: tuple[str, ...] = ()
     ) -> ReapedProcess:
-        """Return a process that is not started yet; `command` precedes the server's."""
+        """Return an unstarted process; `command` precedes the server's."""
         return ReapedProcess(self, [*command, str(self._binary), *arguments], log_path)
 
     def close(self) -> None:
@@ -192,7 +195,7 @@ class ReapedProcess:
 
 
 class GivenProcess:
-    """Stand for a server that somebody else runs, and that cannot be killed or frozen.
+    """Stand for a given server, which cannot be killed or frozen.
 
     Args:
         endpoint: of the server.

@@ -1,4 +1,4 @@
-"""Own test servers in a small process, and remove them when the parent process ends.
+"""Own test servers, and remove them when the parent process ends.
 
 This file runs as a script, with the parent's process id and the folders to remove as arguments. It
 starts, signals and reaps servers on request, one JSON object a line. When its parent ends, even by

@@ -1,4 +1,4 @@
-"""Control one server of a test: start, stop, kill, freeze, and wait until it is healthy.
+"""Start, stop, kill and freeze one server of a test.
 
 The methods are synchronous and thread-safe. Killing a server that has ended does nothing, and
 neither does freezing a frozen one.
@@ -81,17 +81,17 @@ class ServerNode(ABC):
 
     @property
     def pid(self) -> int | None:
-        """Return its process id; None if it does not run, or not as a process of this machine."""
+        """Return its process id on this machine, or None."""
         return self._process.pid if self.is_running else None
 
     @property
     def log_path(self) -> Path | None:
-        """Return the file with the server's output, or None if the server was given."""
+        """Return the file with the server's output, or None."""
         return self._process.log_path
 
     @property
     def is_given(self) -> bool:
-        """Return whether it was given by its address, so that somebody else runs it."""
+        """Return whether it was given by its address."""
         return isinstance(self._process, GivenProcess)
 
     @property
@@ -210,7 +210,7 @@ def awake(nodes: tuple[_Node, ...]) -> list[_Node]:
 
 
 def wait_until(condition: Callable[[], bool], timeout: float) -> bool:
-    """Poll a condition until it holds; return False if it did not within `timeout` seconds."""
+    """Poll a condition until it holds; return False after the timeout."""
     end = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > end:

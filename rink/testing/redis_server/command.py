@@ -1,4 +1,4 @@
-"""Send one command to a Redis server of a test, over a connection of its own.
+"""Send one command to a Redis server of a test.
 
 This module imports redis-py, which is part of the extra `streams`. So it is imported only when a
 command is sent. There are no retries and no pool, because a test must see what the server answers

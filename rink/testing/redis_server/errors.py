@@ -11,7 +11,7 @@ from rink.errors import RinkError
 
 
 class RedisServerError(RinkError):
-    """A test's Redis server answered with an error; the message names the server.
+    """A Redis server of a test failed; the message names the server.
 
     Attributes:
         code: the first word of the answer, such as "MOVED" or "NOAUTH"; empty if there was none.
@@ -23,4 +23,7 @@ class RedisServerError(RinkError):
 
 
 class RedisServerUnavailable(RedisServerError):  # noqa: N818 - as the other public errors are named
-    """A test's Redis server did not answer in time; a command may still have been carried out."""
+    """A Redis server of a test did not answer, or was not healthy, in time.
+
+    A command may still have been carried out.
+    """

@@ -32,7 +32,7 @@ _SIGTERM_INTERVAL_S = 0.5
 
 
 class RedisNode(ServerNode):
-    """One Redis server, made by `local_redis`, `redis_cluster` or `redis_pair`.
+    """One Redis server of `local_redis`, `redis_cluster` or `redis_pair`.
 
     Each method that changes the process raises `rink.errors.UsageError` if the server was given by
     its address.

@@ -1,4 +1,4 @@
-"""Run a Redis master and its replica, cut them apart, and fail over, by a Sentinel too."""
+"""Run a Redis master and its replica, cut them apart, and fail over."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rink.testing.process.process import ProcessOwner
 
 SERVICE = "rink"  # the pair's name in Sentinel
-# A replica logs in to its master as this user. Disabling the user cuts replication and nothing else.
+# A replica logs in to its master as this user. Disabling the user cuts only replication.
 _REPLICA_USER = "rink-replica"
 _SENTINEL_USER = "rink-sentinel"
 # A Sentinel that did not run for two seconds goes into TILT mode, and does nothing for 30 s.

@@ -1,4 +1,4 @@
-"""Start Redis servers of a test: choose binary, folder and ports, and write redis.conf."""
+"""Start Redis servers of a test: choose ports, and write redis.conf."""
 
 from __future__ import annotations
 
