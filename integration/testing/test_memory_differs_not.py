@@ -216,7 +216,7 @@ class Run:
         return results
 
     def relative_events(self, events):
-        return [(event.deleted, self.told(event.kv)) for event in events]
+        return [(event.deleted, self.relative(event.kv)) for event in events]
 
     def close(self):
         self.live_watch.close()
