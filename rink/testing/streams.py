@@ -64,7 +64,7 @@ class Outcome:
         outputs: the outputs of the commits, by the name of the stream.
         dead: the dead letters.
         quarantined: the reason of each quarantined partition (`quarantine` and `halt`).
-        commits: how many commits there were.
+        commits: the number of processed events of each commit.
     """
 
     processed: list[Any] = attrs.field(factory=list)
@@ -75,7 +75,7 @@ class Outcome:
 
 
 def process(app: App, processor: str, records: Iterable[Any], *, seconds: float = 10.0) -> Outcome:
-    """Run a processor on records without a server, each in its own partition.
+    """Run a processor on records, in their partitions, without a server.
 
     Retries pause for a millisecond. An event becomes a dead letter after `max_attempts`, and
     `retry_for` is ignored. A transient error quarantines the partition after a second.

@@ -5,7 +5,8 @@ like etcd in these points, which the shared suite in `tests/testing` and `integr
 checks:
 
 - A transaction that changes something takes one revision, and so does a lease that ends, for any
-  number of keys. A transaction that deletes nothing takes none.
+  number of keys. A transaction that deletes nothing takes none, and neither does a lease without
+  keys.
 - A transaction that etcd refuses is refused before any part of it is applied.
 - The operations of one branch see the earlier operations of that branch.
 

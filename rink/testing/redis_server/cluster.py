@@ -103,6 +103,7 @@ def formed(
     )
     cluster = RedisCluster(nodes, settings.deadline)
     if fields(nodes[0].call("CLUSTER", "INFO"))["cluster_slots_assigned"] == "0":
+        # Slots and epochs come first: a node that knows other nodes refuses SET-CONFIG-EPOCH.
         _share_slots(nodes)
         _introduce(nodes)
     cluster.wait_healthy()

@@ -25,7 +25,8 @@ class _ErrorLineParser(DefaultParser):  # type: ignore[misc, valid-type]
     """Keep the whole line of every error.
 
     redis-py drops the first word of the errors that it knows, and raises LOADING and NOAUTH as
-    connection errors. Here each error of the server is a ResponseError, and nothing else is.
+    connection errors. With this parser every error of the server is a ResponseError, and no other
+    error is one.
     """
 
     @classmethod
