@@ -7,11 +7,12 @@ to this one command.
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import redis
 from redis.backoff import NoBackoff
-from redis.connection import DefaultParser, parse_url
+from redis.connection import AbstractConnection, DefaultParser, parse_url
 from redis.retry import Retry
 
 from rink.testing.redis_server.errors import RedisServerError, RedisServerUnavailable
@@ -19,6 +20,15 @@ from rink.testing.redis_server.url import endpoint_of
 
 if TYPE_CHECKING:
     from rink.testing.process.server import TlsFiles
+
+
+# With these arguments redis-py does not send its name and version before the command. Newer
+# versions of redis-py have `driver_info` in place of the other two.
+_ANONYMOUS: dict[str, None] = (
+    {"driver_info": None}
+    if "driver_info" in inspect.signature(AbstractConnection).parameters
+    else {"lib_name": None, "lib_version": None}
+)
 
 
 class _ErrorLineParser(DefaultParser):  # type: ignore[misc, valid-type]
@@ -82,6 +92,7 @@ def _connection(url: str, timeout: float, tls: TlsFiles | None) -> Any:
             }
     return connection_class(
         **settings,
+        **_ANONYMOUS,
         protocol=2,
         decode_responses=True,
         encoding_errors="replace",
