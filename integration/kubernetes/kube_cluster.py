@@ -37,7 +37,7 @@ from processes import is_alive
 from rink.errors import RinkError
 from rink.testing import EtcdNode, Place, etcd_cluster
 from rink.testing.process.ports import free_ports
-from rink.testing.process.process import GuardedProcess, ServerReaper
+from rink.testing.process.process import ReapedProcess, ServerReaper
 
 LOOK_INTERVAL_S = 0.2
 START_TIMEOUT_S = 90.0
@@ -51,7 +51,7 @@ class NodeProcess:
         settings: what it was started with.
     """
 
-    def __init__(self, settings: Settings, process: GuardedProcess) -> None:
+    def __init__(self, settings: Settings, process: ReapedProcess) -> None:
         self.settings = settings
         self._process = process
 
@@ -139,13 +139,13 @@ class Cluster:
         )
         settings.folder.mkdir(parents=True)
         command = [sys.executable, str(NODE_SCRIPT), settings.as_json()]
-        process = GuardedProcess(self._guard, command, settings.folder / "node.log")
+        process = ReapedProcess(self._guard, command, settings.folder / "node.log")
         node = NodeProcess(settings, process)
         node.start()
         wait_for(lambda: self._is_registered(name, process), 30, f"node {name}: {process.log_path}")
         return node
 
-    def _is_registered(self, name: str, process: GuardedProcess) -> bool:
+    def _is_registered(self, name: str, process: ReapedProcess) -> bool:
         if not process.is_running():
             raise RuntimeError(f"node {name} ended: {process.log()[-2000:]}")
         try:

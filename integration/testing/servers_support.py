@@ -1,4 +1,4 @@
-"""What the tests of servers share."""
+"""Share settings and helpers of the tests of servers."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import time
 
 import redis
 
-# A node that starts again waits for one to two election timeouts before it leads.
+# A restarted node leads after one to two election timeouts.
 QUICK = {"heartbeat_ms": 20, "election_ms": 200}
 
 
-def wait_until(look, seconds=10.0):
+def wait_until(condition, seconds=10.0):
     end = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < end, "not within the time"
+    while not condition():
+        assert time.monotonic() < end, f"the condition did not hold within {seconds:g} s"
         time.sleep(0.02)
 
 
 @contextlib.contextmanager
 def client_of(url, **settings):
-    """A client as users have it, one that does not try again."""
+    """Give a user's client, without retries."""
     settings = {"socket_timeout": 5.0, "decode_responses": True, "retry": None, **settings}
     with redis.Redis.from_url(url, **settings) as client:
         yield client

@@ -1,4 +1,4 @@
-"""Servers that hold different data are told from those that do not yet hold the same."""
+"""Test that `agree` waits for servers to hold the same data."""
 
 import threading
 
@@ -17,7 +17,7 @@ def put(node, key):
         client.txn((), (Put(key, b"value"),))
 
 
-def test_what_stays_different_is_told_and_what_becomes_the_same_is_waited_for():
+def test_agree_waits_for_equal_data_and_fails_on_different_data():
     with local_etcd() as one, local_etcd() as other:
         put(one, b"a")
         assert not agree((one, other), within_s=0.5)
@@ -26,7 +26,7 @@ def test_what_stays_different_is_told_and_what_becomes_the_same_is_waited_for():
         assert agree((one, other))
         late.join()
         put(one, b"b")
-        put(other, b"c")  # as many changes, of other keys
+        put(other, b"c")  # equal numbers of changes, of different keys
         assert not agree((one, other), within_s=0.5)
 
 

@@ -1,6 +1,6 @@
-"""The same random script on the in-memory etcd and on a real one: every answer and event agrees.
+"""Test that in-memory and real etcd answer random scripts alike.
 
-Revisions are counted from where the script begins, and leases by the order of their grants.
+Revisions are counted from the begin of the script, and leases by the order of their grants.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import itertools
 
 import attrs
 import pytest
-from etcd_world import PATIENCE_S, Seen
+from etcd_world import MESSAGE_TIMEOUT_S, Seen
 from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
@@ -30,11 +30,12 @@ from rink.testing import local_etcd
 from rink.testing.memory.cluster import MemoryCluster
 
 UNKNOWN_LEASE = 0x0BAD
-TTL_S = 600  # no lease ends by itself here: how long that takes differs, the contract has it
+# No lease ends by itself, because the two etcds need different times. The contract tests that.
+TTL_S = 600
 numbers = itertools.count()
 
 
-# Steps of a script. Keys are names, leases and revisions are offsets: see `Run`.
+# Steps of a script. `Run` turns names into keys, and offsets into leases and revisions.
 
 
 @attrs.frozen
@@ -77,7 +78,7 @@ class Compact:
 
 names = st.sampled_from([b"a", b"a/1", b"a/2", b"b", b"c"])
 ends = st.sampled_from([b"", b"a/", b"a0", b"b", b"z"])
-leases = st.integers(-1, 3)  # -1: none; an index into those granted, else an unknown one
+leases = st.integers(-1, 3)  # -1: no lease; the index of a granted lease, or an unknown lease
 offsets = st.integers(0, 12)
 puts = st.builds(Put, names, st.sampled_from([b"", b"1", b"2"]), st.just(-1) | leases)
 branches = st.lists(
@@ -99,7 +100,7 @@ steps = st.one_of(
 
 
 class Run:
-    """A script on one etcd; answers and events come out in words that both share."""
+    """Run a script on one etcd, and return comparable answers and events."""
 
     def __init__(self, etcd, compact):
         self.etcd = etcd
@@ -107,11 +108,11 @@ class Run:
         self.prefix = b"run-%d/" % next(numbers)
         self.leases = []
         self.compacted = 0
-        # etcd looks only every 100 ms at watches that begin in the past: this one does not.
+        # etcd serves a watch that begins in the past only every 100 ms. This one begins later.
         self.live = Seen()
         self.live_watch = self.watch(etcd.range(b"none").header.revision + 1, self.live)
         self.base = etcd.txn((), (Put(self.prefix + b"begin", b""),)).header.revision
-        self.live.events_until(self.base)  # so that no compaction comes before the watch is there
+        self.live.events_until(self.base)  # the watch is open before any compaction
         self.alive = Seen()
         self.stream = etcd.keepalives(self.alive.deliver)
 
@@ -120,10 +121,10 @@ class Run:
 
     def answer(self, step):
         try:
-            return self.told(self.do(step))
+            return self.relative(self.do(step))
         except EtcdError as error:
-            # The real client says more (which endpoint); the server's own words are the same.
-            words = ("duplicate key", "requested lease not found", "compacted", "future revision")
+            # The real client adds the endpoint to the server's message.
+            words = ("duplicate key", "requested lease not results", "compacted", "future revision")
             return type(error).__name__, [word for word in words if word in str(error)]
 
     def do(self, step):
@@ -143,7 +144,7 @@ class Run:
             case Revoke(lease):
                 return self.etcd.revoke(self.real_lease(lease) or UNKNOWN_LEASE)
             case TimeToLive(lease):
-                # Some of the first second may have passed.
+                # A part of the first second may have passed.
                 return self.etcd.time_to_live(self.real_lease(lease) or UNKNOWN_LEASE) // 10
             case KeepAlive(lease):
                 self.stream.send(self.real_lease(lease) or UNKNOWN_LEASE)
@@ -171,15 +172,16 @@ class Run:
         end = compare.range_end and self.prefix + compare.range_end
         return attrs.evolve(compare, key=self.prefix + compare.key, value=value, range_end=end)
 
-    def told(self, answer):
+    def relative(self, answer):
+        """Return an answer with revisions, keys and leases relative to this run."""
         match answer:
             case TxnResult(header, succeeded, results):
-                kvs = [[self.told(kv) for kv in result] for result in results]
+                kvs = [[self.relative(kv) for kv in result] for result in results]
                 return header.revision - self.base, succeeded, kvs
             case RangeResult(header, kvs):
-                return header.revision - self.base, [self.told(kv) for kv in kvs]
+                return header.revision - self.base, [self.relative(kv) for kv in kvs]
             case KeyValue(key, value, create, mod, version, lease):
-                known = self.leases.index(lease) if lease else None
+                index = self.leases.index(lease) if lease else None
                 created = create and create - self.base
                 return (
                     key.removeprefix(self.prefix),
@@ -187,34 +189,34 @@ class Run:
                     created,
                     mod - self.base,
                     version,
-                    known,
+                    index,
                 )
             case _:
                 return answer
 
     def events(self, starts):
-        """What the live watch saw, and what new watches see from each of these starts."""
+        """Return the events of the live watch, and of a watch from each start."""
         end = self.etcd.txn((), (Put(self.prefix + b"end", b""),)).header.revision
-        found = [self.told_events(self.live.events_until(end))]
+        results = [self.relative_events(self.live.events_until(end))]
         watches = []
         for offset in starts:
             start = self.base + offset
-            # Of the compacted revision itself, etcd 3.5 forgets what was deleted in it.
+            # etcd 3.5 forgets the deletions of the compacted revision.
             start += start == self.compacted
             seen = Seen()
             watches.append((start, seen, self.watch(start, seen)))
         for start, seen, watch in watches:
             if start < self.compacted:
-                message = seen.queue.get(timeout=PATIENCE_S)
+                message = seen.queue.get(timeout=MESSAGE_TIMEOUT_S)
                 assert isinstance(message, WatchBroken)
-                found.append(type(message.error).__name__)
+                results.append(type(message.error).__name__)
             elif start <= end:
-                found.append(self.told_events(seen.events_until(end)))
+                results.append(self.relative_events(seen.events_until(end)))
             watch.close()
-        return found
+        return results
 
-    def told_events(self, events):
-        return [(event.deleted, self.told(event.kv)) for event in events]
+    def relative_events(self, events):
+        return [(event.deleted, self.relative(event.kv)) for event in events]
 
     def close(self):
         self.live_watch.close()
@@ -229,7 +231,7 @@ def real():
         yield client
 
 
-# The client's threads draw the jitter of their pauses from `random` while Hypothesis generates.
+# The client's threads use `random` for the jitter of retries, while Hypothesis generates data.
 @pytest.mark.filterwarnings("ignore:Do not use the .random. module inside strategies")
 @settings(
     max_examples=100,
@@ -241,7 +243,7 @@ def real():
     script=st.lists(steps, min_size=3, max_size=14),
     starts=st.lists(offsets, min_size=1, max_size=2),
 )
-@example(  # a lease moves keys, ends, and history goes
+@example(  # a key changes its lease, the lease ends, and the history is compacted
     script=[
         Grant(),
         Transaction((), (Put(b"b", b"1", 0), Put(b"a", b"1", 0), Put(b"c", b"", -1)), ()),
@@ -252,7 +254,7 @@ def real():
     ],
     starts=[1, 3],
 )
-def test_the_memory_etcd_answers_as_the_real_one(real, script, starts):
+def test_memory_etcd_and_real_etcd_answer_alike(real, script, starts):
     with MemoryCluster() as cluster:
         runs = [Run(cluster.client(), cluster.compact), Run(real, real.compact)]
         try:

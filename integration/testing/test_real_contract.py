@@ -1,12 +1,12 @@
-"""A real etcd, through our client, keeps the contract of every etcd."""
+"""Run the contract tests on a real etcd, through Rink's client."""
 
 from __future__ import annotations
 
 import time
 
 import pytest
-from etcd_contract import *  # noqa: F403 - the suite itself
-from etcd_contract_streams import *  # noqa: F403 - its other half
+from etcd_contract import *  # noqa: F403 - tests of calls
+from etcd_contract_streams import *  # noqa: F403 - tests of streams
 from etcd_world import World
 
 from rink.etcd.client import Client
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.waits
 
 @pytest.fixture(scope="module")
 def own_etcd():
-    # Not the shared one: revisions are counted here, and history is compacted.
+    # A server of its own, because the tests count revisions and compact the history.
     with local_etcd() as node:
         yield node
 

@@ -1,4 +1,4 @@
-"""Several Redis servers that tests start: a cluster, a master with its replica, a Sentinel."""
+"""Test groups of Redis servers: a cluster, a pair, a Sentinel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from servers_support import client_of, wait_until
 
 from rink.errors import UsageError
 from rink.redis.blocking_client import close_idle
-from rink.testing import RedisServerError, RedisUnavailable, redis_cluster, redis_pair
+from rink.testing import RedisServerError, RedisServerUnavailable, redis_cluster, redis_pair
 
 pytestmark = pytest.mark.waits
 
@@ -21,7 +21,10 @@ pytestmark = pytest.mark.waits
 
 @contextlib.contextmanager
 def client_of_all(cluster):
-    """A client of the whole cluster. Its own `close` leaves connections to nodes open."""
+    """Give a client of the whole cluster, and close all its connections.
+
+    The client's own `close` leaves connections to nodes open.
+    """
     client = redis.RedisCluster.from_url(cluster.urls[0], decode_responses=True)
     try:
         yield client
@@ -29,7 +32,7 @@ def client_of_all(cluster):
         close_idle(client)
 
 
-def test_a_cluster_serves_all_slots_and_says_where_a_key_is():
+def test_cluster_serves_all_slots_and_finds_the_node_of_a_key():
     with redis_cluster(3) as cluster:
         assert len(cluster.urls) == 3
         one, other = cluster.node_of("a"), cluster.node_of("b")
@@ -45,7 +48,7 @@ def test_a_cluster_serves_all_slots_and_says_where_a_key_is():
         assert all(int(node.call("DBSIZE")) > 10 for node in cluster.nodes)
 
 
-def test_a_cluster_that_lost_a_node_serves_again_when_it_is_back():
+def test_cluster_with_a_lost_node_serves_again_after_its_start():
     with redis_cluster(3, node_timeout_ms=2000) as cluster:
         lost, other = cluster.node_of("a"), cluster.node_of("b")
         other.call("SET", "b", "1")
@@ -54,7 +57,9 @@ def test_a_cluster_that_lost_a_node_serves_again_when_it_is_back():
 
         failed = "cluster_state:fail"
         wait_until(lambda: other.call("CLUSTER", "INFO").startswith(failed))
-        with pytest.raises(RedisUnavailable, match=r"(?s)did not serve within.*cluster_state"):
+        with pytest.raises(
+            RedisServerUnavailable, match=r"(?s)did not serve within.*cluster_state"
+        ):
             cluster.wait_healthy(0.2)
         with pytest.raises(RedisServerError) as caught:
             other.call("SET", "b", "2")
@@ -64,7 +69,7 @@ def test_a_cluster_that_lost_a_node_serves_again_when_it_is_back():
         assert (lost.call("GET", "a"), other.call("GET", "b")) == ("1", "1")
 
 
-def test_a_cluster_without_full_coverage_serves_what_is_left():
+def test_cluster_without_full_coverage_serves_the_other_slots():
     more = ("--cluster-require-full-coverage", "no")
     with redis_cluster(3, node_timeout_ms=500, extra_args=more) as cluster:
         lost, other = cluster.node_of("a"), cluster.node_of("b")
@@ -99,7 +104,7 @@ def test_a_cluster_has_a_password_too():
 
 
 @pytest.mark.parametrize("password", [None, "pw"])
-def test_a_replica_has_what_its_master_has_and_takes_its_place(password):
+def test_replica_has_the_master_s_data_and_can_be_promoted(password):
     with redis_pair(password=password) as pair, client_of(pair.master.url) as client:
         client.set("a", "1")
         pair.wait_replicated()
@@ -123,7 +128,7 @@ def test_a_replica_has_what_its_master_has_and_takes_its_place(password):
         assert client.set("a", "3")
 
 
-def test_a_replica_that_was_cut_off_is_older_and_what_came_later_has_never_been():
+def test_promoted_replica_lacks_the_writes_after_the_cut():
     with redis_pair() as pair:
         pair.master.call("XADD", "orders", "1-0", "n", "1")
         pair.wait_replicated()
@@ -149,19 +154,19 @@ def test_a_cut_heals_without_a_fail_over_too():
         assert pair.replica.call("GET", "a") == "1"
 
 
-def test_an_old_master_that_lives_on_goes_back_to_what_the_new_one_has():
+def test_old_master_that_lives_on_follows_the_new_one_after_heal():
     with redis_pair() as pair:
         old = pair.master
         pair.cut()
         pair.failover(kill=False)
-        assert old.call("SET", "a", "old") == "OK"  # there are two masters
+        assert old.call("SET", "a", "old") == "OK"  # there are now two masters
         assert pair.master.call("SET", "a", "new") == "OK"
         old.freeze()
         pair.heal()
         assert old.call("GET", "a") == "new"
 
 
-def test_who_was_promoted_is_still_the_master_after_a_restart():
+def test_promoted_replica_is_still_master_after_a_restart():
     with redis_pair() as pair:
         pair.failover()
         pair.master.restart()
@@ -183,13 +188,15 @@ def test_clients_follow_a_sentinel_to_the_promoted_replica():
         pair.master.freeze()
         await asyncio.to_thread(pair.failover, kill=False)
         with pytest.raises(redis.TimeoutError):
-            await client.get("a")  # over the connection to the frozen one
+            await client.get("a")  # over the connection to the frozen master
         assert await client.get("a") == "1"
         assert await client.set("a", "2")
         pair.replica.kill()
         await asyncio.to_thread(pair.heal)
         assert pair.replica.call("GET", "a") == "2"
-        await asyncio.to_thread(pair.failover, kill=False)  # Sentinel is asked to, nobody is down
+        await asyncio.to_thread(
+            pair.failover, kill=False
+        )  # no master is down, so Sentinel is told to
         assert await client.get("a") == "2"
         await client.aclose()
         for each in sentinel.sentinels:
@@ -202,7 +209,7 @@ def test_clients_follow_a_sentinel_to_the_promoted_replica():
         asyncio.run(play(pair))
 
 
-def test_a_sentinel_promotes_a_replica_that_is_older_too():
+def test_sentinel_promotes_a_replica_that_is_behind():
     with redis_pair(sentinel=True, down_after_ms=300) as pair:
         pair.master.call("SET", "a", "1")
         pair.wait_replicated()

@@ -1,4 +1,7 @@
-"""Of the Redis servers that tests start nothing is left, however the tests end, and two runs do not meet."""
+"""Test that test servers of Redis leave nothing behind.
+
+Also test that two runs at once share no ports.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ from servers_support import wait_until
 
 from rink.errors import RinkError
 from rink.testing import RedisServerError, local_redis, redis_pair
-from rink.testing.redis_server.start import OUR_USER
+from rink.testing.redis_server.start import ADMIN_USER
 
 pytestmark = [pytest.mark.waits, pytest.mark.usefixtures("no_given_redis")]
 
-# Starts one of each kind, says which processes, folders and ports they have, and waits.
+# Start servers of each kind, print their processes, folders and ports, and wait.
 RUN = textwrap.dedent("""
     import json, sys
     from rink.testing import local_redis, redis_cluster, redis_pair
@@ -28,7 +31,7 @@ RUN = textwrap.dedent("""
         one.save_copy()
         one.freeze()
         nodes = [one, *cluster.nodes, pair.master, pair.replica, pair.sentinel]
-        pids = [each.pid for each in nodes] + [each._process._guard.pid for each in nodes]
+        pids = [each.pid for each in nodes] + [each._process._reaper.pid for each in nodes]
         folders = [str(each.log_path.parents[1]) for each in nodes]
         ports = [each.port for each in nodes]
         ports += [int(each.call("CONFIG", "GET", "cluster-port")[1]) for each in cluster.nodes]
@@ -38,7 +41,7 @@ RUN = textwrap.dedent("""
 
 
 class Run:
-    """A run of tests in a process of its own."""
+    """Run test servers in another process."""
 
     def __enter__(self):
         self.process = subprocess.Popen(
@@ -85,17 +88,17 @@ def test_two_runs_at_once_have_ports_of_their_own():
         assert all(map(is_alive, other.pids))
 
 
-def test_nothing_is_left_though_the_guard_is_killed():
+def test_nothing_is_left_after_the_reaper_is_killed():
     with local_redis() as node:
         pid, folder = node.pid, node.log_path.parents[1]
-        os.kill(node._process._guard.pid, signal.SIGKILL)
+        os.kill(node._process._reaper.pid, signal.SIGKILL)
         wait_until(lambda: not is_alive(pid))
-        with pytest.raises(RedisServerError, match="guard"):
+        with pytest.raises(RedisServerError, match="reaper"):
             node.kill()
     assert not folder.exists()
 
 
-def test_servers_listen_on_loopback_only_and_keep_strangers_from_our_user():
+def test_servers_listen_on_loopback_and_the_admin_has_a_password():
     with local_redis(password="pw") as node:
         rows = [
             row.split()
@@ -106,5 +109,5 @@ def test_servers_listen_on_loopback_only_and_keep_strangers_from_our_user():
         assert {each for each in listening if each.endswith(f":{node.port:04X}")} == {
             f"0100007F:{node.port:04X}"
         }
-        (ours,) = [each for each in node.call("ACL", "LIST") if f"user {OUR_USER} " in each]
+        (ours,) = [each for each in node.call("ACL", "LIST") if f"user {ADMIN_USER} " in each]
         assert "nopass" not in ours

@@ -1,4 +1,4 @@
-"""The Redis servers that tests start: they break as told, keep their data, and go back to older data."""
+"""Test Redis servers: faults, kept data, copies, settings, the fixture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from processes import is_alive, thread_states
 from servers_support import client_of
 
 from rink.errors import ConfigError, UsageError
-from rink.testing import RedisUnavailable, TlsFiles, local_redis
+from rink.testing import RedisServerUnavailable, TlsFiles, local_redis
 from rink.testing.process.ports import free_ports
 from rink.testing.redis_server import start
 
@@ -84,8 +84,9 @@ def test_a_given_folder_survives_with_its_port(tmp_path):
         assert node.log_path.is_relative_to(tmp_path)
 
 
-def test_a_node_that_loads_its_data_is_not_healthy_yet():
-    # It answers between two keys of a snapshot; of an append-only file only every thousand.
+def test_node_that_loads_its_data_is_not_healthy():
+    # While it loads a snapshot it answers after each key, but of an append-only file only after
+    # each thousand.
     slow = ("--key-load-delay", "30000", "--loading-process-events-interval-bytes", "1024")
     more = (*slow, "--rdbcompression", "no")
     with local_redis(appendonly=False, extra_args=more) as node:
@@ -93,15 +94,15 @@ def test_a_node_that_loads_its_data_is_not_healthy_yet():
             node.call("SET", f"key-{i}", "x" * 1000)
         node.stop()
         node.start(wait=False)
-        said = set()
+        answers = set()
         while not node.is_healthy:
-            said.add(node._said)
-        assert [each for each in said if "refused: LOADING" in each]
+            answers.add(node._last_answer)
+        assert [each for each in answers if "error: LOADING" in each]
         assert node.call("DBSIZE") == 100
 
 
-def test_a_setting_redis_refuses_is_reported_with_its_log():
-    refused = pytest.raises(RedisUnavailable, match=r"(?s)is not running.*no-such-thing")
+def test_setting_that_redis_refuses_shows_its_log():
+    refused = pytest.raises(RedisServerUnavailable, match=r"(?s)is not running.*no-such-thing")
     with refused, local_redis(extra_args=("--no-such-thing", "1")):
         pass
 
@@ -118,7 +119,7 @@ def test_settings_reach_the_server():
             assert node.call("CONFIG", "GET", name) == [name, value]
 
 
-def test_without_an_append_only_file_a_kill_loses_what_a_stop_keeps():
+def test_kill_without_append_only_file_loses_what_stop_keeps():
     with local_redis(appendonly=False) as node:
         node.call("SET", "a", "1")
         node.restart()
@@ -128,8 +129,8 @@ def test_without_an_append_only_file_a_kill_loses_what_a_stop_keeps():
         assert node.call("GET", "a") == "1"
 
 
-def test_a_stop_that_redis_refuses_is_asked_for_again():
-    # It does not end while a child writes its first append-only file; told once, it runs on.
+def test_stop_that_redis_refuses_is_repeated():
+    # Redis refuses to exit while a child writes the first append-only file.
     with local_redis(appendonly=False) as node:
         for i in range(10):
             node.call("SET", f"key-{i}", "x")
@@ -143,7 +144,7 @@ def test_a_stop_that_redis_refuses_is_asked_for_again():
 
 
 @pytest.mark.parametrize("appendonly", [True, False])
-def test_the_data_goes_back_to_a_copy_as_often_as_asked(appendonly):
+def test_restore_copy_goes_back_each_time(appendonly):
     with local_redis(appendonly=appendonly) as node, client_of(node.url) as client:
         client.xadd("orders", {"n": "1"}, id="1-0")
         first = node.save_copy()
@@ -155,11 +156,11 @@ def test_the_data_goes_back_to_a_copy_as_often_as_asked(appendonly):
             node.restore_copy(copy)
             assert node.url == url
             assert client.xlen("orders") == length
-            client.xadd("orders", {"n": "3"})  # is not in the copy
+            client.xadd("orders", {"n": "3"})  # not in the copy
 
 
 @pytest.mark.parametrize("how", ["frozen", "killed"])
-def test_a_node_that_does_not_answer_is_copied_too(how):
+def test_frozen_or_killed_node_can_be_copied(how):
     with local_redis() as node:
         node.call("SET", "a", "1")
         node.freeze() if how == "frozen" else node.kill()
@@ -172,12 +173,12 @@ def test_a_node_that_does_not_answer_is_copied_too(how):
         assert node.call("GET", "a") == "1"
 
 
-def test_a_copy_amid_writes_has_all_that_was_acknowledged_before_it():
+def test_copy_during_writes_has_all_acknowledged_writes():
     with local_redis() as node, client_of(node.url) as client:
-        over, acknowledged = threading.Event(), []
+        is_over, acknowledged = threading.Event(), []
 
         def write():
-            while not over.is_set():
+            while not is_over.is_set():
                 acknowledged.append(client.incr("n"))
 
         writer = threading.Thread(target=write)
@@ -189,7 +190,7 @@ def test_a_copy_amid_writes_has_all_that_was_acknowledged_before_it():
                 copies.append((before, node.save_copy(), len(acknowledged) + 1))
                 time.sleep(0.01)
         finally:
-            over.set()
+            is_over.set()
             writer.join()
         assert node.is_healthy
         for before, copy, after in copies:
@@ -197,28 +198,28 @@ def test_a_copy_amid_writes_has_all_that_was_acknowledged_before_it():
             assert before <= int(client.get("n") or 0) <= after
 
 
-def test_one_node_can_be_started_on_the_copy_of_another():
-    with local_redis() as one, local_redis(appendfsync="no") as other:
-        one.call("SET", "a", "1")
-        other.restore_copy(one.save_copy())
-        assert other.call("GET", "a") == "1"
+def test_node_starts_on_the_copy_of_another_node():
+    with local_redis() as first, local_redis(appendfsync="no") as second:
+        first.call("SET", "a", "1")
+        second.restore_copy(first.save_copy())
+        assert second.call("GET", "a") == "1"
 
 
 # --------------------------------------------------------------------------- where it comes from
 
 
-def test_a_port_taken_meanwhile_is_left_for_another(monkeypatch):
+def test_port_that_another_process_took_is_replaced(monkeypatch):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = other.getsockname()[1]
         chosen = []
 
-        def first_a_taken_one(count):
+        def taken_port_first(count):
             chosen.append(free_ports(count) if chosen else [taken])
             return chosen[-1]
 
-        monkeypatch.setattr(start, "free_ports", first_a_taken_one)
+        monkeypatch.setattr(start, "free_ports", taken_port_first)
         with local_redis() as node:
             assert node.is_healthy
             assert [node.port] == chosen[1]
@@ -249,25 +250,25 @@ def test_a_given_server_is_used_and_cannot_be_broken(how, monkeypatch):
         assert node.is_healthy
 
 
-def test_a_given_address_where_nothing_answers_is_a_clear_error(monkeypatch):
+def test_given_address_without_a_server_names_it_in_the_error(monkeypatch):
     monkeypatch.setattr(start, "GIVEN_DEADLINE_S", 0.3)
     (port,) = free_ports(1)
-    refused = pytest.raises(RedisUnavailable, match=rf"(?s)127.0.0.1:{port}.*RINK_TEST_REDIS")
+    refused = pytest.raises(RedisServerUnavailable, match=rf"(?s)127.0.0.1:{port}.*RINK_TEST_REDIS")
     with refused, local_redis(url=f"redis://127.0.0.1:{port}"):
         pass
 
 
-def test_a_given_address_with_a_wrong_password_says_so_and_does_not_show_it(monkeypatch):
+def test_given_url_with_a_wrong_password_fails_and_hides_it(monkeypatch):
     monkeypatch.setattr(start, "GIVEN_DEADLINE_S", 0.3)
     with local_redis(password="secret") as node:
         wrong = f"redis://:wrong@127.0.0.1:{node.port}"
-        refused = pytest.raises(RedisUnavailable, match="WRONGPASS")
+        refused = pytest.raises(RedisServerUnavailable, match="WRONGPASS")
         with refused as caught, local_redis(url=wrong):
             pass
         assert ":wrong" not in str(caught.value)
 
 
-def test_without_a_redis_server_the_error_says_what_would_help(monkeypatch):
+def test_without_redis_server_the_error_names_the_remedies(monkeypatch):
     monkeypatch.setenv("PATH", "")
     refused = pytest.raises(ConfigError, match=r"apt-get install redis-server.*RINK_TEST_REDIS")
     with refused, local_redis():
@@ -278,7 +279,7 @@ def test_without_a_redis_server_the_error_says_what_would_help(monkeypatch):
 
 
 @pytest.mark.parametrize("password", ["secret", 'a b"c\\d:@/%é'])
-def test_a_password_is_asked_for_from_the_start(password):
+def test_password_is_required_from_the_start(password):
     with local_redis(password=password) as node:
         with client_of(node.url) as client:
             assert client.set("a", "1")
@@ -288,13 +289,13 @@ def test_a_password_is_asked_for_from_the_start(password):
         ):
             stranger.get("a")
         assert node.is_healthy
-        node.call("CONFIG", "SET", "requirepass", "another")  # as when it is changed in operation
+        node.call("CONFIG", "SET", "requirepass", "another")  # as an operator may
         assert node.is_healthy
         with client_of(node.url) as late, pytest.raises(redis.AuthenticationError):
             late.get("a")
 
 
-def test_a_user_may_what_its_rules_say():
+def test_acl_user_may_do_what_its_rules_allow():
     rules = ("default off", "worker on >pw ~orders:* &* +@all -@dangerous")
     with local_redis(acl=rules) as node:
         with client_of(node.endpoint, username="worker", password="pw") as worker:
@@ -333,7 +334,7 @@ def test_with_tls_only_clients_that_speak_it_get_in(tmp_path):
 
 
 @pytest.mark.parametrize("round_", [1, 2, 3])
-def test_the_fixture_gives_an_empty_server_that_runs(rink_redis, round_):
+def test_fixture_gives_a_running_empty_server(rink_redis, round_):
     assert rink_redis.call("DBSIZE") == 0
     rink_redis.call("SET", "a", "1")
     rink_redis.call("SELECT", 1)
@@ -341,7 +342,7 @@ def test_the_fixture_gives_an_empty_server_that_runs(rink_redis, round_):
     rink_redis.freeze() if round_ == 1 else rink_redis.kill()
 
 
-def test_the_fixture_empties_no_database_that_was_given_with_keys_in_it(tmp_path):
+def test_fixture_refuses_a_given_database_with_keys(tmp_path):
     test = tmp_path / "test_it.py"
     test.write_text("def test_it(rink_redis):\n    assert rink_redis.call('DBSIZE') == 0\n")
     with local_redis() as node:

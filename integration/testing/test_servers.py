@@ -1,4 +1,4 @@
-"""The servers that tests start: they break as told and keep their data."""
+"""Test etcd servers: faults, kept data, settings, TLS and clusters."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def test_a_frozen_node_answers_nothing_until_it_is_thawed():
 
 
 def test_a_node_has_stopped_when_freeze_returns():
-    """A signal that was sent is on its way: etcd served for a millisecond more, and now and then."""
+    """After SIGSTOP is sent, threads of etcd may run for another millisecond."""
     with local_etcd(**QUICK) as node, Client([node.endpoint]) as etcd:
-        over, answers, pid = threading.Event(), [], node.pid
+        is_over, answers, pid = threading.Event(), [], node.pid
 
         def read():
-            while not over.is_set():
+            while not is_over.is_set():
                 with contextlib.suppress(EtcdUnavailable):
                     answers.append(etcd.range(b"a", timeout=0.05))
 
@@ -91,12 +91,12 @@ def test_a_node_has_stopped_when_freeze_returns():
                 if turn >= 100 and answers:
                     break
             node.freeze()
-            node.freeze()  # one that is frozen already
+            node.freeze()  # it is frozen already
             assert thread_states(pid) == {"T"}
         finally:
-            over.set()
+            is_over.set()
             reader.join()
-        assert answers, "etcd was at work now and then"
+        assert answers, "etcd answered no read between two freezes"
 
 
 def test_a_frozen_node_can_be_stopped_and_killed():
@@ -120,13 +120,13 @@ def test_a_given_folder_survives_with_its_ports(tmp_path):
         assert etcd.range(b"a").kvs[0].value == b"1"
         assert node.log_path.is_relative_to(tmp_path)
     with (
-        pytest.raises(ConfigError, match="a cluster of 1, not of 3"),
+        pytest.raises(ConfigError, match="a cluster of size 1, not 3"),
         etcd_cluster(data_dir=tmp_path),
     ):
         pass
 
 
-def test_a_setting_etcd_refuses_is_reported_with_its_log():
+def test_setting_that_etcd_refuses_shows_its_log():
     refused = pytest.raises(EtcdUnavailable, match="flag provided but not defined: -no-such-thing")
     with refused, local_etcd(extra_args=("--no-such-thing",)):
         pass
@@ -147,7 +147,7 @@ def test_a_server_without_fsync_and_with_quick_elections_runs():
 # --------------------------------------------------------------------------- where it comes from
 
 
-def test_a_port_taken_meanwhile_is_left_for_another(monkeypatch):
+def test_port_that_another_process_took_is_replaced(monkeypatch):
     choose = start.free_ports
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -155,18 +155,18 @@ def test_a_port_taken_meanwhile_is_left_for_another(monkeypatch):
         taken = other.getsockname()[1]
         chosen = []
 
-        def first_a_taken_one(count):
+        def taken_port_first(count):
             ports = choose(count)
             chosen.append(ports if chosen else [taken, *ports[1:]])
             return chosen[-1]
 
-        monkeypatch.setattr(start, "free_ports", first_a_taken_one)
+        monkeypatch.setattr(start, "free_ports", taken_port_first)
         with local_etcd() as node:
             assert node.is_healthy
             assert node.endpoint == f"http://127.0.0.1:{chosen[1][0]}"
 
 
-def test_the_port_of_kept_data_that_is_taken_is_an_error_and_harms_nothing(tmp_path):
+def test_taken_port_of_kept_data_is_an_error_and_keeps_the_data(tmp_path):
     with local_etcd(data_dir=tmp_path, **QUICK) as node, Client([node.endpoint]) as etcd:
         etcd.txn(*PUT)
         port = int(node.endpoint.rpartition(":")[2])
@@ -181,19 +181,19 @@ def test_the_port_of_kept_data_that_is_taken_is_an_error_and_harms_nothing(tmp_p
         assert etcd.range(b"a").kvs[0].value == b"1"
 
 
-def test_ports_of_one_run_are_given_to_no_other_while_it_lives():
-    """A node that is down for a while must not find another run's cluster at its place."""
+def test_ports_of_a_living_run_are_not_given_to_another():
+    """Another run's cluster must not get the ports of a node that is down."""
     script = f"from {start.__name__} import free_ports; print(free_ports(300)); input()"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
-        theirs = json.loads(other.stdout.readline())
-        assert set(start.free_ports(300)).isdisjoint(theirs)
-        assert len(set(theirs)) == 300
+        other_ports = json.loads(other.stdout.readline())
+        assert set(start.free_ports(300)).isdisjoint(other_ports)
+        assert len(set(other_ports)) == 300
         other.stdin.close()
 
 
-def test_ports_are_free_and_none_that_a_client_could_be_given():
+def test_ports_are_free_and_below_those_of_outgoing_connections():
     ports = start.free_ports(30)
     assert len(set(ports)) == 30
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
@@ -218,7 +218,7 @@ def test_a_given_server_is_used_and_cannot_be_broken(how, monkeypatch):
         assert node.is_healthy
 
 
-def test_a_given_address_where_nothing_answers_is_a_clear_error(monkeypatch):
+def test_given_address_without_a_server_names_it_in_the_error(monkeypatch):
     monkeypatch.setattr(start, "GIVEN_DEADLINE_S", 0.3)
     port = start.free_ports(1)[0]
     refused = pytest.raises(EtcdUnavailable, match=rf"(?s)127.0.0.1:{port}.*RINK_TEST_ETCD")
@@ -235,9 +235,9 @@ def test_the_binary_on_the_path_wins_over_the_wheel(tmp_path, monkeypatch):
         pass
 
 
-def test_the_wheel_is_found_without_a_path_and_says_so_once(monkeypatch, caplog):
+def test_wheel_without_a_path_is_found_and_warns_once(monkeypatch, caplog):
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(start, "_said_wheel", False)
+    monkeypatch.setattr(start, "_has_warned_of_wheel", False)
     assert start.find_etcd() == start.find_etcd()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "never for production" in caplog.text
@@ -248,7 +248,7 @@ def test_the_wheel_s_own_script_on_the_path_is_the_wheel(monkeypatch):
     if not (scripts / "etcd").exists():
         pytest.skip("the wheel is not installed beside this Python")
     monkeypatch.setenv("PATH", str(scripts))
-    # Else we would signal a Python that starts etcd.
+    # The script is a Python process that starts etcd, so signals would not reach etcd.
     assert start.find_etcd().parent.name == "etcdbin"
 
 
@@ -281,7 +281,7 @@ def test_with_tls_only_clients_with_a_certificate_get_in(pem):
             assert given.is_healthy
 
 
-def test_a_root_password_is_asked_for_from_then_on(tmp_path):
+def test_root_password_is_required_after_the_start(tmp_path):
     with local_etcd(root_password="secret", data_dir=tmp_path, **QUICK) as node:
         with Client([node.endpoint], user="root", password="secret") as etcd:
             etcd.txn(*PUT)
@@ -304,7 +304,7 @@ def test_tls_and_a_password_go_together(pem):
 # --------------------------------------------------------------------------- a cluster
 
 
-def test_a_cluster_survives_the_loss_of_a_node_and_takes_it_back():
+def test_cluster_survives_a_lost_node_and_takes_it_back():
     with etcd_cluster(3, **QUICK) as cluster, Client(cluster.endpoints) as etcd:
         etcd.txn(*PUT)
         lost = cluster.leader()
@@ -314,8 +314,8 @@ def test_a_cluster_survives_the_loss_of_a_node_and_takes_it_back():
         assert etcd.range(b"a").kvs[0].value == b"1"
         lost.start()
         cluster.wait_healthy()
-        with Client([lost.endpoint]) as one:
-            assert one.range(b"a").kvs[0].value == b"1"
+        with Client([lost.endpoint]) as client:
+            assert client.range(b"a").kvs[0].value == b"1"
 
 
 def test_a_cluster_s_frozen_leader_is_replaced():
@@ -329,21 +329,21 @@ def test_a_cluster_s_frozen_leader_is_replaced():
 
 
 def test_a_cluster_is_restarted_node_by_node_and_keeps_its_data():
-    # Where elections are quick a stall has another node lead before the first one is stopped.
+    # With quick elections, a stall could make another node leader before the first stop.
     with etcd_cluster(3) as cluster, Client(cluster.endpoints) as client:
         client.txn(*PUT)
         before, leader = [node.pid for node in cluster.nodes], cluster.leader()
-        began = []
+        stopped = []
         for node in cluster.nodes:
-            node.stop = lambda node=node, stop=node.stop: (began.append(node), stop())
+            node.stop = lambda node=node, stop=node.stop: (stopped.append(node), stop())
         cluster.restart()
         assert not set(before) & {node.pid for node in cluster.nodes}
-        assert set(began) == set(cluster.nodes)
-        assert began[-1] is leader
+        assert set(stopped) == set(cluster.nodes)
+        assert stopped[-1] is leader
         assert client.range(b"a").kvs[0].value == b"1"
 
 
-def test_nodes_run_where_they_are_placed():
+def test_nodes_run_in_their_places():
     hosts = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
     places = tuple(Place(host, ("env", f"PLACED={host}")) for host in hosts)
     with etcd_cluster(3, places=places, **QUICK) as cluster:
@@ -356,7 +356,7 @@ def test_nodes_run_where_they_are_placed():
 
 
 def test_each_node_needs_a_place_or_none():
-    with pytest.raises(ConfigError, match="3 nodes cannot run in 1 places"):
+    with pytest.raises(ConfigError, match="places has 1 entries for 3 nodes"):
         etcd_cluster(3, places=(Place(),)).__enter__()
 
 
@@ -365,7 +365,7 @@ def test_a_cluster_without_a_quorum_is_not_healthy():
         cluster.nodes[0].kill()
         cluster.nodes[1].kill()
         wait_until(lambda: not cluster.nodes[2].is_healthy)
-        with pytest.raises(EtcdUnavailable, match="leads"):
+        with pytest.raises(EtcdUnavailable, match="became leader"):
             cluster.leader(timeout=3)
         with pytest.raises(EtcdUnavailable, match="not healthy"):
             cluster.wait_healthy(0.2)

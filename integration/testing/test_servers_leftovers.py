@@ -1,4 +1,4 @@
-"""Of the servers that tests start nothing is left, however the tests end."""
+"""Test that test servers of etcd leave nothing behind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_nothing_is_left_after_the_with():
 
 
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "exit", "sys.exit", "forked child"])
-def test_nothing_is_left_however_the_parent_ends(end):
+def test_nothing_is_left_after_the_parent_ends(end):
     script = textwrap.dedent("""
         import json, os, sys, time
         from rink.testing import local_etcd, etcd_cluster
@@ -44,13 +44,13 @@ def test_nothing_is_left_however_the_parent_ends(end):
         several = etcd_cluster(2)
         nodes = several.__enter__().nodes
         pids = [each.pid for each in (node, *nodes)]
-        guards = [each._process._guard.pid for each in (node, nodes[0])]
+        reapers = [each._process._reaper.pid for each in (node, nodes[0])]
         folders = [str(each.log_path.parents[1]) for each in (node, nodes[0])]
         if sys.argv[1] == "forked child" and os.fork() == 0:
             os.close(1)
-            time.sleep(60)  # holds the guards' pipes open
+            time.sleep(60)  # holds the reapers' pipes open
             os._exit(0)
-        print(json.dumps([pids + guards, folders]), flush=True)
+        print(json.dumps([pids + reapers, folders]), flush=True)
         if sys.argv[1] == "exit":
             os._exit(0)
         if sys.argv[1] == "sys.exit":
@@ -76,29 +76,29 @@ def test_nothing_is_left_however_the_parent_ends(end):
         parent.stdout.close()
 
 
-def test_nothing_is_left_though_the_guard_is_killed():
+def test_nothing_is_left_after_the_reaper_is_killed():
     with local_etcd() as node:
         pid, folder = node.pid, node.log_path.parents[1]
-        os.kill(node._process._guard.pid, signal.SIGKILL)
+        os.kill(node._process._reaper.pid, signal.SIGKILL)
         wait_until(lambda: not is_alive(pid))
-        with pytest.raises(EtcdError, match="guard"):
+        with pytest.raises(EtcdError, match="reaper"):
             node.kill()
     assert not folder.exists()
 
 
 def test_a_thread_that_starts_a_server_may_end():
-    """PR_SET_PDEATHSIG alone would end the server with the thread."""
+    """With PR_SET_PDEATHSIG alone, the server would end with the thread."""
     import threading
 
-    made = []
+    nodes = []
     context = local_etcd()
-    thread = threading.Thread(target=lambda: made.append(context.__enter__()))
+    thread = threading.Thread(target=lambda: nodes.append(context.__enter__()))
     thread.start()
     thread.join()
     time.sleep(0.5)
-    assert made[0].is_healthy
+    assert nodes[0].is_healthy
     context.__exit__(None, None, None)
-    assert not made[0].log_path.exists()
+    assert not nodes[0].log_path.exists()
 
 
 def test_a_forked_child_neither_uses_nor_ends_the_parent_s_servers():
@@ -109,7 +109,7 @@ def test_a_forked_child_neither_uses_nor_ends_the_parent_s_servers():
             try:
                 node.kill()
             except UsageError:
-                node._process._guard.close()
+                node._process._reaper.close()
                 code = 0
             os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,4 +1,4 @@
-"""Members are settled when all that they have said is read, too."""
+"""Test that `settle` waits until all reports of the members are read."""
 
 import threading
 
@@ -14,7 +14,7 @@ ROLES = [next(f"r{n}" for n in range(99) if rank_of(f"r{n}", 2) == rank) for ran
 
 
 class Member:
-    """Say a rank, as a process would."""
+    """Answer with a rank, as a member's process does."""
 
     def __init__(self, name, rank):
         self.name, self.rank = name, rank
@@ -23,8 +23,11 @@ class Member:
         return {"rank": self.rank}
 
 
-def test_loss_that_is_read_after_the_gain_it_came_before_is_waited_for():
-    """The members report through pipes of their own."""
+def test_settle_waits_for_a_loss_that_is_read_after_the_gain():
+    """Read a loss after the gain that followed it.
+
+    Each member reports through its own pipe, so reports can be read in another order.
+    """
     stays, moves = ROLES
     history = History([HistoryEvent("gained", "a", 1.0, role, 1) for role in ROLES])
     history.add(HistoryEvent("gained", "b", 2.1, moves, 2))

@@ -1,4 +1,4 @@
-"""An app that a test runs: workers in its process, an etcd in memory, a real Redis."""
+"""Test `running`: workers in this process, on a real Redis."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ class Order(Record):
     customer: str
 
 
-def test_an_app_runs_in_a_test_and_can_be_waited_for():
+def test_running_app_processes_all_events_before_drain_returns():
     app, seen = App("shop"), []
     orders = app.stream("orders", record=Order, partition_by="customer", partition_count=4)
 
@@ -36,7 +36,7 @@ def test_an_app_runs_in_a_test_and_can_be_waited_for():
         assert run.redis_url
 
 
-def test_whoever_is_behind_is_named():
+def test_drain_timeout_names_the_processor_that_is_behind():
     app = App("shop")
     orders = app.stream("orders", record=Order, partition_by="customer", partition_count=2)
 
@@ -51,18 +51,18 @@ def test_whoever_is_behind_is_named():
         def is_named():
             with pytest.raises(AssertionError) as caught:
                 run.drain(1)
-            told = r"bill in orders/\d: 1 events .*ValueError: 7"
-            return re.search(told, str(caught.value))
+            message = r"bill in orders/\d: 1 events .*ValueError: 7"
+            return re.search(message, str(caught.value))
 
         wait_until(is_named)
 
 
-def test_what_one_processor_has_sent_another_is_waited_for_too():
+def test_drain_waits_for_events_that_a_processor_sends_on():
     app, seen = App("shop"), []
-    one = {"record": Order, "partition_by": "customer", "partition_count": 4}
-    orders, bills = app.stream("orders", **one), app.stream("bills", **one)
+    settings = {"record": Order, "partition_by": "customer", "partition_count": 4}
+    orders, bills = app.stream("orders", **settings), app.stream("bills", **settings)
 
-    @app.processor(bills, initial_delay=0.1)  # looked at first
+    @app.processor(bills, initial_delay=0.1)  # `drain` checks it first
     async def note(events):
         async for order in events.records():
             await asyncio.sleep(0.01)

@@ -1,8 +1,10 @@
-"""Help for testing with Rink, for our tests and for our users'.
+"""Test code that uses Rink.
 
-`local_etcd` and `etcd_cluster` run real servers, see `rink.testing.etcd_server.local`; `local_redis`,
-`redis_cluster` and `redis_pair` run those of Redis, see `rink.testing.redis_server.local`. Neither pytest
-nor testcontainers nor redis is imported with this package.
+There are servers to start and break, an etcd in memory, and virtual time.
+
+`local_etcd` and `etcd_cluster` run real etcd servers, see `rink.testing.etcd_server.local`.
+`local_redis`, `redis_cluster` and `redis_pair` run real Redis servers, see
+`rink.testing.redis_server.local`. This package imports neither pytest nor testcontainers nor redis.
 """
 
 from rink.testing.etcd_server.local import (
@@ -18,7 +20,7 @@ from rink.testing.redis_server.local import (
     RedisNode,
     RedisPair,
     RedisServerError,
-    RedisUnavailable,
+    RedisServerUnavailable,
     local_redis,
     redis_cluster,
     redis_pair,
@@ -32,7 +34,7 @@ __all__ = [
     "RedisNode",
     "RedisPair",
     "RedisServerError",
-    "RedisUnavailable",
+    "RedisServerUnavailable",
     "TlsFiles",
     "etcd_cluster",
     "local_etcd",

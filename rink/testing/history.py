@@ -141,7 +141,10 @@ class Judgement:
 
     @property
     def problems(self) -> list[str]:
-        """Return all that Rink forbids, in words; `early` and gaps are not part of it."""
+        """Return a sentence for each broken promise.
+
+        `early` overlaps and gaps break no promise.
+        """
         return [*map(str, self.overlaps), *self.tokens, *self.stale, *self.disorder]
 
     def gains(self, since: float = 0.0) -> dict[str, int]:
@@ -159,7 +162,7 @@ class Judgement:
         return moves
 
     def longest_gap(self, since: float = 0.0) -> float:
-        """Return the longest of the gaps that ended since then, or 0 if there is none."""
+        """Return the longest gap that ended since then, or 0 without a gap."""
         return max((gap.seconds for gap in self.gaps if gap.end > since), default=0.0)
 
     def not_held(self, roles: Iterable[str]) -> list[str]:
@@ -188,7 +191,7 @@ def in_order(events: Iterable[HistoryEvent]) -> Iterator[HistoryEvent]:
         # What others observe of a process is another stream than what the process reports itself.
         source = None if event.what in _WRITES else (event.who, event.what in _OBSERVED)
         streams.setdefault(source, []).append(event)
-    return heapq.merge(*streams.values(), key=lambda one: (one.at, _AT_ONCE.get(one.what, 0)))
+    return heapq.merge(*streams.values(), key=lambda event: (event.at, _AT_ONCE.get(event.what, 0)))
 
 
 class _Walk:
@@ -197,9 +200,8 @@ class _Walk:
     def __init__(self, events: list[HistoryEvent]) -> None:
         self._lease_ends = [event for event in events if event.what is What.LEASE_ENDED]
         self._held: dict[str, dict[str, HistoryEvent]] = {}  # role -> holder -> its grant
-        self._stopped: dict[
-            tuple[str, str], HistoryEvent
-        ] = {}  # role, holder -> grant of a frozen one
+        # role, holder -> grant of a frozen holder
+        self._stopped: dict[tuple[str, str], HistoryEvent] = {}
         self._newest: dict[str, HistoryEvent] = {}
         self._until: dict[str, float] = {}
         self._overlaps: list[tuple[Overlap, bool]] = []
@@ -252,7 +254,7 @@ class _Walk:
         self._hold(event, event.at)
 
     def _is_early(self, grant: HistoryEvent, taker: HistoryEvent) -> bool:
-        """Return whether etcd ended the holder's lease early, before the taker's grant."""
+        """Return whether etcd ended the holder's lease early."""
         return self._until.get(grant.who, 0.0) > taker.at and any(
             end.who == grant.who and grant.token < end.token <= taker.token
             for end in self._lease_ends
@@ -291,7 +293,7 @@ class _Walk:
             self._unhold(grant, event.at)
             self._stopped[grant.role, who] = grant
         if event.what is What.ENDED:
-            self._stopped = {key: one for key, one in self._stopped.items() if key[1] != who}
+            self._stopped = {key: grant for key, grant in self._stopped.items() if key[1] != who}
 
     def _thawed(self, event: HistoryEvent) -> None:
         for key, grant in list(self._stopped.items()):
@@ -301,17 +303,17 @@ class _Walk:
 
     def _wrote(self, event: HistoryEvent) -> None:
         grant = self._order.get((event.role, event.who, event.token))
-        said = f"{event.who} wrote {event.role} with token {event.token}"
+        write = f"{event.who} wrote {event.role} with token {event.token}"
         if grant is None:
-            self._disorder.append(f"{said}, which it was not granted")
+            self._disorder.append(f"{write}, which it was not granted")
             return
         before = self._written.get(event.role)
         is_stale = before is not None and grant < before[0]
         if event.what is What.REFUSED:
             if not is_stale:
-                self._disorder.append(f"{said}, and was refused though nobody later had written")
+                self._disorder.append(f"{write}, and was refused though nobody later had written")
         elif is_stale and before is not None:
-            self._stale.append(f"{said} after {before[1].who} had with {before[1].token}")
+            self._stale.append(f"{write} after {before[1].who} had with {before[1].token}")
         else:
             self._written[event.role] = grant, event
 
@@ -340,7 +342,7 @@ class History:
 
     def __init__(self, events: Iterable[HistoryEvent] = ()) -> None:
         self._changed = threading.Condition()
-        self._said: list[HistoryEvent] = []
+        self._events: list[HistoryEvent] = []
         self._writes: list[HistoryEvent] = []  # apart: they are many, and change no holder
         for event in events:
             self.add(event)
@@ -351,33 +353,33 @@ class History:
             self._writes.append(event)
             return
         with self._changed:
-            self._said.append(event)
+            self._events.append(event)
             self._changed.notify_all()
 
     @property
     def events(self) -> list[HistoryEvent]:
         """Return all events but the writes, by time."""
         with self._changed:
-            said = list(self._said)
-        return list(in_order(said))
+            events = list(self._events)
+        return list(in_order(events))
 
     @property
     def holders(self) -> dict[str, str]:
         """Return who holds which role now, by the events so far."""
         with self._changed:
-            said = list(self._said)
-        return judge(said).holders
+            events = list(self._events)
+        return judge(events).holders
 
     def judge(self) -> Judgement:
         """Judge the events so far."""
         with self._changed:
-            return judge([*self._said, *self._writes])
+            return judge([*self._events, *self._writes])
 
     def wait(self, happens: Callable[[History], bool], timeout: float = 30.0) -> None:
         """Wait until something is true of the history.
 
         Args:
-            happens: asked with the history, again after each change.
+            happens: called with the history, and again after each change.
             timeout: seconds.
 
         Raises:
@@ -385,11 +387,11 @@ class History:
         """
         end = time.monotonic() + timeout
         while True:
-            known = len(self._said)
+            known = len(self._events)
             begin = time.monotonic()
             if happens(self):
                 return
-            # Asking a long history takes time: it is asked during a quarter of the time at most.
+            # `happens` may take long on a long history. It runs at most a quarter of the time.
             pause = 3 * (time.monotonic() - begin)
             if not self._wait_for_more(known, pause, end):
                 raise TimeoutError(f"not within {timeout:g} s, after {self.events[-10:]}")
@@ -398,4 +400,4 @@ class History:
         with self._changed:
             self._changed.wait_for(lambda: False, pause)
             left = max(0.0, end - time.monotonic())
-            return self._changed.wait_for(lambda: len(self._said) > known, left)
+            return self._changed.wait_for(lambda: len(self._events) > known, left)

@@ -1,6 +1,6 @@
-"""Give users' tests an etcd, a clock and servers: a pytest plugin.
+"""Give users' tests an etcd, a clock and servers, as a pytest plugin.
 
-It is on as soon as `etcd-rink[testing]` is installed. A test takes three lines:
+pytest loads the plugin if Rink is installed. A test takes three lines:
 
     def test_orders_are_settled_by_the_leader(rink_session):
         with rink.Rink(rink_session, "orders") as r, r.await_role("leader", timeout=1) as role:
@@ -8,10 +8,10 @@ It is on as soon as `etcd-rink[testing]` is installed. A test takes three lines:
 
 Fixtures:
     rink_session: a `rink.Session` on an etcd in memory, in real time.
-    rink_etcd: that etcd, a `rink.testing.memory.cluster.MemoryCluster`: more clients, and faults.
-    rink_time: a `rink.testing.virtual.VirtualTime`: `advance(3600)` takes a moment.
+    rink_etcd: that etcd, a `MemoryCluster`, for more clients and faults.
+    rink_time: a `rink.testing.virtual.VirtualTime`, in which `advance(3600)` takes a moment.
     rink_server: a real etcd for the whole test session, a `rink.testing.EtcdNode`.
-    rink_redis: a real Redis, a `rink.testing.RedisNode`: one for all tests, empty for each.
+    rink_redis: a real Redis, a `rink.testing.RedisNode`, one for all tests and empty for each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:  # a plugin is loaded before the coverage of its user's code is measured
+# A plugin is loaded before the coverage of the user's code is measured, so it imports Rink late.
+if TYPE_CHECKING:
     from rink import Session
     from rink.testing import EtcdNode, RedisNode
     from rink.testing.memory.cluster import MemoryCluster
@@ -49,7 +50,7 @@ def rink_session(rink_etcd: MemoryCluster) -> Iterator[Session]:
 
 @pytest.fixture
 def rink_time() -> Iterator[VirtualTime]:
-    """Give virtual time: sessions on an etcd in memory, and a clock that moves when told to."""
+    """Give sessions on an etcd in memory, with a virtual clock."""
     from rink.testing.virtual import virtual_time
 
     with virtual_time() as time:
@@ -58,7 +59,7 @@ def rink_time() -> Iterator[VirtualTime]:
 
 @pytest.fixture(scope="session")
 def rink_server() -> Iterator[EtcdNode]:
-    """Give a real etcd, started once for all tests that ask for it."""
+    """Give a real etcd, started once for all tests that use it."""
     from rink.testing import local_etcd
 
     with local_etcd() as node:
@@ -67,22 +68,28 @@ def rink_server() -> Iterator[EtcdNode]:
 
 @pytest.fixture(scope="session")
 def rink_redis_server() -> Iterator[RedisNode]:
-    """Give the Redis that `rink_redis` empties, started once; one that was given must be empty."""
+    """Give the Redis of `rink_redis`, started once for all tests.
+
+    A Redis that was given must be empty, because `rink_redis` removes all keys.
+    """
     from rink.errors import ConfigError
     from rink.testing import local_redis
 
     with local_redis() as node:
         if node.is_given and (keys := node.call("DBSIZE")):
             raise ConfigError(
-                f"the database at {node.endpoint} (RINK_TEST_REDIS) holds {keys} keys, and the "
-                "fixture rink_redis would remove them: name an empty one, redis://host:port/number"
+                f"the database of RINK_TEST_REDIS at {node.endpoint} holds {keys} keys, which the "
+                "fixture rink_redis would remove: name an empty one, redis://host:port/number"
             )
         yield node
 
 
 @pytest.fixture
 def rink_redis(rink_redis_server: RedisNode) -> RedisNode:
-    """Give a real Redis without any keys, running, whatever the test before has done to it."""
+    """Give a real Redis that runs and has no keys.
+
+    It is started again if the last test broke it.
+    """
     if not rink_redis_server.is_given:
         rink_redis_server.thaw()
         rink_redis_server.start()

@@ -1,4 +1,4 @@
-"""For tests of processors: run one on given records without servers, or a whole app on real ones.
+"""Test a processor without servers, or a whole app on a real Redis.
 
     outcome = process(app, "bill", [Order(order_id=1, customer="a")])
     assert outcome.outputs == {"invoices": [Invoice(...)]}
@@ -7,8 +7,8 @@
         orders.send_many_blocking(...)
         run.drain()
 
-`process` runs the very code of a worker, but for Redis and etcd: what is retried, given up and
-committed with outputs is so here too.
+`process` runs the code of a worker, with lists in place of Redis and etcd. So retries, dead
+letters, commits and outputs are as in a worker.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ from rink.testing.memory.cluster import MemoryCluster
 from rink.testing.redis_server.local import local_redis
 
 _TOKEN = 1
-_LOOKS_EVERY_S = 0.005
-_TRANSIENT_FOR_S = 1.0
+_POLL_INTERVAL_S = 0.005
+_MAX_TRANSIENT_FOR_S = 1.0
 
 
 @attrs.frozen
 class Outcome:
-    """What a processor made of its records.
+    """Hold the results of a processor for its records.
 
     Attributes:
         processed: the records that were processed and committed, in order within each partition.
-        outputs: what was sent along with commits, by the name of the stream.
-        dead: what was given up.
+        outputs: the outputs of the commits, by the name of the stream.
+        dead: the dead letters.
         quarantined: the reason of each quarantined partition (`quarantine` and `halt`).
-        commits: how many commits there were.
+        commits: the number of processed events of each commit.
     """
 
     processed: list[Any] = attrs.field(factory=list)
@@ -76,29 +76,32 @@ class Outcome:
 
 
 def process(app: App, processor: str, records: Iterable[Any], *, seconds: float = 10.0) -> Outcome:
-    """Run a processor on records, in partitions as they would be, without any server.
+    """Run a processor on records, in their partitions, without a server.
 
-    Pauses between tries are of a millisecond. An event is given up after `max_attempts`, whatever
-    `retry_for` is. A transient error quarantines the partition after a second. `take(n, within=...)`
-    waits for nothing more than the records. What a processor sends by `send` goes to Redis: give outputs
-    to `events.commit`, or have the function that sends replaced.
+    Retries pause for a millisecond. An event becomes a dead letter after `max_attempts`, and
+    `retry_for` is ignored. A transient error quarantines the partition after a second.
+    `take(n, within=...)` waits for no more events than the records.
+
+    `send` still needs Redis. Give outputs to `events.commit`, or replace the function that sends.
 
     Args:
-        app: with the processor.
-        processor: its name.
-        records: instances of its stream's class; or bytes, as they might lie in Redis. Of a stream of dead letters,
-            they are `DeadLetter(record=..., error=...)`.
+        app: has the processor.
+        processor: the name of the processor.
+        records: instances of the stream's class, or bytes as they would lie in Redis. For a stream
+            of dead letters they are `DeadLetter(record=..., error=...)`.
         seconds: how long it may take.
 
     Raises:
         RecordError: a record has no partition key, or does not match.
-        TimeoutError: it took longer; says how far it came.
+        TimeoutError: it took longer; the message has the counts so far.
         ConfigError: the app has no such processor.
-        UsageError: an event loop runs here: call it from a plain test function.
+        UsageError: called from a running event loop; call it from a plain test function.
     """
     check_processors(app, [processor])
     if asyncio._get_running_loop() is not None:  # noqa: SLF001 - the public one raises
-        raise UsageError("process() runs an event loop of its own: call it from a plain function")
+        raise UsageError(
+            "process() cannot run within an event loop: call it from a plain test function"
+        )
     return asyncio.run(_process(app.processors[processor], list(records), seconds))
 
 
@@ -107,28 +110,27 @@ async def _process(processor: Processor[Any], records: Sequence[Any], seconds: f
         processor.policy,
         backoff=(0.001, 0.001),
         retry_for=0.0,
-        transient_for=min(processor.policy.transient_for, _TRANSIENT_FOR_S),
+        transient_for=min(processor.policy.transient_for, _MAX_TRANSIENT_FOR_S),
     )
     processor = attrs.evolve(processor, policy=policy)
     outcome, given_up = Outcome(), asyncio.Event()
-    asyncio.get_running_loop().call_later(seconds, given_up.set)  # a thread cannot be ended
+    # A processor in a thread cannot be cancelled, so it also gets an event.
+    asyncio.get_running_loop().call_later(seconds, given_up.set)
     try:
         async with asyncio.timeout(seconds):
             for number, data in sorted(_shares(processor, records).items()):
                 await _Partition(processor, number, data, outcome, given_up).run()
     except TimeoutError:
         raise TimeoutError(
-            f"processor {processor.name!r} did not come to the end of {len(records)} records within {seconds:g} "
-            f"s: {len(outcome.processed)} were committed, {len(outcome.dead)} given up; the log says more"
+            f"processor {processor.name!r} did not finish {len(records)} records within "
+            f"{seconds:g} s: {len(outcome.processed)} committed, {len(outcome.dead)} dead letters; "
+            "see the log"
         ) from None
     return outcome
 
 
 def _shares(processor: Processor[Any], records: Sequence[Any]) -> dict[int, list[list[bytes]]]:
-    """Return the entries of each partition.
-
-    Bytes that are no record go to the first.
-    """
+    """Return the entries of each partition; bytes go to the first."""
     stream, shares = processor.stream, dict[int, list[list[bytes]]]()
     for record in records:
         is_raw = isinstance(record, bytes)
@@ -138,7 +140,7 @@ def _shares(processor: Processor[Any], records: Sequence[Any]) -> dict[int, list
 
 
 class _Partition:
-    """One partition with all its records, from beginning to end: what Redis is to an owner."""
+    """One partition with all its records, in place of Redis."""
 
     def __init__(
         self,
@@ -151,7 +153,9 @@ class _Partition:
         self._processor = processor
         self._place = processor.place(number)
         self.limits = processor.stream.app.limits
-        self._data: list[RawEntry] = [(f"{at}-0".encode(), one) for at, one in enumerate(data, 1)]
+        self._data: list[RawEntry] = [
+            (f"{number}-0".encode(), entry) for number, entry in enumerate(data, 1)
+        ]
         self._unread = list(self._data)
         self._outcome = outcome
         self._given_up = given_up
@@ -173,8 +177,9 @@ class _Partition:
         owner = _OwnerOfAll(
             self._processor, store, self._place, _TOKEN,
             Taken(entry_ids.NONE, "0", "", "", {}, []),
-            is_held=lambda: True, marks=scene.marks, metrics=scene.metrics, complaints=scene.complaints,
-            wants_more=self._feed, may_hold=lambda: self.limits.in_flight,
+            is_held=lambda: True, marks=scene.marks, metrics=scene.metrics,
+            complaints=scene.complaints, wants_more=self._feed,
+            may_hold=lambda: self.limits.in_flight,
         )  # fmt: skip
         owner.targets, owner.unread = self._targets, self._unread
         self._feed(owner)
@@ -187,12 +192,12 @@ class _Partition:
             over.cancel()
 
     async def _over(self, owner: GrantOwner[Any]) -> bool:
-        """Wait until everything is committed, or the processor waits for more than there is."""
+        """Wait until all is committed, or the processor waits for more."""
         while not self._done.is_set():
             if owner.is_idle and not self._unread and not owner.inbox.ready:
                 break
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOKS_EVERY_S):
+                async with asyncio.timeout(_POLL_INTERVAL_S):
                     await self._done.wait()
         return True
 
@@ -202,7 +207,7 @@ class _Partition:
             del self._unread[:room]
 
     def commit(self, step: CommitStep) -> None:
-        """Take note of a commit, as Redis would carry it out."""
+        """Record a commit in the outcome."""
         letters = [self._letter(letter) for letter in step.letters]
         dead = {letter.event for letter in letters}
         first, last = entry_ids.order(step.expected)[0], entry_ids.order(step.new)[0]
@@ -223,12 +228,12 @@ class _Partition:
 
     def _letter(self, letter: Output) -> DeadLetter[Any]:
         stream = DeadLetterStream(self._processor.stream, self._processor.name)
-        return stream.decode(Entry.of((b"0-0", [_bytes(one) for one in letter.fields])))
+        return stream.decode(Entry.of((b"0-0", [_bytes(field) for field in letter.fields])))
 
     def _record(self, entry: Entry) -> Any:
         try:
             return self._processor.stream.decode(entry)
-        except Exception:  # whatever its codec raises
+        except Exception:  # the user's codec may raise anything
             return entry.data
 
     def _stream_of(self, names: PartitionNames) -> Stream[Any]:
@@ -244,7 +249,10 @@ def _bytes(data: bytes | str) -> bytes:
 
 
 class _OwnerOfAll(GrantOwner[Any]):
-    """Nothing more comes than there is, so no batch waits for more; and it tells where outputs go."""
+    """An owner whose batches do not wait for more records than there are.
+
+    It also collects the streams of the outputs.
+    """
 
     targets: set[Stream[Any]]
     unread: list[RawEntry]
@@ -258,7 +266,7 @@ class _OwnerOfAll(GrantOwner[Any]):
     async def _wait_for_change(self, deadline: float | None) -> None:
         if deadline is not None and self._has_all():
             now = asyncio.get_running_loop().time()
-            deadline = min(deadline, now + _LOOKS_EVERY_S)
+            deadline = min(deadline, now + _POLL_INTERVAL_S)
         await super()._wait_for_change(deadline)
 
     async def commit(self, outputs: Outputs[Any], count: int | None = None) -> None:
@@ -268,7 +276,7 @@ class _OwnerOfAll(GrantOwner[Any]):
 
 
 class _StoreOf(Store):
-    """What an owner asks of Redis, answered from a list."""
+    """A store that answers an owner from the lists of its partition."""
 
     def __init__(self, partition: _Partition) -> None:
         self._partition = partition
@@ -291,7 +299,7 @@ class _StoreOf(Store):
 
 
 class _NoReader(Reader):
-    """All that is to be read is fed before."""
+    """A reader that reads nothing, because `_Partition` feeds all records."""
 
     def wake(self, owner: GrantOwner[Any]) -> None:
         pass
@@ -301,7 +309,7 @@ class Running:
     """An app whose workers run in this process, for a test.
 
     Attributes:
-        redis_url: where its Redis is.
+        redis_url: the URL of its Redis.
     """
 
     def __init__(self, app: App, redis_url: str) -> None:
@@ -312,25 +320,27 @@ class Running:
         """Wait until every processor has committed every event.
 
         Raises:
-            AssertionError: it took longer; names who is behind, and why.
+            AssertionError: it took longer; names the processors that are behind, and why.
         """
         self._app.connections.run_blocking(self._drain(seconds))
 
     async def _drain(self, seconds: float) -> None:
         end = asyncio.get_running_loop().time() + seconds
-        offsets: list[str] | None = None  # as they were when nobody was behind, a moment ago
+        # A processor may send events to one that was checked before it. So no processor is behind
+        # only after two rounds in a row without a lag and with equal offsets.
+        last_offsets: list[str] | None = None
         while True:
-            behind, found = await self._behind()
-            if not behind and found == offsets:
-                return  # nobody has come further meanwhile, so nobody has sent to whom was looked at before
-            offsets = None if behind else found
+            behind, offsets = await self._behind()
+            if not behind and offsets == last_offsets:
+                return
+            last_offsets = None if behind else offsets
             assert asyncio.get_running_loop().time() < end, (
-                f"not done within {seconds:g} s: {behind}"
+                f"processors are behind after {seconds:g} s: {behind}"
             )
             await asyncio.sleep(0.01)
 
     async def _behind(self) -> tuple[list[str], list[str]]:
-        """Return who is behind, and all offsets."""
+        """Return the processors that are behind, and all offsets."""
         store, behind, offsets = (await self._app.connections.open()).store, [], []
         for processor in self._app.processors.values():
             for number in range(processor.stream.partition_count):
@@ -338,22 +348,24 @@ class Running:
                 look = await store.look(place)
                 offsets.append(look.position.offset)
                 if look.lag:
-                    what = f"{look.lag} events {look.position.quarantined}".strip()
-                    behind.append(f"{processor.name} in {place.role}: {what}")
+                    lag = f"{look.lag} events {look.position.quarantined}".strip()
+                    behind.append(f"{processor.name} in {place.role}: {lag}")
         return behind, offsets
 
 
 @contextlib.contextmanager
 def running(app: App, *, workers: int = 1, redis: str | None = None) -> Iterator[Running]:
-    """Run an app for as long as the `with` lasts: its workers, an etcd in memory, a real redis-server.
+    """Run an app's workers for as long as the `with` lasts.
+
+    They use an etcd in memory and a real redis-server.
 
     Args:
-        app: its `redis` and `etcd` are replaced meanwhile.
-        workers: how many, all in this process.
-        redis: the URL of a server to use instead of one of its own.
+        app: its `redis` and `etcd` are replaced during the `with`.
+        workers: the number of workers, all in this process.
+        redis: the URL of a server to use instead of starting one.
 
     Raises:
-        ConfigError: there is no redis-server to be found.
+        ConfigError: there is no redis-server to start.
     """
     with contextlib.ExitStack() as stack:
         url = redis or stack.enter_context(local_redis(appendonly=False)).url
@@ -379,8 +391,8 @@ async def _start(app: App, count: int) -> Started:
 async def _stop(app: App, started: Started) -> None:
     for worker, _ in started:
         worker.stop()
-    ended = await asyncio.gather(*(task for _, task in started), return_exceptions=True)
+    results = await asyncio.gather(*(task for _, task in started), return_exceptions=True)
     await app.close()
-    for one in ended:
-        if isinstance(one, BaseException):
-            raise one
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result

@@ -1,18 +1,18 @@
-"""Virtual time: a group of members in this process for whom an hour takes a moment.
+"""Run members of a group in virtual time: an hour takes a moment.
 
     with virtual_time() as time:
         session = time.session()
         with rink.Rink(session, "orders", rebalance_delay=60) as r:
             time.advance(3600)
 
-The members are real: their engines, threads and leases run as they would, on an etcd in memory.
-Only the clock is ours: an hour takes some tenths of a second for each of them. Every thread of the
-library waits through that clock, so it knows when all of them have nothing to do; then, and only
-then, time jumps to the next moment at which one of them wants to wake. While a test's own thread
-waits in a call of the library (`await_role`, say), time jumps the same way, until the call returns
-or its timeout is over.
+The members are real: they have engines, threads and leases, on an etcd in memory. Only the clock is
+virtual. An hour takes some tenths of a second for each member.
 
-The asyncio face waits on the event loop's own time: advance with `asyncio.to_thread`.
+Every thread of the library waits through this clock. So the clock knows when all threads are idle.
+Only then it jumps to the next moment at which one of them wants to wake. Time also jumps while a
+test's own thread waits in a call of the library, such as `await_role`.
+
+The asyncio face waits on the event loop's own time, so advance with `asyncio.to_thread`.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from rink.testing.memory.cluster import MemoryCluster
 T = TypeVar("T")
 
 NEVER = float("inf")
-STUCK_AFTER_S = 30.0
-"""Real seconds after which a thread that does not come to rest is an error, not a wait."""
+BUSY_TIMEOUT_S = 30.0
+"""Real seconds after which a thread that does not become idle is an error."""
 
 
 class _Mailbox(Generic[T]):
-    """A mailbox that knows whether its reader has nothing to do."""
+    """A mailbox that knows whether its reader is idle."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
-        # Its reader's own: whoever has nothing to do is not woken by what others hear.
+        # Each reader has its own condition, so that messages to others do not wake it.
         self.filled = threading.Condition(clock.lock)
         self.items: deque[T] = deque()
-        self.rests = False
+        self.is_idle = False
         self.until = NEVER
 
     def put(self, item: T) -> None:
@@ -56,9 +56,9 @@ class _Mailbox(Generic[T]):
             self.until = NEVER if until is None else until
             while not self.items:
                 if self.clock.now() >= self.until:
-                    self.rests = False
+                    self.is_idle = False
                     return []
-                self.rests = True
+                self.is_idle = True
                 self.clock.changed.notify_all()
                 self.filled.wait()
             items = list(self.items)
@@ -66,8 +66,8 @@ class _Mailbox(Generic[T]):
             return items
 
     def wake(self) -> None:
-        """Make its reader look again; call this with the clock's lock."""
-        self.rests = False
+        """Wake the reader; call this with the clock's lock."""
+        self.is_idle = False
         self.filled.notify_all()
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class _Mailbox(Generic[T]):
 
 
 class _Event(ClockEvent):
-    """An event whose setting the clock hears of."""
+    """An event that notifies the clock when it is set."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__()
@@ -90,10 +90,10 @@ class _Event(ClockEvent):
 
 
 class VirtualClock:
-    """A `rink.engine.clock.Clock` on which nothing happens by itself."""
+    """A `rink.engine.clock.Clock` that moves only when a test moves it."""
 
     def __init__(self) -> None:
-        # Reentrant: a finalizer may post a message on a thread that is in here already.
+        # Reentrant, because a finalizer may post a message on a thread that holds the lock.
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.mailboxes: set[_Mailbox[Any]] = set()
@@ -117,43 +117,49 @@ class VirtualClock:
         return mailbox
 
     def event(self) -> ClockEvent:
-        """Return an event that this clock can wait for."""
+        """Return an event for `wait`."""
         return _Event(self)
 
     def give_way(self, seconds: float) -> None:
-        """Return at once: time moves only while all rest."""
+        """Return at once, because time moves only while all threads are idle."""
 
     def wait(self, event: ClockEvent, timeout: float | None) -> bool:
-        """Wait for an event while time jumps whenever all others rest."""
+        """Wait for an event, and jump while all other threads are idle."""
         until = NEVER if timeout is None else self._now + timeout
         while not event.is_set() and self._now < until:
             self._move(until, event)
         return event.is_set()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and everything happen that happens meanwhile; returns when all rest."""
+        """Let time pass, and return when all threads are idle."""
         until = self._now + seconds
         while self._now < until:
             self._move(until)
         self.settle()
 
     def settle(self) -> None:
-        """Let everything happen that needs no time."""
-        while self._come_to_rest() and self._pump():
+        """Deliver all messages without moving the clock.
+
+        Returns when all threads are idle.
+        """
+        while self._wait_idle() and self._pump():
             pass
 
     def _move(self, until: float, event: ClockEvent | None = None) -> None:
-        """Bring everybody to rest, then jump to the next wake-up, at most to `until`."""
-        if not self._come_to_rest(event) or self._pump():
+        """Wait until all threads are idle, then jump to the next wake-up.
+
+        The jump ends at `until` at the latest.
+        """
+        if not self._wait_idle(event) or self._pump():
             return
         expiry = self.cluster.next_expiry
         with self.changed:
-            if not self._all_rest() or (event is not None and event.is_set()):
+            if not self._all_idle() or (event is not None and event.is_set()):
                 return
             wakes = [mailbox.until for mailbox in self.mailboxes]
             moment = min([*wakes, NEVER if expiry is None else expiry, until])
             if moment == NEVER:
-                self.changed.wait(STUCK_AFTER_S)  # only another thread of the test can help
+                self.changed.wait(BUSY_TIMEOUT_S)  # until another thread of the test does something
                 return
             self._now = max(self._now, moment)
             for mailbox in self.mailboxes:
@@ -162,33 +168,39 @@ class VirtualClock:
             self.changed.notify_all()
         self.cluster.tick()
 
-    def _all_rest(self) -> bool:
+    def _all_idle(self) -> bool:
         for mailbox in self.mailboxes:
-            if mailbox.items:  # perhaps posted by a finalizer on its reader, just before that slept
+            # A finalizer may have posted the item on the reader's thread just before it waited.
+            if mailbox.items:
                 mailbox.wake()
-        return all(mailbox.rests for mailbox in self.mailboxes)
+        return all(mailbox.is_idle for mailbox in self.mailboxes)
 
-    def _come_to_rest(self, event: ClockEvent | None = None) -> bool:
-        """Wait until every thread rests; false where `event` came first."""
+    def _wait_idle(self, event: ClockEvent | None = None) -> bool:
+        """Wait until every thread is idle; return False if `event` came first."""
         with self.changed:
             done = self.changed.wait_for(
-                lambda: self._all_rest() or (event is not None and event.is_set()), STUCK_AFTER_S
+                lambda: self._all_idle() or (event is not None and event.is_set()), BUSY_TIMEOUT_S
             )
             if not done:
                 raise TimeoutError(
-                    f"a thread has not come to rest for {STUCK_AFTER_S:.0f} real seconds: does a "
-                    "callback, or a scheme, block?"
+                    f"a thread of the library is busy for {BUSY_TIMEOUT_S:.0f} real seconds: does "
+                    "a callback or a scheme block?"
                 )
             return event is None or not event.is_set()
 
     def _pump(self) -> bool:
-        """Deliver what etcd has to say; whether there was anything."""
+        """Deliver etcd's messages; return whether there were any."""
         with self._pumping:
             return self.cluster.pump() > 0
 
 
 class VirtualTime:
-    """Sessions on one in-memory etcd, and the clock that they live by."""
+    """Open sessions on one in-memory etcd with a virtual clock.
+
+    Attributes:
+        clock: the `VirtualClock` of all sessions.
+        cluster: the `MemoryCluster` of all sessions.
+    """
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -206,22 +218,25 @@ class VirtualTime:
         return self.clock.now()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and everything happen that happens meanwhile."""
+        """Let time pass, and return when all threads are idle."""
         self.clock.advance(seconds)
 
     def settle(self) -> None:
-        """Let everything happen that needs no time."""
+        """Deliver all messages without moving the clock.
+
+        Returns when all threads are idle.
+        """
         self.clock.settle()
 
     def close(self) -> None:
-        """Close every session, without waiting for roles that a failed test still holds."""
+        """Close every session, also if a failed test still holds roles."""
         for session in self._sessions:
             session.close(timeout=60.0)
 
 
 @contextmanager
 def virtual_time() -> Iterator[VirtualTime]:
-    """Give an etcd in memory and a clock that moves when it is told to."""
+    """Give an etcd in memory and a clock that moves only when a test moves it."""
     time = VirtualTime()
     try:
         yield time

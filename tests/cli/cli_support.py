@@ -8,7 +8,7 @@ from rink.core import codec
 from rink.core.keys import Keys
 from rink.core.values import MemberRecord, Phase, Share, Version
 from rink.etcd.api import Delete, Put
-from rink.testing.virtual import STUCK_AFTER_S, VirtualClock
+from rink.testing.virtual import BUSY_TIMEOUT_S, VirtualClock
 
 JOINED = "2026-07-01T10:11:12.345+00:00"
 TTL = 60
@@ -26,11 +26,11 @@ class Clock(VirtualClock):
         To be called by the one reader of a mailbox that is not waiting.
         """
         with self.changed:
-            assert self.changed.wait_for(self._one_works, STUCK_AFTER_S), "a thread does not rest"
+            assert self.changed.wait_for(self._one_works, BUSY_TIMEOUT_S), "a thread does not rest"
             return not any(mailbox.items for mailbox in self.mailboxes)
 
     def _one_works(self):
-        return sum(not mailbox.rests for mailbox in self.mailboxes) == 1
+        return sum(not mailbox.is_idle for mailbox in self.mailboxes) == 1
 
 
 class Town:

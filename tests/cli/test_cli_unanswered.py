@@ -54,7 +54,7 @@ class Slow(Watched):
     has_said = threading.Event()
 
     def range(self, key, range_end=b"", *, timeout=None):
-        assert self.has_said.wait(virtual.STUCK_AFTER_S)
+        assert self.has_said.wait(virtual.BUSY_TIMEOUT_S)
         return super().range(key, range_end)
 
 
@@ -111,7 +111,7 @@ def test_streams_command_without_an_answer_names_its_servers(
     """The password of the URL is not shown."""
 
     async def answers(app, *_, **__):
-        assert await asyncio.to_thread(Slow.has_said.wait, virtual.STUCK_AFTER_S)
+        assert await asyncio.to_thread(Slow.has_said.wait, virtual.BUSY_TIMEOUT_S)
         return DeadLetters(total=0, letters=()) if name == "dead_letters" else ()
 
     monkeypatch.setattr(admin, name, answers)
@@ -130,7 +130,7 @@ def test_streams_command_of_an_app_that_connects_itself_says_so(module):
 @pytest.mark.parametrize("line", [("send", '{"order_id": 1}'), ("sendmany", "--file", "-")])
 def test_send_without_an_answer_names_its_redis(slowly, shop, monkeypatch, line):
     async def opened(_):
-        assert await asyncio.to_thread(Slow.has_said.wait, virtual.STUCK_AFTER_S)
+        assert await asyncio.to_thread(Slow.has_said.wait, virtual.BUSY_TIMEOUT_S)
         raise RedisUnavailable("no answer")
 
     monkeypatch.setattr("rink.streams.app_connections.Connections.open", opened)

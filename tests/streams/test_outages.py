@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(60)
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch, caplog):
-    monkeypatch.setattr(kit, "_LOOKS_EVERY_S", 1.0)
+    monkeypatch.setattr(kit, "_POLL_INTERVAL_S", 1.0)
     caplog.set_level(logging.CRITICAL, "rink")
 
 

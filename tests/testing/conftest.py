@@ -1,4 +1,4 @@
-"""An etcd in memory that does nothing before it is told, on virtual time."""
+"""Give an etcd in memory that is pumped and has a virtual clock."""
 
 import pytest
 from virtual_clock import VirtualClock
@@ -7,7 +7,7 @@ pytest.register_assert_rewrite(
     "etcd_contract", "etcd_contract_streams", "etcd_world", "memory_support"
 )
 
-from rink.testing.memory.cluster import MemoryCluster  # noqa: E402 - after what is to be rewritten
+from rink.testing.memory.cluster import MemoryCluster  # noqa: E402 - after the rewriting of asserts
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def clock():
 
 @pytest.fixture
 def cluster(clock):
-    """Pumped and on virtual time: no thread, so every test is a fixed sequence."""
+    """Give a cluster without threads, so that every test is a fixed sequence."""
     with MemoryCluster(clock=clock, pumped=True) as cluster:
         yield cluster
 

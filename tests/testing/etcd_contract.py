@@ -1,15 +1,15 @@
-"""What every `rink.etcd.api.Etcd` must do: one suite for the in-memory one and the real one.
+"""Test the calls of every `rink.etcd.api.Etcd`, in memory and real.
 
-This half is single calls, `etcd_contract_streams` the other. Collected twice, by
-`tests/testing/test_memory_contract.py` and by `integration/testing/test_real_contract.py`; each
-brings the fixture `world`. Keys of one test lie under its own prefix, and nothing is said about
-absolute revisions, so a server may be shared.
+`etcd_contract_streams` tests the streams. Both are collected twice, by
+`tests/testing/test_memory_contract.py` and by `integration/testing/test_real_contract.py`, which
+define the fixture `world`. Tests may share a server: each has its own prefix of keys, and none
+expects absolute revisions.
 """
 
 from __future__ import annotations
 
 import pytest
-from etcd_world import Seen, told
+from etcd_world import Seen, short
 
 from rink.errors import EtcdError, EtcdTooLarge, EtcdUnavailable
 from rink.etcd.api import Compare, Delete, Get, KeyValue, Put, TxnTarget
@@ -20,7 +20,7 @@ UNKNOWN_LEASE = 0x0BAD
 # --------------------------------------------------------------------------- keys and revisions
 
 
-def test_a_write_makes_one_revision_and_reads_tell_it(world):
+def test_write_takes_one_revision_that_reads_return(world):
     before = world.revision()
     first = world.put("a", b"1")
     second = world.put("a", b"2")
@@ -46,13 +46,13 @@ def test_a_range_is_ordered_by_key_and_ends_before_its_end(world):
     for name in ("c", "a/1", "b", "a"):
         world.put(name)
     assert world.names() == ["a", "a/1", "b", "c"]
-    found = world.etcd.range(world.key("a"), world.key("b")).kvs
-    assert [kv.key for kv in found] == [world.key("a"), world.key("a/1")]
+    kvs = world.etcd.range(world.key("a"), world.key("b")).kvs
+    assert [kv.key for kv in kvs] == [world.key("a"), world.key("a/1")]
     assert world.etcd.range(world.key("b"), world.key("a")).kvs == ()
     assert world.etcd.range(world.key("nothing")).kvs == ()
 
 
-def test_a_range_end_of_one_zero_byte_is_no_end(world):
+def test_range_end_of_one_zero_byte_has_no_end(world):
     world.put("a")
     world.put("b")
     kvs = world.etcd.range(world.key("b"), b"\0").kvs
@@ -66,7 +66,7 @@ def test_keys_and_values_are_bytes(world):
     assert world.etcd.range(key).kvs[0].value == bytes(range(256))
 
 
-def test_a_key_written_again_after_its_deletion_is_new(world):
+def test_key_written_after_its_deletion_is_new(world):
     world.put("a")
     world.put("a")
     world.etcd.txn((), (Delete(world.key("a")),))
@@ -75,7 +75,7 @@ def test_a_key_written_again_after_its_deletion_is_new(world):
     assert (kv.create_revision, kv.mod_revision, kv.version) == (revision, revision, 1)
 
 
-def test_two_clients_share_what_lies_there(world):
+def test_two_clients_share_keys_and_revisions(world):
     revision = world.put("a", b"1")
     answer = world.other.range(world.key("a"))
     assert answer.header.revision == revision
@@ -85,7 +85,7 @@ def test_two_clients_share_what_lies_there(world):
 # --------------------------------------------------------------------------- transactions
 
 
-def test_a_transaction_is_one_revision_however_much_it_changes(world):
+def test_transaction_with_many_changes_takes_one_revision(world):
     world.put("old-1")
     before = world.put("old-2")
     then = (Put(world.key("a"), b"1"), Delete(world.key("old"), world.key("old.")))
@@ -182,7 +182,7 @@ def test_overlapping_deletes_are_one_deletion(world):
     result = world.etcd.txn((), (Delete(world.key("a")), Delete(world.prefix, world.end)))
     seen = Seen()
     watch = world.etcd.watch(world.prefix, world.end, watch_from, seen.deliver)
-    assert told(seen.events_until(result.header.revision), world) == [("a", None)]
+    assert short(seen.events_until(result.header.revision), world) == [("a", None)]
     watch.close()
 
 
@@ -269,13 +269,13 @@ def test_a_put_with_an_unknown_lease_refuses_the_whole_transaction(world):
                 Put(world.key("b"), b"", UNKNOWN_LEASE),
             ),
         )
-    # Refused is not the same as unanswered: nobody need settle it.
+    # The transaction was refused, so its result is known.
     assert not isinstance(caught.value, EtcdUnavailable)
     assert world.names() == ["old"]
     assert world.revision() == before
 
 
-def test_an_unknown_lease_in_the_branch_that_does_not_run_is_fine(world):
+def test_unknown_lease_in_the_branch_not_taken_is_no_error(world):
     bad = (Put(world.key("a"), b"", UNKNOWN_LEASE),)
     assert world.etcd.txn((), (Put(world.key("b"), b""),), bad).succeeded
 
@@ -292,7 +292,7 @@ def test_revoking_deletes_all_keys_of_the_lease_in_one_revision_in_order(world):
     assert world.etcd.time_to_live(lease) == -1
     seen = Seen()
     watch = world.etcd.watch(world.prefix, world.end, before + 1, seen.deliver)
-    assert told(seen.events_until(before + 1), world) == [("a", None), ("b", None), ("c", None)]
+    assert short(seen.events_until(before + 1), world) == [("a", None), ("b", None), ("c", None)]
     watch.close()
 
 
@@ -326,7 +326,7 @@ def test_a_lease_that_ends_deletes_its_keys_in_one_revision(world):
     seen = Seen()
     watch = world.etcd.watch(world.prefix, world.end, before + 1, seen.deliver)
     world.pass_time(2.1)
-    assert told(seen.events_until(before + 1), world) == [("a", None), ("b", None)]
+    assert short(seen.events_until(before + 1), world) == [("a", None), ("b", None)]
     assert world.etcd.time_to_live(lease) == -1
     with pytest.raises(EtcdError, match="requested lease not found"):
         world.put("a", lease=lease)

@@ -1,6 +1,6 @@
-"""What the watches and keepalive streams of every `rink.etcd.api.Etcd` must do.
+"""Test the watches and keepalive streams of every `rink.etcd.api.Etcd`.
 
-The other half of `etcd_contract`, and collected as that is.
+The module is collected as `etcd_contract` is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import queue
 
 import pytest
 from etcd_contract import UNKNOWN_LEASE
-from etcd_world import PATIENCE_S, Seen, told
+from etcd_world import MESSAGE_TIMEOUT_S, Seen, short
 
 from rink.errors import ClosedError, EtcdCompacted
 from rink.etcd.api import Delete, KeyChange, KeyValue, Put, WatchEvents, WatchOpened
@@ -22,7 +22,7 @@ def test_keepalives_are_answered_in_order_each_with_its_own_sending_time(world):
     seen = Seen()
     stream = world.etcd.keepalives(seen.deliver)
     stream.send(leases[0])
-    (first,) = seen.answers(1)  # so the stream is up: before that a request may go nowhere
+    (first,) = seen.answers(1)  # the stream is open now; an earlier request may be lost
     order = [leases[2], leases[0], UNKNOWN_LEASE, leases[1], leases[1]]
     for lease in order:
         stream.send(lease)
@@ -72,7 +72,7 @@ def test_a_closed_stream_takes_requests_and_answers_none(world):
 # --------------------------------------------------------------------------- watches
 
 
-def test_a_watch_replays_history_and_goes_on_with_what_happens(world):
+def test_watch_replays_history_and_then_follows(world):
     start = world.put("a", b"1")
     world.put("b", b"2")
     world.etcd.txn((), (Delete(world.key("a")),))
@@ -81,8 +81,8 @@ def test_a_watch_replays_history_and_goes_on_with_what_happens(world):
     replayed = seen.events_until(start + 2)
     world.other.txn((), (Put(world.key("c"), b"3"), Put(world.key("a"), b"4")))
     live = seen.events_until(start + 3)
-    assert told(replayed, world) == [("a", b"1"), ("b", b"2"), ("a", None)]
-    assert told(live, world) == [("c", b"3"), ("a", b"4")]
+    assert short(replayed, world) == [("a", b"1"), ("b", b"2"), ("a", None)]
+    assert short(live, world) == [("c", b"3"), ("a", b"4")]
     watch.close()
 
 
@@ -102,7 +102,7 @@ def test_events_carry_the_key_as_it_was_then(world):
     watch.close()
 
 
-def test_a_watch_tells_only_its_range(world):
+def test_watch_delivers_only_its_range(world):
     start = world.put("a", b"1")
     world.put("b", b"2")
     world.etcd.txn((), (Put(world.key("a/1"), b"3"), Put(world.key("b"), b"4")))
@@ -112,8 +112,8 @@ def test_a_watch_tells_only_its_range(world):
         world.etcd.watch(world.key("a"), b"", start, one.deliver),
         world.etcd.watch(world.key("a"), world.key("b"), start, several.deliver),
     ]
-    assert told(one.events_until(end), world) == [("a", b"1"), ("a", b"5")]
-    assert told(several.events_until(end), world) == [("a", b"1"), ("a/1", b"3"), ("a", b"5")]
+    assert short(one.events_until(end), world) == [("a", b"1"), ("a", b"5")]
+    assert short(several.events_until(end), world) == [("a", b"1"), ("a/1", b"3"), ("a", b"5")]
     for watch in watches:
         watch.close()
 
@@ -124,7 +124,7 @@ def test_a_watch_may_begin_in_the_future(world):
     watch = world.etcd.watch(world.prefix, world.end, now + 3, seen.deliver)
     for name in ("a", "b", "c", "d"):
         world.put(name)
-    assert told(seen.events_until(now + 4), world) == [("c", b""), ("d", b"")]
+    assert short(seen.events_until(now + 4), world) == [("c", b""), ("d", b"")]
     watch.close()
 
 
@@ -151,7 +151,7 @@ def test_a_compacted_start_breaks_the_watch(world):
     seen.breaks_with(EtcdCompacted, world, watch)
 
 
-def test_compaction_keeps_what_is_there_and_running_watches(world):
+def test_compaction_keeps_keys_and_running_watches(world):
     start = world.put("a", b"1")
     seen = Seen()
     watch = world.etcd.watch(world.key("a"), b"", start, seen.deliver)
@@ -160,19 +160,19 @@ def test_compaction_keeps_what_is_there_and_running_watches(world):
         world.put("b")
     world.compact(world.put("b"))
     end = world.put("a", b"2")
-    assert told(seen.events_until(end), world) == [("a", b"2")]
+    assert short(seen.events_until(end), world) == [("a", b"2")]
     assert world.names() == ["a", "b"]
     watch.close()
 
 
-def test_a_watch_from_behind_a_compaction_goes_on(world):
+def test_watch_from_behind_a_compaction_follows(world):
     world.put("a")
     at = world.put("b")
     world.compact(at)
     end = world.put("c")
     seen = Seen()
     watch = world.etcd.watch(world.prefix, world.end, at + 1, seen.deliver)
-    assert told(seen.events_until(end), world) == [("c", b"")]
+    assert short(seen.events_until(end), world) == [("c", b"")]
     watch.close()
 
 
@@ -190,13 +190,15 @@ def test_a_closed_watch_delivers_nothing_more(world):
     watch.close()
 
 
-def test_watch_says_that_it_is_open_before_it_brings_anything(world):
+def test_watch_delivers_its_opening_before_events(world):
     start = world.put("a")
     order = queue.SimpleQueue()
-    watch = world.etcd.watch(world.prefix, world.end, start, lambda one: order.put(type(one)))
-    assert watch.wait_open(PATIENCE_S)
-    assert order.get(timeout=PATIENCE_S) is WatchOpened
-    assert order.get(timeout=PATIENCE_S) is WatchEvents
+    watch = world.etcd.watch(
+        world.prefix, world.end, start, lambda message: order.put(type(message))
+    )
+    assert watch.wait_open(MESSAGE_TIMEOUT_S)
+    assert order.get(timeout=MESSAGE_TIMEOUT_S) is WatchOpened
+    assert order.get(timeout=MESSAGE_TIMEOUT_S) is WatchEvents
     watch.close()
 
 

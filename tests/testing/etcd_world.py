@@ -1,4 +1,4 @@
-"""One etcd to test, whichever it is, and what its streams delivered."""
+"""Describe the etcd of a contract test, and collect its messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rink.etcd.api import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PATIENCE_S = 10.0  # for what must come; on a busy machine a real server may take its time
+MESSAGE_TIMEOUT_S = 10.0  # a real server may be slow on a busy machine
 
 
 @attrs.frozen
@@ -43,7 +43,7 @@ class World:
         return self.prefix + b"\xff"
 
     def put(self, name: str, value: bytes = b"", lease: int = 0) -> int:
-        """Write one key; the revision that made."""
+        """Write one key, and return the revision of the write."""
         return self.etcd.txn((), (Put(self.key(name), value, lease),)).header.revision
 
     def all(self) -> tuple[KeyValue, ...]:
@@ -57,7 +57,7 @@ class World:
 
 
 class Seen:
-    """What a watch or a keepalive stream delivered."""
+    """Collect the messages of a watch or a keepalive stream."""
 
     def __init__(self) -> None:
         self.queue: queue.SimpleQueue[WatchEvents | WatchBroken | KeepAliveAnswer] = (
@@ -72,23 +72,23 @@ class Seen:
             self.queue.put(message)
 
     def events_until(self, revision: int) -> list[KeyChange]:
-        """All events up to a revision, checked to be whole and in order."""
+        """Return all events up to a revision, and check their order."""
         events: list[KeyChange] = []
         done = 0
         while done < revision:
-            message = self.queue.get(timeout=PATIENCE_S)
+            message = self.queue.get(timeout=MESSAGE_TIMEOUT_S)
             assert isinstance(message, WatchEvents), message
             revisions = [event.kv.mod_revision for event in message.events]
             assert revisions == sorted(revisions)
-            assert revisions[0] > done, "a part of a revision, or one seen before"
+            assert revisions[0] > done, "a part of a revision, or a repeated revision"
             assert message.revision == revisions[-1]
             done = message.revision
             events += message.events
         return events
 
     def breaks_with(self, error: type[Exception], world: World, watch: Watch) -> None:
-        """The watch, which has been read so far, breaks with this error and tells no more."""
-        message = self.queue.get(timeout=PATIENCE_S)
+        """Check that the watch breaks with this error, and delivers nothing more."""
+        message = self.queue.get(timeout=MESSAGE_TIMEOUT_S)
         assert isinstance(message, WatchBroken)
         assert isinstance(message.error, error)
         world.put("a")
@@ -96,13 +96,13 @@ class Seen:
         assert self.queue.empty()
 
     def answers(self, count: int) -> list[KeepAliveAnswer]:
-        found = [self.queue.get(timeout=PATIENCE_S) for _ in range(count)]
-        assert all(isinstance(answer, KeepAliveAnswer) for answer in found)
-        return found
+        answers = [self.queue.get(timeout=MESSAGE_TIMEOUT_S) for _ in range(count)]
+        assert all(isinstance(answer, KeepAliveAnswer) for answer in answers)
+        return answers
 
 
-def told(events: list[KeyChange], world: World) -> list[tuple[str, bytes | None]]:
-    """Events in short: (name, value), or (name, None) for a deletion."""
+def short(events: list[KeyChange], world: World) -> list[tuple[str, bytes | None]]:
+    """Return events as (name, value), or (name, None) for a deletion."""
     return [
         (e.kv.key.removeprefix(world.prefix).decode(), None if e.deleted else e.kv.value)
         for e in events

@@ -1,4 +1,4 @@
-"""What a client asks of an etcd in memory, and what its watches have been told."""
+"""Share calls to an in-memory etcd, and reads of delivered messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def keys(etcd):
 
 
 def taken(seen):
-    """The messages delivered so far."""
+    """Return the messages delivered so far."""
     messages = []
     while not seen.queue.empty():
         messages.append(seen.queue.get())

@@ -1,4 +1,4 @@
-"""The checker itself: it finds each kind of bad history, and nothing in a good one."""
+"""Test that `judge` finds all problems of a history, and only those."""
 
 import random
 import threading
@@ -8,14 +8,17 @@ import pytest
 from rink.testing.history import Gap, History, HistoryEvent, in_order, judge
 
 
-def events(*told):
-    """Each is (at, who, what, role, token, until), the last ones as needed."""
+def events(*rows):
+    """Return events from (at, who, what, role, token, until).
+
+    The last items of a row may be absent.
+    """
     keys = ("at", "who", "what", "role", "token", "until")
-    return [HistoryEvent(**dict(zip(keys, one, strict=False))) for one in told]
+    return [HistoryEvent(**dict(zip(keys, row, strict=False))) for row in rows]
 
 
-def problems(*told):
-    return judge(events(*told)).problems
+def problems(*rows):
+    return judge(events(*rows)).problems
 
 
 GOOD = [
@@ -30,7 +33,7 @@ GOOD = [
     (5.1, "a", "gained", "x", 9),
 ]
 A, B = (1.0, "a", "gained", "x", 5), (3.0, "b", "gained", "x", 7)
-"""b takes the role from a, which has or has not let go of it meanwhile."""
+"""b gains the role of a. Whether a has let go of it depends on the test."""
 A_LETS_GO = (2.0, "a", "let go", "x", 5)
 AGAIN = (3.0, "a", "gained", "x", 7)
 
@@ -49,11 +52,11 @@ def test_an_empty_history_has_no_problems():
     assert judgement.not_held(["x"]) == ["x"]
 
 
-def test_in_which_order_members_are_heard_does_not_matter():
-    told = events(*GOOD)
+def test_order_of_different_members_events_does_not_matter():
+    good = events(*GOOD)
     for seed in range(20):
         mixed, queues = [], {}
-        for event in told:
+        for event in good:
             queues.setdefault((event.who, event.what == "ended"), []).append(event)
         while any(queues.values()):
             mixed.append(
@@ -64,7 +67,7 @@ def test_in_which_order_members_are_heard_does_not_matter():
 
 
 @pytest.mark.parametrize(
-    ("bad", "says"),
+    ("bad", "message"),
     [
         ([A, B], "b gained x while a held it, until the end"),
         ([A, B, (3.5, "a", "let go", "x", 5)], "while a held it, until 0.500 s later"),
@@ -97,16 +100,16 @@ def test_in_which_order_members_are_heard_does_not_matter():
         ),
     ],
 )
-def test_a_bad_history_is_found(bad, says):
+def test_a_bad_history_is_found(bad, message):
     [problem] = problems(*bad)
-    assert says in problem
+    assert message in problem
 
 
-def test_a_late_write_under_a_token_that_had_not_risen_is_found():
-    """A fence on the token alone takes it: both have the same."""
-    told = [A, A_LETS_GO, (3.0, "b", "gained", "x", 5)]
-    told += [(3.1, "b", "accepted", "x", 5), (3.2, "a", "accepted", "x", 5)]
-    assert [says.split(",")[0] for says in problems(*told)] == [
+def test_late_write_with_an_equal_token_is_found():
+    """Find a write that a fence by token accepts, as the tokens are equal."""
+    rows = [A, A_LETS_GO, (3.0, "b", "gained", "x", 5)]
+    rows += [(3.1, "b", "accepted", "x", 5), (3.2, "a", "accepted", "x", 5)]
+    assert [problem.split(",")[0] for problem in problems(*rows)] == [
         "b has token 5 of x",
         "a wrote x with token 5 after b had with 5",
     ]
@@ -143,17 +146,17 @@ def test_a_late_write_under_a_token_that_had_not_risen_is_found():
         "gained again with a later token",
         "a lower token of another role",
         "gained again after a restart",
-        "let go after a thaw, another had gained it",
+        "let go after a thaw, when another member had gained it",
         "thawed in time, and handed over",
         "thawed in time, and killed",
         "thawed too late, and killed",
         "a write of the holder",
-        "a write after letting go, that nobody has followed",
+        "a write after letting go, before another grant",
         "a late write is refused",
-        "a late write before the next holder has written: no resource can know",
+        "a late write before the next holder's first write: no resource can detect it",
     ],
 )
-def test_what_is_no_problem_is_not_reported(good):
+def test_good_history_is_not_a_problem(good):
     assert problems(*good) == []
 
 
@@ -174,7 +177,7 @@ EARLY = [(1.0, "a", "gained", "x", 5), (2.5, "a", "accepted", "x", 5, 9.0)]
     ],
     ids=[
         "the lease ended before",
-        "the grant is of the very view in which it ended",
+        "the grant is of the revision in which it ended",
         "the lease had not ended",
         "it ended after the grant",
         "it was an earlier lease",
@@ -183,7 +186,7 @@ EARLY = [(1.0, "a", "gained", "x", 5), (2.5, "a", "accepted", "x", 5, 9.0)]
         "the holder learned it later",
     ],
 )
-def test_an_overlap_counts_as_early_only_where_the_server_is_to_blame(more, is_early):
+def test_overlap_is_early_only_if_etcd_ended_the_lease_early(more, is_early):
     judgement = judge(events(*EARLY, *more, B, (3.2, "a", "let go", "x", 5)))
     [overlap] = judgement.early if is_early else judgement.overlaps
     assert (overlap.holder, overlap.taker, overlap.begin, overlap.end) == ("a", "b", 3.0, 3.2)
@@ -191,16 +194,16 @@ def test_an_overlap_counts_as_early_only_where_the_server_is_to_blame(more, is_e
     assert judgement.problems == ([] if is_early else [str(overlap)])
 
 
-def test_where_a_holder_never_told_its_deadline_the_server_is_not_to_blame():
+def test_overlap_without_a_known_deadline_is_not_early():
     judgement = judge(events(A, (0, "a", "lease ended", "", 6), B))
     assert (len(judgement.overlaps), judgement.early) == (1, ())
 
 
-def test_of_three_at_once_each_pair_is_told():
-    told = [A, B, (3.5, "c", "gained", "x", 9), (4.0, "a", "let go", "x", 5)]
-    told += [(4.5, "c", "let go", "x", 9), (6.0, "b", "let go", "x", 7)]
-    overlaps = judge(events(*told)).overlaps
-    assert [(one.holder, one.taker, one.begin, one.end) for one in overlaps] == [
+def test_three_holders_at_once_are_three_overlaps():
+    rows = [A, B, (3.5, "c", "gained", "x", 9), (4.0, "a", "let go", "x", 5)]
+    rows += [(4.5, "c", "let go", "x", 9), (6.0, "b", "let go", "x", 7)]
+    overlaps = judge(events(*rows)).overlaps
+    assert [(each.holder, each.taker, each.begin, each.end) for each in overlaps] == [
         ("a", "b", 3.0, 4.0),
         ("a", "c", 3.5, 4.0),
         ("b", "c", 3.5, 4.5),
@@ -208,15 +211,15 @@ def test_of_three_at_once_each_pair_is_told():
 
 
 def test_overlaps_of_several_roles_end_each_in_its_own_time():
-    told = [A, (1.0, "a", "gained", "y", 5), B, (3.0, "b", "gained", "y", 7)]
-    told += [(3.5, "a", "let go", "x", 5), (4.0, "a", "let go", "y", 5)]
-    overlaps = judge(events(*told)).overlaps
-    assert [(one.role, one.end) for one in overlaps] == [("x", 3.5), ("y", 4.0)]
+    rows = [A, (1.0, "a", "gained", "y", 5), B, (3.0, "b", "gained", "y", 7)]
+    rows += [(3.5, "a", "let go", "x", 5), (4.0, "a", "let go", "y", 5)]
+    overlaps = judge(events(*rows)).overlaps
+    assert [(each.role, each.end) for each in overlaps] == [("x", 3.5), ("y", 4.0)]
 
 
-def test_while_one_of_two_still_holds_there_is_no_gap():
-    told = [A, B, (3.5, "a", "let go", "x", 5), (3.7, "c", "gained", "x", 9)]
-    assert judge(events(*told)).gaps == ()
+def test_no_gap_while_one_of_two_holders_remains():
+    rows = [A, B, (3.5, "a", "let go", "x", 5), (3.7, "c", "gained", "x", 9)]
+    assert judge(events(*rows)).gaps == ()
 
 
 def test_holders_moves_and_gaps_are_read_from_a_history():
@@ -224,7 +227,7 @@ def test_holders_moves_and_gaps_are_read_from_a_history():
     assert [grant.at for grant in judgement.grants] == [1.0, 1.5, 2.1, 4.0, 4.0, 5.1]
     assert judgement.gains() == {"x": 4, "y": 2}
     assert judgement.gains(since=4.5) == {"x": 1}
-    assert judgement.moves() == {"x": 2, "y": 1}  # a role that comes back has not moved
+    assert judgement.moves() == {"x": 2, "y": 1}  # a role that comes back does not move
     assert judgement.moves(since=2.5) == {"x": 1, "y": 1}
     assert [(gap.role, gap.begin, gap.end) for gap in judgement.gaps] == [
         ("x", 2.0, 2.1),
@@ -233,19 +236,19 @@ def test_holders_moves_and_gaps_are_read_from_a_history():
         ("x", 5.0, 5.1),
     ]
     assert judgement.longest_gap() == 1.0
-    assert judgement.longest_gap(since=3.5) == 1.0  # those that had begun count too
+    assert judgement.longest_gap(since=3.5) == 1.0  # also gaps that began before
     assert judgement.longest_gap(since=4.5) == pytest.approx(0.1)
     assert judgement.not_held(["x", "y", "z"]) == ["z"]
 
 
-def test_a_role_that_nobody_has_again_is_a_gap_to_the_end_of_the_history():
+def test_role_that_stays_free_is_a_gap_to_the_end():
     judgement = judge(events(A, A_LETS_GO, (7.0, "b", "gained", "y", 7)))
     assert judgement.gaps == (Gap("x", 2.0, 7.0, True),)
     assert judgement.not_held(["x", "y"]) == ["x"]
     assert judgement.longest_gap() == 5.0
 
 
-def test_a_frozen_holder_does_nothing_and_goes_on_when_it_thaws():
+def test_frozen_holder_holds_again_after_its_thaw():
     judgement = judge(events(A, (2.0, "a", "frozen"), (4.0, "a", "thawed")))
     assert judgement.gaps == (Gap("x", 2.0, 4.0),)
     assert judgement.holders == {"x": "a"}
@@ -255,30 +258,30 @@ def test_a_frozen_holder_does_nothing_and_goes_on_when_it_thaws():
 def test_a_holder_that_thaws_too_late_does_not_hold_again():
     judgement = judge(events(A, (2.0, "a", "frozen"), B, (4.0, "a", "thawed")))
     assert judgement.holders == {"x": "b"}
-    told = [A, (2.0, "a", "frozen"), B, (4.0, "a", "thawed"), (5.0, "b", "let go", "x", 7)]
-    assert judge(events(*told)).holders == {}
+    rows = [A, (2.0, "a", "frozen"), B, (4.0, "a", "thawed"), (5.0, "b", "let go", "x", 7)]
+    assert judge(events(*rows)).holders == {}
 
 
 def test_writes_are_counted():
-    told = [A, (2.0, "a", "accepted", "x", 5), A_LETS_GO, B, (3.1, "b", "accepted", "x", 7)]
-    judgement = judge(events(*told, (3.2, "a", "refused", "x", 5)))
+    rows = [A, (2.0, "a", "accepted", "x", 5), A_LETS_GO, B, (3.1, "b", "accepted", "x", 7)]
+    judgement = judge(events(*rows, (3.2, "a", "refused", "x", 5)))
     assert (judgement.accepted, judgement.refused) == (2, 1)
 
 
-def test_writes_stay_in_the_order_in_which_the_resource_met_them():
-    """Its clock may be read by several threads, one of them late."""
-    told = [A, A_LETS_GO, B, (3.2, "a", "accepted", "x", 5), (3.1, "b", "accepted", "x", 7)]
-    assert problems(*told) == []
+def test_writes_stay_in_the_order_of_the_resource():
+    """Several threads of the resource may read the clock, one of them late."""
+    rows = [A, A_LETS_GO, B, (3.2, "a", "accepted", "x", 5), (3.1, "b", "accepted", "x", 7)]
+    assert problems(*rows) == []
 
 
-def test_what_one_member_said_stays_in_order_where_its_clock_stands_still():
-    told = events(
+def test_events_of_one_member_at_one_instant_stay_in_order():
+    rows = events(
         (1, "a", "gained", "x", 5), (1, "a", "let go", "x", 5), (1, "a", "gained", "x", 6)
     )
-    assert list(in_order(told)) == told
+    assert list(in_order(rows)) == rows
 
 
-def test_what_an_event_tells_must_be_known():
+def test_event_of_an_unknown_kind_is_refused():
     with pytest.raises(ValueError, match="lost"):
         HistoryEvent("lost", "a", 1.0)
 
@@ -286,11 +289,11 @@ def test_what_an_event_tells_must_be_known():
 def test_a_history_is_collected_from_several_threads():
     history = History(events(A))
 
-    def tell(number):
+    def add_events(number):
         history.add(HistoryEvent("gained", f"m{number}", 1.0, role=f"r{number}", token=3))
         history.add(HistoryEvent("accepted", f"m{number}", 1.5, role=f"r{number}", token=3))
 
-    threads = [threading.Thread(target=tell, args=(number,)) for number in range(20)]
+    threads = [threading.Thread(target=add_events, args=(number,)) for number in range(20)]
     for thread in threads:
         thread.start()
     history.wait(lambda h: len(h.holders) == 21)
@@ -301,10 +304,10 @@ def test_a_history_is_collected_from_several_threads():
     assert len(history.events) == 21  # all but the writes
 
 
-def test_a_wait_for_what_is_true_already_does_not_wait():
+def test_wait_for_a_true_condition_returns_at_once():
     History().wait(lambda h: not h.holders, timeout=0)
 
 
-def test_a_wait_for_what_does_not_happen_ends_and_shows_the_last_events():
+def test_wait_that_times_out_shows_the_last_events():
     with pytest.raises(TimeoutError, match="'x'"):
         History(events(A)).wait(lambda h: not h.holders, timeout=0.01)

@@ -1,10 +1,10 @@
-"""The in-memory etcd keeps the contract of every etcd."""
+"""Run the contract tests on the in-memory etcd."""
 
 from __future__ import annotations
 
 import pytest
-from etcd_contract import *  # noqa: F403 - the suite itself
-from etcd_contract_streams import *  # noqa: F403 - its other half
+from etcd_contract import *  # noqa: F403 - tests of calls
+from etcd_contract_streams import *  # noqa: F403 - tests of streams
 from etcd_world import World
 from virtual_clock import VirtualClock
 

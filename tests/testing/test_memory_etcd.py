@@ -1,11 +1,11 @@
-"""What the in-memory etcd adds to the contract: pumped delivery, and its clock."""
+"""Test the in-memory etcd's pumped delivery, clock and threads."""
 
 from __future__ import annotations
 
 import queue
 import threading
 
-from etcd_world import PATIENCE_S, Seen
+from etcd_world import MESSAGE_TIMEOUT_S, Seen
 from memory_support import keys, put, revisions, taken
 
 from rink.etcd.api import WatchOpened
@@ -17,12 +17,12 @@ END = b"\xff"
 # --------------------------------------------------------------------------- pumped delivery
 
 
-def test_a_pumped_cluster_delivers_nothing_before_it_is_told(cluster, etcd):
+def test_pumped_cluster_delivers_only_by_pump(cluster, etcd):
     seen = Seen()
     watch = etcd.watch(b"\0", END, 0, seen.deliver)
     revision = put(etcd, b"a")
     assert seen.queue.empty()
-    assert watch.pending == 2  # that it is open, and the change
+    assert watch.pending == 2  # its opening, and the change
     assert cluster.pump() == 2
     assert revisions(seen) == [revision]
     assert cluster.pump() == 0
@@ -33,7 +33,7 @@ def test_streams_are_pumped_one_message_at_a_time_in_any_order(cluster, etcd):
     first = etcd.watch(b"\0", END, 0, one.deliver)
     second = cluster.client().watch(b"\0", END, 0, two.deliver)
     assert cluster.streams == [first, second]
-    assert cluster.pump() == 2  # both are open
+    assert cluster.pump() == 2  # two openings
     a, b = put(etcd, b"a"), put(etcd, b"b")
     assert second.pump()
     assert second.pump()
@@ -43,11 +43,11 @@ def test_streams_are_pumped_one_message_at_a_time_in_any_order(cluster, etcd):
     assert revisions(one) == [a]
 
 
-def test_what_a_delivery_causes_is_pumped_too(cluster, etcd):
+def test_pump_also_delivers_the_messages_that_a_delivery_causes(cluster, etcd):
     other = Seen()
     etcd.watch(b"a", b"", 0, lambda message: put(etcd, b"b"))
     etcd.watch(b"b", b"", 0, other.deliver)
-    assert cluster.pump() == 3  # both are open, and the first one's is answered by a put
+    assert cluster.pump() == 3  # two openings; the first delivery puts a key
     taken(other)
     put(etcd, b"a")
     assert cluster.pump() == 2
@@ -90,7 +90,7 @@ def test_a_lease_ends_exactly_when_its_time_is_over(cluster, clock, etcd):
     assert cluster.next_expiry is None
 
 
-def test_a_tick_ends_leases_and_tells_the_watches(cluster, clock, etcd):
+def test_tick_ends_leases_and_notifies_watches(cluster, clock, etcd):
     seen = Seen()
     etcd.watch(b"\0", END, 0, seen.deliver)
     for ttl in (20, 10):
@@ -100,7 +100,7 @@ def test_a_tick_ends_leases_and_tells_the_watches(cluster, clock, etcd):
     clock.seconds += 30
     cluster.tick()
     cluster.pump()
-    # One revision for each lease, in the order in which they ended.
+    # Each lease takes one revision, in the order of their ends.
     assert [[e.kv.key for e in m.events] for m in taken(seen)] == [[b"10", b"20"]]
     assert cluster.store.revision == 5
 
@@ -116,8 +116,8 @@ def test_a_keepalive_that_comes_too_late_finds_no_lease(cluster, clock, etcd):
     assert (answer.ttl, answer.sent_at) == (0, clock.now())
 
 
-def test_real_time_ends_leases_with_no_call_from_anybody():
-    """The lease's five minutes are moved ahead on the clock rather than waited for."""
+def test_real_time_ends_leases_without_a_call():
+    """Shorten the lease in the store instead of waiting five minutes."""
     with MemoryCluster() as cluster:
         etcd = cluster.client()
         seen = Seen()
@@ -127,7 +127,7 @@ def test_real_time_ends_leases_with_no_call_from_anybody():
         revision = put(etcd, b"a", lease=lease)
         with cluster.change() as store:
             store.keep_alive(lease, cluster.now() - 299.95)
-        # change() set the timer to the new end, 50 ms from now
+        # change() has set the timer to the new end, in 50 ms
         assert [e.deleted for e in seen.events_until(revision + 1)] == [False, False, True]
 
 
@@ -143,7 +143,7 @@ def test_closing_a_watch_waits_for_the_delivery_that_runs():
             if isinstance(message, WatchOpened):
                 return
             entered.set()
-            go_on.wait(PATIENCE_S)
+            go_on.wait(MESSAGE_TIMEOUT_S)
             order.put("delivered")
 
         def close():
@@ -153,7 +153,7 @@ def test_closing_a_watch_waits_for_the_delivery_that_runs():
         watch = etcd.watch(b"\0", END, 0, deliver)
         put(etcd, b"a")
         put(etcd, b"b")
-        assert entered.wait(PATIENCE_S)
+        assert entered.wait(MESSAGE_TIMEOUT_S)
         closer = threading.Thread(target=close)
         closer.start()
         go_on.set()
@@ -170,7 +170,7 @@ def test_a_cluster_leaves_no_thread_behind():
         etcd.watch(b"\0", END, 0, Seen().deliver)
         etcd.keepalives(Seen().deliver)
         assert len(set(threading.enumerate()) - before) == 3
-    assert not set(threading.enumerate()) - before  # others' may have ended meanwhile
+    assert not set(threading.enumerate()) - before  # threads of other tests may have ended
 
 
 def test_many_threads_and_clients_make_one_history():

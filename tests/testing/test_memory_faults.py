@@ -1,4 +1,4 @@
-"""What breaks in the in-memory etcd on command: connections, answers, leases, histories."""
+"""Test the faults of the in-memory etcd."""
 
 from __future__ import annotations
 
@@ -41,20 +41,18 @@ def test_a_cut_client_keeps_no_lease_alive(cluster, clock, etcd):
     assert [answer.ttl for answer in taken(seen)] == [0]
 
 
-def test_keepalives_not_answered_before_a_heal_are_sent_then_with_their_own_time(
-    cluster, clock, etcd
-):
-    answered, cut, asked = (etcd.grant(10).lease for _ in range(3))
+def test_heal_repeats_unanswered_keepalives_with_their_first_time(cluster, clock, etcd):
+    answered, cut, unsent = (etcd.grant(10).lease for _ in range(3))
     seen = Seen()
     stream = etcd.keepalives(seen.deliver)
     stream.send(answered)
     cluster.pump()
-    stream.send(cut)  # its answer is under way when the connection breaks
+    stream.send(cut)  # the connection breaks before its answer
     etcd.cut()
     clock.seconds += 1
-    stream.send(asked)
+    stream.send(unsent)
     clock.seconds += 1
-    stream.send(asked)
+    stream.send(unsent)
     clock.seconds += 1
     assert cluster.pump() == 0
     etcd.heal()
@@ -62,17 +60,17 @@ def test_keepalives_not_answered_before_a_heal_are_sent_then_with_their_own_time
     assert [(a.lease, a.sent_at) for a in taken(seen)] == [
         (answered, 1000.0),
         (cut, 1000.0),
-        (asked, 1002.0),
+        (unsent, 1002.0),
     ]
-    assert [etcd.time_to_live(lease) for lease in (answered, cut, asked)] == [7, 10, 10]
+    assert [etcd.time_to_live(lease) for lease in (answered, cut, unsent)] == [7, 10, 10]
 
 
 def test_a_watch_resumes_after_a_cut_with_nothing_lost_and_nothing_twice(cluster, etcd):
     other = cluster.client("other")
     seen = Seen()
     watch = etcd.watch(b"\0", END, 0, seen.deliver)
-    first, under_way = put(other, b"a"), put(other, b"b")
-    assert watch.pump()  # that it is open
+    first, pending = put(other, b"a"), put(other, b"b")
+    assert watch.pump()  # its opening
     assert watch.pump()
     etcd.cut()
     missed = put(other, b"c")
@@ -81,7 +79,7 @@ def test_a_watch_resumes_after_a_cut_with_nothing_lost_and_nothing_twice(cluster
     cluster.pump()
     last = put(other, b"d")
     cluster.pump()
-    assert (seen.openings, revisions(seen)) == (1, [first, under_way, missed, last])
+    assert (seen.openings, revisions(seen)) == (1, [first, pending, missed, last])
 
 
 def test_a_watch_opened_while_cut_begins_when_healed(cluster, etcd):
@@ -177,7 +175,7 @@ def test_a_transaction_whose_answer_is_lost_was_applied(etcd):
     put(etcd, b"b")
 
 
-def test_a_held_transaction_is_applied_when_told(cluster, etcd):
+def test_held_transaction_is_applied_once_by_apply(cluster, etcd):
     held = etcd.hold_next_txn()
     assert not held.is_sent
     with pytest.raises(UsageError):
@@ -196,7 +194,7 @@ def test_a_held_transaction_is_applied_when_told(cluster, etcd):
         held.apply()
 
 
-def test_a_held_transaction_is_applied_though_its_client_has_gone(cluster, etcd):
+def test_held_transaction_of_a_closed_client_is_applied(cluster, etcd):
     held = etcd.hold_next_txn()
     with pytest.raises(EtcdUnavailable):
         put(etcd, b"a")
@@ -269,11 +267,11 @@ def test_a_restored_backup_is_another_cluster_with_the_old_revisions(cluster, cl
     assert etcd.time_to_live(lease) == 10
     assert etcd.time_to_live(late) == -1
     assert etcd.grant(10).lease > late
-    cluster.restore_backup(backup)  # the backup is as it was
+    cluster.restore_backup(backup)  # the backup was not changed
     assert keys(cluster.client()) == [b"a"]
 
 
-def test_what_a_delivery_raises_comes_out_of_the_pump(cluster, etcd):
+def test_pump_raises_the_error_of_a_delivery(cluster, etcd):
     def deliver(message):
         raise ZeroDivisionError
 

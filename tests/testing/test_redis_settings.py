@@ -1,4 +1,4 @@
-"""How a Redis of a test is set up, as far as no server is needed to see it."""
+"""Test the settings of a test's Redis, as far as they need no server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def no_given_redis(monkeypatch):
     monkeypatch.delenv("RINK_TEST_REDIS", raising=False)
 
 
-def test_the_configuration_says_what_was_asked_for_and_listens_on_loopback():
+def test_configuration_has_the_settings_and_listens_on_loopback():
     settings = RedisSettings(
         password='a "b"', acl=("worker on >x ~* +@all",), maxmemory="1gb", appendfsync="no"
     )
@@ -52,20 +52,20 @@ def test_with_tls_there_is_no_plain_port(asked):
     assert f"tls-auth-clients {'yes' if asked else 'no'}" in lines
 
 
-def test_a_value_is_quoted_so_that_it_stays_one_line():
+def test_quoted_value_is_one_line():
     assert quoted('a\\b"c\nd') == '"a\\\\b\\"c\\nd"'
 
 
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"appendfsync": "sometimes"}, "it is always, everysec or no"),
-        ({"acl": ("worker",)}, "'worker' in acl is no user"),
-        ({"acl": ("worker on\nuser other on",)}, "is no user"),
-        ({"acl": "worker on"}, "acl is one text"),
+        ({"appendfsync": "sometimes"}, "write .always., .everysec. or .no."),
+        ({"acl": ("worker",)}, "acl has 'worker', which is not a user"),
+        ({"acl": ("worker on\nuser other on",)}, "is not a user"),
+        ({"acl": "worker on"}, "is a string"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_refused_before_anything_starts(settings, match):
+def test_invalid_setting_is_refused_before_a_server_starts(settings, match):
     for make in (local_redis, redis_cluster, redis_pair):
         with pytest.raises(ConfigError, match=match), make(**settings):
             pass
@@ -80,26 +80,29 @@ def test_the_redis_server_is_the_one_on_the_path(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("make", [local_redis, redis_cluster, redis_pair])
-def test_with_nothing_to_start_the_error_says_what_would_help(monkeypatch, make):
+def test_without_a_server_to_start_the_error_names_the_remedies(monkeypatch, make):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ConfigError, match=r"apt-get install redis-server.*RINK_TEST_REDIS"), make():
         pass
 
 
-def test_a_given_address_that_is_none_is_refused(monkeypatch):
+def test_invalid_given_url_is_refused(monkeypatch):
     monkeypatch.setenv("RINK_TEST_REDIS", "there:6379")
-    with pytest.raises(ConfigError, match="there:6379 is no address of a Redis"), local_redis():
+    with (
+        pytest.raises(ConfigError, match="there:6379 is not the URL of a Redis server"),
+        local_redis(),
+    ):
         pass
 
 
-def test_where_nothing_may_be_installed_the_script_says_what_is_missing(tmp_path):
+def test_system_script_without_root_names_the_missing_packages(tmp_path):
     (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
     (tmp_path / "id").chmod(0o755)
     script = [shutil.which("bash"), ROOT / ".ci" / "system"]
     done = subprocess.run(
         script, check=False, env={"PATH": str(tmp_path)}, stderr=subprocess.PIPE, text=True
     )
-    assert done.returncode == 0  # what needs no Redis goes on
+    assert done.returncode == 0  # tests without Redis still run
     assert "apt-get install redis-server openjdk-17-jre-headless" in done.stderr
     assert "RINK_TEST_REDIS" in done.stderr
     given = {"PATH": str(tmp_path), "RINK_TEST_REDIS": "redis://there"}

@@ -1,4 +1,4 @@
-"""Servers in containers, with Docker's part played: which calls it gets, in which state."""
+"""Test servers in containers with a fake Docker that records its calls."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SETTINGS = EtcdSettings(
 )  # fmt: skip
 
 
-class PlayedContainer:
-    """The calls of docker-py and of testcontainers that we make, refusing what Docker refuses."""
+class FakeContainer:
+    """A fake container that refuses calls as Docker does in its state."""
 
-    made: list[PlayedContainer]
+    made: list[FakeContainer]
 
     def __init__(self, image, **settings):
         self.image = image
@@ -73,9 +73,9 @@ class PlayedContainer:
 
 @pytest.fixture
 def docker(monkeypatch):
-    monkeypatch.setattr(testcontainers_container, "DockerContainer", PlayedContainer)
-    PlayedContainer.made = []
-    return PlayedContainer
+    monkeypatch.setattr(testcontainers_container, "DockerContainer", FakeContainer)
+    FakeContainer.made = []
+    return FakeContainer
 
 
 def test_a_container_has_the_node_s_arguments_folder_and_network(docker, tmp_path):
@@ -100,7 +100,7 @@ def test_a_container_has_the_node_s_arguments_folder_and_network(docker, tmp_pat
     assert not (tmp_path / "doomed").exists()
 
 
-def test_verbs_become_docker_s_own(docker, tmp_path):
+def test_signals_become_calls_of_docker(docker, tmp_path):
     process = Containers("some/etcd", set(), []).process([], tmp_path / "etcd.log")
     process.start()
     process.signal(signal.SIGCONT)
@@ -124,7 +124,7 @@ def test_verbs_become_docker_s_own(docker, tmp_path):
     ("given", "image"),
     [("some/etcd", "some/etcd"), (None, start.IMAGE), ("", start.IMAGE)],
 )
-def test_containers_are_the_last_resort_and_have_an_image(
+def test_container_is_used_without_etcd_and_has_an_image(
     docker, monkeypatch, tmp_path, given, image
 ):
     if given is None:
@@ -138,14 +138,14 @@ def test_containers_are_the_last_resort_and_have_an_image(
     assert [container.image for container in docker.made] == [image]
 
 
-def test_with_nothing_to_start_the_error_says_what_would_help(monkeypatch):
+def test_without_a_server_to_start_the_error_names_the_remedies(monkeypatch):
     monkeypatch.setattr(start, "find_etcd", lambda: None)
     monkeypatch.setattr(start.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"rink\[testing\].*RINK_TEST_ETCD"):
         start._source(SETTINGS)
 
 
-def test_without_docker_the_error_says_so(monkeypatch, tmp_path):
+def test_container_without_docker_is_a_config_error(monkeypatch, tmp_path):
     def fails(*_, **__):
         raise OSError("no such socket")
 
@@ -157,6 +157,6 @@ def test_without_docker_the_error_says_so(monkeypatch, tmp_path):
     process.remove()
 
 
-def test_a_container_cannot_be_started_in_a_place_of_its_own(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be started with"):
+def test_container_with_a_command_is_a_config_error(tmp_path):
+    with pytest.raises(ConfigError, match="a container cannot run etcd by"):
         Containers("some/etcd", set(), []).process([], tmp_path / "etcd.log", ("env",))

@@ -1,4 +1,4 @@
-"""The kit that runs a processor on given records, without servers."""
+"""Test the function that runs a processor on records, without servers."""
 
 import asyncio
 import threading
@@ -22,10 +22,10 @@ class Invoice(Record):
 
 @pytest.fixture
 def app():
-    made = App("shop")
-    made.stream("orders", record=Order, partition_by="customer", partition_count=4)
-    made.stream("invoices", record=Invoice, partition_by="customer", partition_count=2)
-    return made
+    app = App("shop")
+    app.stream("orders", record=Order, partition_by="customer", partition_count=4)
+    app.stream("invoices", record=Invoice, partition_by="customer", partition_count=2)
+    return app
 
 
 def orders(*numbers, customer="a"):
@@ -47,7 +47,7 @@ def test_every_record_is_processed_in_order(app):
     assert outcome.dead == []
 
 
-def test_more_records_than_are_held_at_once_are_fed_as_there_is_room(app):
+def test_more_records_than_prefetch_are_fed_as_there_is_room(app):
     @app.processor(app.streams["orders"], prefetch=10, max_uncommitted=5)
     async def bill(events):
         async for _ in events.take(3):
@@ -58,7 +58,7 @@ def test_more_records_than_are_held_at_once_are_fed_as_there_is_room(app):
     assert all(count <= 5 for count in outcome.commits)
 
 
-def test_outputs_are_told_by_stream(app):
+def test_outcome_has_outputs_by_stream(app):
     @app.processor(app.streams["orders"], commit="manual")
     async def bill(events):
         async for batch in events.take(10).records():
@@ -71,7 +71,7 @@ def test_outputs_are_told_by_stream(app):
     assert outcome.commits == [3]
 
 
-def test_what_fails_is_tried_again_and_then_given_up(app):
+def test_failing_record_is_retried_and_becomes_a_dead_letter(app):
     tries = []
 
     @app.processor(app.streams["orders"], max_attempts=3)
@@ -91,7 +91,7 @@ def test_what_fails_is_tried_again_and_then_given_up(app):
     assert [order.number for order in outcome.processed] == [1, 3]
 
 
-def test_a_plain_function_is_run_in_a_thread_here_too(app):
+def test_plain_function_processes_all_records(app):
     seen = []
 
     @app.processor(app.streams["orders"])
@@ -102,7 +102,7 @@ def test_a_plain_function_is_run_in_a_thread_here_too(app):
     assert seen == list(range(200))
 
 
-def test_what_is_no_record_is_given_up(app):
+def test_bytes_that_are_no_record_become_a_dead_letter(app):
     @app.processor(app.streams["orders"])
     async def bill(events):
         async for _ in events:
@@ -121,8 +121,8 @@ def test_a_partition_that_is_quarantined_says_why(app):
                 raise ValueError("two")
 
     outcome = process(app, "bill", orders(1, 2, 3))
-    [why] = outcome.quarantined.values()
-    assert "ValueError: two" in why
+    [reason] = outcome.quarantined.values()
+    assert "ValueError: two" in reason
     assert [order.number for order in outcome.processed] == [1]
 
 
@@ -136,7 +136,7 @@ def test_a_record_of_another_class_is_refused(app):
         process(app, "bill", [Invoice(customer="a", total=1)])
 
 
-def test_a_function_that_does_not_return_ends_in_time(app):
+def test_processor_that_does_not_return_times_out(app):
     never = threading.Event()
 
     @app.processor(app.streams["orders"])
@@ -146,13 +146,13 @@ def test_a_function_that_does_not_return_ends_in_time(app):
                 never.wait(20)
 
     try:
-        with pytest.raises(TimeoutError, match=r"end of 3 records within 0\.3 s: 0 were committed"):
+        with pytest.raises(TimeoutError, match=r"not finish 3 records within 0\.3 s: 0 committed"):
             process(app, "bill", orders(1, 2, 3), seconds=0.3)
     finally:
         never.set()
 
 
-def test_what_cannot_be_run_is_said(app):
+def test_process_without_its_processor_or_in_a_loop_is_refused(app):
     with pytest.raises(ConfigError, match=r"no processor 'bil'; it has \[\]"):
         process(app, "bil", [])
 
@@ -164,7 +164,7 @@ def test_what_cannot_be_run_is_said(app):
     async def within_a_loop():
         process(app, "bill", [])
 
-    with pytest.raises(UsageError, match="a plain function"):
+    with pytest.raises(UsageError, match="a plain test function"):
         asyncio.run(within_a_loop())
 
 
@@ -190,7 +190,7 @@ def test_a_batch_that_cannot_fill_is_not_waited_for(app, is_async):
     assert [order.number for order in outcome.processed] == list(range(150))
 
 
-def test_batches_are_as_a_workers_where_less_is_held_than_there_is(app):
+def test_batches_are_full_with_a_smaller_prefetch(app):
     seen = []
 
     @app.processor(app.streams["orders"], prefetch=150, max_uncommitted=150)
@@ -216,20 +216,21 @@ def test_outputs_may_go_to_a_stream_of_another_app(app):
     assert outcome.outputs == {"letters": [Invoice(customer="a", total=7)]}
 
 
-def test_reader_of_dead_letters_is_given_letters(app):
-    dead, told = app.streams["orders"].dead_letters("bill"), []
+def test_processor_of_dead_letters_gets_letters(app):
+    dead, seen = app.streams["orders"].dead_letters("bill"), []
 
     @app.processor(dead, max_attempts=1)
     def alert(events):
         for letter in events.records():
-            told.append((letter.record, letter.error, letter.processor))
+            seen.append((letter.record, letter.error, letter.processor))
             if letter.error == "E: 2":
                 raise ValueError("two")
 
-    made = [DeadLetter(record=one, error=f"E: {one.number}") for one in orders(0, 1, 2, 3)]
-    outcome = process(app, "alert", [*made[:2], DeadLetter(record=b"{", error="none"), made[2]])
-    assert (b"{", "none", "bill") in told
-    assert (made[0].record, "E: 0", "bill") in told
+    letters = [DeadLetter(record=order, error=f"E: {order.number}") for order in orders(0, 1, 2, 3)]
+    unread = DeadLetter(record=b"{", error="none")
+    outcome = process(app, "alert", [*letters[:2], unread, letters[2]])
+    assert (b"{", "none", "bill") in seen
+    assert (letters[0].record, "E: 0", "bill") in seen
     assert outcome.dead == []
-    [why] = outcome.quarantined.values()
-    assert "ValueError: two" in why
+    [reason] = outcome.quarantined.values()
+    assert "ValueError: two" in reason

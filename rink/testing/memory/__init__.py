@@ -1,4 +1,4 @@
-"""Keep an etcd in this process, for tests without a server: the same promises, and faults on command."""
+"""Run an etcd in memory for tests, with faults on command."""
 
 from rink.testing.memory.cluster import MemoryCluster
 

@@ -1,4 +1,4 @@
-"""One member's connection to an in-memory etcd, and everything that can happen to it."""
+"""Connect a member to an in-memory etcd, and break the connection."""
 
 from __future__ import annotations
 
@@ -14,42 +14,47 @@ from rink.etcd.api import (
     RangeResult,
     TxnResult,
 )
-from rink.testing.memory.watches import AnyStream, MemoryKeepAlives, MemoryWatch, WatchMessage
+from rink.testing.memory.watches import (
+    AnyStream,
+    MemoryKeepAlives,
+    MemoryWatch,
+    StreamCluster,
+    WatchMessage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rink.testing.memory.cluster import MemoryCluster
     from rink.testing.memory.state import MemoryState
 
 _Txn = tuple[tuple[Compare, ...], tuple[Op, ...], tuple[Op, ...]]
 
 
 class HeldTxn:
-    """A transaction that is under way for long: its caller was told that there is no answer.
+    """A transaction whose caller got no answer, and that may arrive later.
 
     Attributes:
         is_sent: the transaction has been sent; until then there is nothing to apply.
     """
 
-    def __init__(self, cluster: MemoryCluster) -> None:
+    def __init__(self, cluster: StreamCluster) -> None:
         self.is_sent = False
         self._cluster = cluster
         self._txn: _Txn | None = None
 
     def apply(self) -> TxnResult:
-        """Let it arrive now.
+        """Apply the transaction now, and return its result.
 
         Raises:
-            UsageError: there is nothing to apply: not sent yet, or applied or dropped before.
-            EtcdError: etcd refuses it.
+            UsageError: the transaction was not sent yet, or was applied or dropped before.
+            EtcdError: etcd refuses the transaction.
         """
         txn = self._take()
         with self._cluster.change() as store:
             return store.txn(*txn)
 
     def drop(self) -> None:
-        """Let it never arrive.
+        """Drop the transaction, so that it never arrives.
 
         Raises:
             UsageError: as for `apply`.
@@ -57,7 +62,7 @@ class HeldTxn:
         self._take()
 
     def hold(self, txn: _Txn) -> NoReturn:
-        """Take what was sent, and answer nothing.
+        """Keep a transaction that was sent, and give no answer.
 
         Raises:
             EtcdUnavailable: always.
@@ -69,23 +74,23 @@ class HeldTxn:
     def _take(self) -> _Txn:
         txn, self._txn = self._txn, None
         if txn is None:
-            raise UsageError("no transaction is held here")
+            raise UsageError("no transaction is held: it was not sent yet, or applied or dropped")
         return txn
 
 
 class MemoryEtcd:
-    """An `rink.etcd.api.Etcd` in this process; made by `MemoryCluster.client`.
+    """An `rink.etcd.api.Etcd` in memory, made by `MemoryCluster.client`.
 
-    Calls are answered at once, so `timeout` is not looked at: one that gets no answer raises
-    without waiting. May be used from any thread.
+    Calls are answered at once and ignore `timeout`. A call without an answer raises at once. The
+    client is thread-safe.
 
     Attributes:
-        cluster: what it is connected to.
-        name: says whose it is, in errors and `repr`.
-        is_cut: nothing reaches the cluster or comes from it.
+        cluster: the `MemoryCluster` that it is connected to.
+        name: of the client, for errors and `repr`.
+        is_cut: the connection is broken.
     """
 
-    def __init__(self, cluster: MemoryCluster, name: str) -> None:
+    def __init__(self, cluster: StreamCluster, name: str) -> None:
         self.cluster = cluster
         self.name = name
         self.is_cut = False
@@ -99,7 +104,7 @@ class MemoryEtcd:
 
     @property
     def endpoint(self) -> str:
-        """Return a name that stands for the endpoint, in the log."""
+        """Return a name for the log, in place of an endpoint."""
         return f"memory ({self.name})"
 
     @property
@@ -109,16 +114,16 @@ class MemoryEtcd:
 
     @property
     def epoch(self) -> int:
-        """Return how often another cluster or another history was seen."""
+        """Return how often the client has seen another cluster or history."""
         return self._restores
 
     @property
     def streams(self) -> list[AnyStream]:
-        """Its open watches and keepalive streams, in the order in which they were opened."""
+        """Return the open watches and keepalive streams, in the order of opening."""
         with self.cluster.lock:
             return [stream for stream in self.cluster.streams if stream.client is self]
 
-    # What an etcd does.
+    # Calls of `rink.etcd.api.Etcd`.
 
     def range(
         self, key: bytes, range_end: bytes = b"", *, timeout: float | None = None
@@ -126,9 +131,10 @@ class MemoryEtcd:
         """Read [key, range_end).
 
         Raises:
-            EtcdError: refused. As all calls do: `EtcdUnavailable` while cut, and once, after a
-                restored backup, `EtcdClusterChanged`, though it was done.
-            ClosedError: after `close`, as all calls do.
+            EtcdError: etcd refuses it. While the client is cut, each call raises
+                `EtcdUnavailable`. After a restored backup one call raises `EtcdClusterChanged`,
+                although etcd has carried it out.
+            ClosedError: after `close`, as in all calls.
         """
         with self._reach() as store:
             return store.range(key, range_end)
@@ -141,11 +147,11 @@ class MemoryEtcd:
         *,
         timeout: float | None = None,
     ) -> TxnResult:
-        """Run one branch atomically, unless a fault was ordered for this transaction."""
+        """Run one branch atomically, unless a fault was set for this transaction."""
         with self._reach() as store:
-            held, self._hold_next = self._hold_next, None
-            if held is not None:
-                held.hold((compare, then, otherwise))
+            held_txn, self._hold_next = self._hold_next, None
+            if held_txn is not None:
+                held_txn.hold((compare, then, otherwise))
             result = store.txn(compare, then, otherwise)
             if self._lose_next_answer:
                 self._lose_next_answer = False
@@ -153,12 +159,12 @@ class MemoryEtcd:
             return result
 
     def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> GrantedLease:
-        """Take a new lease for `ttl` seconds, at least 2, under the given id unless that is 0."""
+        """Grant a lease of `ttl` seconds, at least 2; `lease` may be its id."""
         with self._reach() as store:
             return store.grant(ttl, lease, self.cluster.now())
 
     def revoke(self, lease: int, *, timeout: float | None = None) -> None:
-        """End a lease, deleting the keys bound to it; an unknown one is fine."""
+        """End a lease and delete its keys; an unknown lease is no error."""
         with self._reach() as store:
             store.revoke(lease)
 
@@ -174,7 +180,10 @@ class MemoryEtcd:
         start_revision: int,
         deliver: Callable[[WatchMessage], None],
     ) -> MemoryWatch:
-        """Deliver all changes in [key, range_end) from a revision on; 0 is from now on."""
+        """Deliver all changes in [key, range_end) from a revision on.
+
+        A start revision of 0 is the next revision.
+        """
         with self.cluster.change():
             self.refuse_closed()
             return MemoryWatch(self, key, range_end, start_revision, deliver)
@@ -191,31 +200,34 @@ class MemoryEtcd:
         for stream in self.streams:
             stream.close()
 
-    # What can happen to it.
+    # Faults.
 
     def cut(self) -> None:
-        """Break the connection: calls raise `EtcdUnavailable`, streams fall silent."""
+        """Break the connection.
+
+        Calls then raise `EtcdUnavailable`, and streams deliver nothing.
+        """
         with self.cluster.lock:
             self.is_cut = True
             for stream in self.streams:
                 stream.cut()
 
     def heal(self) -> None:
-        """Connect again: watches go on behind what they delivered last, or say that they cannot."""
+        """Connect again: each watch resumes behind its last delivery, or breaks."""
         with self.cluster.change():
             self.is_cut = False
 
     def lose_next_answer(self) -> None:
-        """Make the next transaction apply and lose its answer.
+        """Apply the next transaction and lose its answer.
 
-        It raises `EtcdUnavailable`.
+        The transaction raises `EtcdUnavailable`.
         """
         self._lose_next_answer = True
 
     def hold_next_txn(self) -> HeldTxn:
-        """Make the next transaction raise `EtcdUnavailable`.
+        """Hold the next transaction, which raises `EtcdUnavailable`.
 
-        It is applied or dropped later.
+        The returned object applies or drops it later.
         """
         self._hold_next = HeldTxn(self.cluster)
         return self._hold_next

@@ -1,16 +1,17 @@
-"""An etcd in this process: the same promises as the real one, faults on command, no server.
+"""Run an etcd in memory, with etcd's promises and faults on command.
 
     cluster = MemoryCluster()
     one, two = cluster.client("one"), cluster.client("two")    # each an rink.etcd.api.Etcd
     two.cut()
 
-Time is real by default, and a small thread ends leases. With a `clock` it is the caller's: leases
-end on the next call, or on `tick()`, once the clock says so (`next_expiry` tells when that will
-be). Delivery is by a thread per stream by default. With `pumped=True` nothing is delivered until
-`pump()`, or `pump()` of one stream in `streams`, is called: so a simulation holds, delays and
-orders what watches and keepalives say.
+By default time is real, and a thread ends leases. With a `clock`, the caller controls time. Leases
+then end at the next call, or at `tick()`, and `next_expiry` is the time of the next end.
 
-With both, a cluster uses no thread and is deterministic.
+By default each stream has a thread that delivers its messages. With `pumped=True` only `pump()` of
+the cluster, or of one stream in `streams`, delivers messages. So a simulation can hold, delay and
+order the messages of watches and keepalives.
+
+With both a clock and `pumped=True`, a cluster uses no thread and is deterministic.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ __all__ = ["HeldTxn", "MemoryClock", "MemoryCluster", "MemoryEtcd"]
 
 
 class MemoryClock(Protocol):
-    """What tells the time."""
+    """A clock that a test controls."""
 
     def now(self) -> float:
-        """Return the seconds since some fixed moment; never goes back."""
+        """Return the seconds since a fixed moment; the value never goes back."""
         ...
 
 
 class _RealClock:
-    # The clock that the real client reads: it counts suspend, where there is one that does.
+    # The real client reads the same clock. CLOCK_BOOTTIME counts suspended time.
     _clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
     def now(self) -> float:
@@ -49,17 +50,18 @@ class _RealClock:
 
 
 class MemoryCluster:
-    """An in-memory etcd that any number of clients share. May be used from any thread.
+    """An in-memory etcd that any number of clients share. It is thread-safe.
 
     Args:
-        clock: whose time leases live by; None is real time.
-        pumped: deliver nothing before `pump`.
+        clock: the time of leases; None is real time.
+        pumped: deliver messages only by `pump`.
 
     Attributes:
-        store: its state; change it only through clients and the methods here.
+        store: the state; change it only through clients and the methods of this class.
         streams: the open watches and keepalive streams of all clients, in the order of opening.
-        pumped: as given.
+        pumped: the argument.
         restores: how many times a backup was restored.
+        lock: guards the state, the streams and their inboxes.
     """
 
     def __init__(self, *, clock: MemoryClock | None = None, pumped: bool = False) -> None:
@@ -80,7 +82,7 @@ class MemoryCluster:
         """Connect a new client.
 
         Args:
-            name: says whose it is; None counts.
+            name: for errors and `repr`; None is "client-" and a number.
         """
         with self.lock:
             client = MemoryEtcd(self, name or f"client-{len(self._clients)}")
@@ -108,23 +110,21 @@ class MemoryCluster:
         return self._clock.now()
 
     def tick(self) -> None:
-        """End the leases whose time is over; needed when the clock moves and nobody calls."""
+        """End the expired leases; a test calls this when only the clock has moved."""
         with self.change():
             pass
 
     @property
     def next_expiry(self) -> float | None:
-        """Return when the next lease ends if it is not renewed.
-
-        The time is on the cluster's clock.
-        """
+        """Return the time of the next lease's end, on the cluster's clock."""
         with self.lock:
             return self.store.next_expiry
 
     def pump(self) -> int:
-        """Deliver until nothing waits, in turn one message of each stream; how many it was.
+        """Deliver all messages, and return how many were delivered.
 
-        What is caused by a delivery is delivered too. Only for a pumped cluster.
+        Each round delivers one message of each stream. Messages that a delivery causes are
+        delivered too. Only for a pumped cluster.
         """
         count = 0
         while delivered := sum(stream.pump() for stream in list(self.streams)):
@@ -132,7 +132,7 @@ class MemoryCluster:
         return count
 
     def expire_lease(self, lease: int) -> None:
-        """End a lease before its time, as `tick` would; an unknown one is fine."""
+        """End a lease before its time; an unknown lease is no error."""
         with self.change() as store:
             store.revoke(lease)
 
@@ -140,19 +140,19 @@ class MemoryCluster:
         """Forget the history before a revision.
 
         Raises:
-            EtcdCompacted: it has been compacted already.
-            EtcdError: it is yet to come.
+            EtcdCompacted: the revision is compacted already.
+            EtcdError: the revision does not exist yet.
         """
         with self.change() as store:
             store.compact(revision)
 
     def backup(self) -> MemoryState:
-        """Everything as it is now, for `restore_backup`."""
+        """Return a copy of the state, for `restore_backup`."""
         with self.change() as store:
             return store.copy()
 
     def restore_backup(self, backup: MemoryState) -> None:
-        """Go back to a backup, as another cluster.
+        """Go back to a backup, with another cluster id.
 
         Watches end with `EtcdClusterChanged`, and each client's next call raises it.
         """
@@ -161,10 +161,10 @@ class MemoryCluster:
             self.restores += 1
 
     def replace_history(self, backup: MemoryState | None = None) -> None:
-        """Replace the store by a backup or an empty one, unseen in headers.
+        """Replace the state by a backup or an empty state, unseen in headers.
 
-        As in an etcd that lost its volume, or was restored with a bumped revision, cluster id and
-        raft term are the same, and the revision is ahead. All connections break.
+        It is as if etcd had lost its volume, or was restored with a bumped revision. Cluster id and
+        raft term stay the same, and the revision is ahead. All connections break.
         """
         with self.change():
             self.store = self.store.replaced(backup, self.now())
@@ -173,7 +173,10 @@ class MemoryCluster:
 
     @contextmanager
     def change(self) -> Iterator[MemoryState]:
-        """Hold the lock, with leases ended up to now, and send what has changed at the end."""
+        """Give the locked state, and then send the changes to all streams.
+
+        Expired leases end first.
+        """
         with self.lock:
             self.store.expire(self.now())
             try:
@@ -187,7 +190,7 @@ class MemoryCluster:
     def _set_timer(self) -> None:
         expiry = self.store.next_expiry
         if expiry is None or expiry >= self._timer_ends:
-            return  # it looks again when it ends
+            return  # the timer wakes earlier, and then looks again
         self._timer_ends = expiry
         if self._timer is None:
             self._timer = threading.Thread(

@@ -1,16 +1,18 @@
-"""The state of an in-memory etcd: revisions, keys, history and leases, as the real one keeps them.
+"""Keep the revisions, keys, history and leases of an in-memory etcd.
 
-A plain state machine: no threads, no locks, no clock (the time is an argument). What the shared
-suite in `tests/testing` and `integration/testing` holds:
+It is a plain state machine, without threads, locks and clock: the time is an argument. It behaves
+like etcd in these points, which the shared suite in `tests/testing` and `integration/testing`
+checks:
 
-- one revision per transaction that changed something, and one per lease that ends, however many
-  keys that took; a transaction that deletes nothing makes none;
-- a transaction is refused whole, before any of it is applied, for what etcd refuses;
-- operations of one branch see the earlier ones of that branch.
+- A transaction that changes something takes one revision, and so does a lease that ends, for any
+  number of keys. A transaction that deletes nothing takes none, and neither does a lease without
+  keys.
+- A transaction that etcd refuses is refused before any part of it is applied.
+- The operations of one branch see the earlier operations of that branch.
 
-Where this store is kinder than etcd: a lease ends exactly when its time is over (etcd looks every
-half second, and a new leader grants every lease its whole time again), and a watch that begins at
-the very revision of a compaction is still told what was deleted there.
+It is kinder than etcd in two points. A lease ends exactly when its time is over. (etcd checks every
+half second, and a new leader gives every lease its whole time again.) A watch that begins at the
+revision of a compaction still gets the keys deleted in that revision.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from rink.etcd.api import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MIN_TTL_S = 2  # one and a half of etcd's default election timeout, in whole seconds
+MIN_TTL_S = 2  # 1.5 times etcd's default election timeout, in whole seconds
 MAX_OPS = 128  # etcd's defaults for one transaction and one request
 MAX_REQUEST_BYTES = 3 << 19
 
@@ -56,9 +58,9 @@ class _Lease:
 
 
 def in_range(key: bytes, start: bytes, range_end: bytes) -> bool:
-    """Return whether etcd counts the key to [start, range_end).
+    """Return whether the key lies in [start, range_end), as etcd defines it.
 
-    A range end of one zero byte is no end.
+    A range end of one zero byte means that the range has no end.
     """
     if not range_end:
         return key == start
@@ -67,11 +69,11 @@ def in_range(key: bytes, start: bytes, range_end: bytes) -> bool:
 
 @attrs.define
 class MemoryState:
-    """One etcd's state.
+    """The state of one etcd.
 
     Attributes:
-        revision: the newest; an empty etcd begins at 1.
-        compacted: history before this revision is gone.
+        revision: the newest revision; an empty etcd begins at 1.
+        compacted: the history before this revision is gone.
     """
 
     cluster_id: int = 0xC105
@@ -87,7 +89,7 @@ class MemoryState:
 
     @property
     def header(self) -> Header:
-        """Return what stands above every answer given now."""
+        """Return the header of every answer at this revision."""
         return Header(self.cluster_id, self.member_id, self.revision, self.raft_term)
 
     def range(self, key: bytes, range_end: bytes) -> RangeResult:
@@ -105,7 +107,7 @@ class MemoryState:
         """Run one branch.
 
         Raises:
-            EtcdError: refused, with etcd's own words; nothing was changed.
+            EtcdError: the transaction is refused, with etcd's message, and nothing was changed.
         """
         _refuse_unfit(compare, then, otherwise)
         succeeded = all(self._holds(each) for each in compare)
@@ -130,10 +132,10 @@ class MemoryState:
         return TxnResult(self.header, succeeded, tuple(results))
 
     def grant(self, ttl: int, lease: int, now: float) -> GrantedLease:
-        """Take a new lease that ends `ttl` seconds after `now`, and not before two.
+        """Grant a lease that ends `ttl` seconds after `now`, but at least two.
 
         Raises:
-            EtcdError: there is a lease with this id; 0 takes one that is free.
+            EtcdError: there is a lease with this id; 0 takes a free id.
         """
         if lease in self._leases:
             raise EtcdError(f"lease {lease:x}: lease already exists")
@@ -145,45 +147,45 @@ class MemoryState:
         return GrantedLease(lease, ttl)
 
     def keep_alive(self, lease: int, now: float) -> int:
-        """Begin a lease's time anew; the TTL in seconds, 0 where there is no such lease."""
-        known = self._leases.get(lease)
-        if known is None:
+        """Renew a lease, and return its TTL, or 0 for an unknown lease."""
+        state = self._leases.get(lease)
+        if state is None:
             return 0
-        known.ends_at = now + known.ttl
-        return known.ttl
+        state.ends_at = now + state.ttl
+        return state.ttl
 
     def time_to_live(self, lease: int, now: float) -> int:
-        """Whole seconds that a lease has left, -1 where there is no such lease."""
-        known = self._leases.get(lease)
-        return -1 if known is None else math.floor(known.ends_at - now)
+        """Return the whole seconds that a lease has left, or -1 if unknown."""
+        state = self._leases.get(lease)
+        return -1 if state is None else math.floor(state.ends_at - now)
 
     def revoke(self, lease: int) -> None:
-        """End a lease: its keys are deleted in one revision. An unknown one is fine."""
-        known = self._leases.pop(lease, None)
-        if known is not None:
+        """End a lease, and delete its keys in one revision.
+
+        An unknown lease is no error.
+        """
+        state = self._leases.pop(lease, None)
+        if state is not None:
             revision = self.revision + 1
-            self._commit([self._delete(self._kvs[key], revision) for key in sorted(known.keys)])
+            self._commit([self._delete(self._kvs[key], revision) for key in sorted(state.keys)])
 
     def expire(self, now: float) -> None:
-        """End every lease whose time is over, in the order in which they end."""
-        over = [each for each in self._leases.values() if each.ends_at <= now]
-        for each in sorted(over, key=lambda lease: (lease.ends_at, lease.number)):
+        """End every lease whose time is over, in the order of their ends."""
+        expired = [each for each in self._leases.values() if each.ends_at <= now]
+        for each in sorted(expired, key=lambda lease: (lease.ends_at, lease.number)):
             self.revoke(each.number)
 
     @property
     def next_expiry(self) -> float | None:
-        """Return when the next lease ends if nobody renews it.
-
-        The time is on the clock that `now` comes from.
-        """
+        """Return the time of the next lease's end, on the caller's clock."""
         return min((lease.ends_at for lease in self._leases.values()), default=None)
 
     def compact(self, revision: int) -> None:
         """Forget the history before a revision.
 
         Raises:
-            EtcdCompacted: it has been compacted already.
-            EtcdError: it is yet to come.
+            EtcdCompacted: the revision is compacted already.
+            EtcdError: the revision does not exist yet.
         """
         if revision <= self.compacted:
             raise EtcdCompacted("etcdserver: mvcc: required revision has been compacted")
@@ -203,13 +205,13 @@ class MemoryState:
                 yield WatchEvents(entry.revision, events)
 
     def copy(self) -> MemoryState:
-        """A copy that shares nothing with this store, as a backup is."""
+        """Return a copy that shares nothing with this state."""
         return copy.deepcopy(self)
 
     def restored(self, backup: MemoryState, now: float) -> MemoryState:
-        """Return what etcd's restore makes of a backup.
+        """Return the state that etcd's restore makes of a backup.
 
-        It is another cluster, with the old revisions. Its leases have their whole time again, as
+        It is another cluster with the old revisions. Its leases have their whole time again, as
         after each start of etcd.
         """
         new = self._after(backup, now)
@@ -218,10 +220,10 @@ class MemoryState:
         return new
 
     def replaced(self, backup: MemoryState | None, now: float) -> MemoryState:
-        """Return a new store with the same cluster id and a higher revision.
+        """Return a new state with the same cluster id and a higher revision.
 
         Args:
-            backup: what was restored; None for an etcd that begins empty.
+            backup: the restored backup; None is an empty etcd.
             now: the time, in seconds.
         """
         new = self._after(backup or MemoryState(), now)
@@ -231,7 +233,7 @@ class MemoryState:
 
     def _after(self, backup: MemoryState, now: float) -> MemoryState:
         new = backup.copy()
-        new._last_lease = self._last_lease  # noqa: SLF001 - etcd's numbers are random: none twice
+        new._last_lease = self._last_lease  # noqa: SLF001 - etcd's random ids never occur twice
         for lease in new._leases.values():  # noqa: SLF001
             lease.ends_at = now + lease.ttl
         return new

@@ -1,8 +1,8 @@
-"""Watches and keepalive streams of the in-memory etcd, and how their messages are delivered.
+"""Deliver messages of the in-memory etcd's watches and keepalives.
 
-A message waits in its stream's inbox, in order, until a thread of the stream's own delivers it or,
-with a pumped cluster, until somebody calls `pump`. So order within a stream always holds, and
-between streams it is the caller's to choose.
+A message waits in its stream's inbox, in order, until the stream's own thread delivers it. In a
+pumped cluster it waits until `pump` is called. So the order within a stream always holds, and the
+caller of `pump` chooses the order between streams.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import logging
 import math
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rink.errors import EtcdClusterChanged, EtcdCompacted
 from rink.etcd.api import KeepAliveAnswer, KeyChange, WatchBroken, WatchEvents, WatchOpened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
-    from rink.testing.memory.client import MemoryEtcd
     from rink.testing.memory.state import MemoryState
 
 log = logging.getLogger(__name__)
@@ -28,20 +28,49 @@ log = logging.getLogger(__name__)
 M = TypeVar("M")
 
 
+class StreamCluster(Protocol):
+    """The part of a `MemoryCluster` that its clients and streams use."""
+
+    store: MemoryState
+    streams: list[AnyStream]
+    pumped: bool
+    restores: int
+    lock: threading.RLock
+
+    def now(self) -> float:
+        """Return the seconds on the cluster's clock."""
+        ...
+
+    def change(self) -> AbstractContextManager[MemoryState]:
+        """Hold the lock, and send the changes to all streams at the end."""
+        ...
+
+
+class StreamClient(Protocol):
+    """The part of a `MemoryEtcd` that its streams use."""
+
+    cluster: StreamCluster
+    is_cut: bool
+
+    def refuse_closed(self) -> None:
+        """Raise `ClosedError` after `close`."""
+        ...
+
+
 class MemoryStream(abc.ABC, Generic[M]):
     """A stream of messages to one client.
 
     Attributes:
-        client: whose stream it is.
+        client: the client that opened the stream.
     """
 
-    def __init__(self, client: MemoryEtcd, deliver: Callable[[M], None]) -> None:
+    def __init__(self, client: StreamClient, deliver: Callable[[M], None]) -> None:
         self.client = client
         self._cluster = client.cluster
         self._deliver = deliver
         self._inbox: deque[M] = deque()
         self._closed = False
-        # The cluster's one lock: what a stream holds changes together with the store.
+        # The cluster's lock, so that inboxes change together with the store.
         self._changed = threading.Condition(client.cluster.lock)
         client.cluster.streams.append(self)
         self._thread: threading.Thread | None = None
@@ -56,7 +85,7 @@ class MemoryStream(abc.ABC, Generic[M]):
 
     @property
     def trouble(self) -> str:
-        """Return why nothing is answered: the client is cut."""
+        """Return why the stream gets no answers, or an empty string."""
         return f"{self.client!r} is cut" if self.client.is_cut else ""
 
     @property
@@ -66,9 +95,9 @@ class MemoryStream(abc.ABC, Generic[M]):
             return len(self._inbox)
 
     def pump(self) -> bool:
-        """Deliver one message on the caller's thread; False where none waits.
+        """Deliver one message on the caller's thread; return False if none waits.
 
-        Only for a pumped cluster. What the user's function raises comes out here.
+        Only for a pumped cluster. Errors of the user's function are raised here.
         """
         assert self._thread is None
         with self._changed:
@@ -79,7 +108,10 @@ class MemoryStream(abc.ABC, Generic[M]):
         return True
 
     def close(self) -> None:
-        """End the stream; nothing is delivered once this has returned, except from within."""
+        """End the stream; afterwards nothing is delivered.
+
+        The stream's own thread may call this too. It then finishes the current delivery.
+        """
         with self._changed:
             self._closed = True
             self._inbox.clear()
@@ -90,11 +122,11 @@ class MemoryStream(abc.ABC, Generic[M]):
             self._thread.join()
 
     def cut(self) -> None:
-        """The connection is gone, and what was under way on it; with the lock held."""
+        """Lose the messages in the inbox; call this with the lock."""
         self._inbox.clear()
 
     def catch_up(self) -> None:
-        """The store has changed, or the connection is back; with the lock held."""
+        """Send what is new after a change or a heal; call this with the lock."""
 
     def _post(self, message: M) -> None:
         self._inbox.append(message)
@@ -105,7 +137,7 @@ class MemoryStream(abc.ABC, Generic[M]):
 
     @abc.abstractmethod
     def _failed(self, error: Exception) -> None:
-        """The user's function raised."""
+        """Handle an error of the user's function."""
 
     def _run(self) -> None:
         while True:
@@ -117,7 +149,7 @@ class MemoryStream(abc.ABC, Generic[M]):
             try:
                 self._deliver(message)
             except Exception as error:
-                log.exception("%r: the function delivered to raised", self)
+                log.exception("%r: the user's function raised", self)
                 self._failed(error)
 
 
@@ -125,23 +157,23 @@ WatchMessage = WatchOpened | WatchEvents | WatchBroken
 
 
 class MemoryWatch(MemoryStream[WatchMessage]):
-    """A watch that goes on after a cut as the real client's does.
+    """A watch that resumes after a cut as the real client's does.
 
-    It begins at what it delivered last. Where that does not lie in the store, a history begins
-    anew.
+    It resumes behind the last delivered revision. If that revision is not in the store, it starts
+    a new history.
     """
 
     def __init__(
         self,
-        client: MemoryEtcd,
+        client: StreamClient,
         key: bytes,
         range_end: bytes,
         start_revision: int,
         deliver: Callable[[WatchMessage], None],
     ) -> None:
         self._range = key, range_end
-        self._start = start_revision  # where the first call begins; 0 is: from now on
-        self._last: tuple[KeyChange, ...] = ()  # of the revision that was delivered last
+        self._start = start_revision  # of the first call; 0 is the next revision
+        self._last: tuple[KeyChange, ...] = ()  # the changes of the last delivered revision
         self._listed = 0.0
         self._is_open = False
         self._send_from = 0  # the first revision not yet sent on this connection
@@ -150,22 +182,22 @@ class MemoryWatch(MemoryStream[WatchMessage]):
         super().__init__(client, deliver)
 
     def wait_open(self, seconds: float) -> bool:
-        """Say whether the range is followed; a cut client's is not before it is healed."""
+        """Return whether the watch is open; False while the client is cut."""
         return not self.client.is_cut
 
     def note_list(self, revision: int | None) -> None:
-        """Note at which revision the range was listed, or None while a list is under way."""
+        """Note the revision of the last list of the range, or None during a list."""
         self._listed = math.inf if revision is None else revision
 
     def cut(self) -> None:
-        """Lose what was sent and not delivered."""
+        """Lose the changes that were sent and not delivered."""
         super().cut()
         self._is_open = False
 
     def catch_up(self) -> None:
-        """Send what is new, as one message of whole revisions."""
-        ends = self._broken or (self._inbox and isinstance(self._inbox[-1], WatchBroken))
-        if ends or self.client.is_cut:
+        """Send the new changes, as one message of whole revisions."""
+        is_over = self._broken or (self._inbox and isinstance(self._inbox[-1], WatchBroken))
+        if is_over or self.client.is_cut:
             return
         store = self._cluster.store
         if self._restores != self._cluster.restores:
@@ -173,18 +205,18 @@ class MemoryWatch(MemoryStream[WatchMessage]):
             self._post(WatchBroken(error))
             return
         if not self._is_open and not self._begin(store):
-            gone = f"revision {self._start} is gone, compacted up to {store.compacted}"
-            self._post(WatchBroken(EtcdCompacted(gone)))
+            message = f"revision {self._start} is gone, compacted up to {store.compacted}"
+            self._post(WatchBroken(EtcdCompacted(message)))
             return
-        news = list(store.changes(*self._range, self._send_from))
-        # A start in the future stays there.
+        changes = list(store.changes(*self._range, self._send_from))
+        # If the watch starts at a future revision, it still waits for that one.
         self._send_from = max(self._send_from, store.revision + 1)
-        if news:
-            events = tuple(event for entry in news for event in entry.events)
-            self._post(WatchEvents(news[-1].revision, events))
+        if changes:
+            events = tuple(event for entry in changes for event in entry.events)
+            self._post(WatchEvents(changes[-1].revision, events))
 
     def _begin(self, store: MemoryState) -> bool:
-        """Open a call behind what was delivered, if that lies in the store, else anew.
+        """Open a call behind the last delivered revision, or start a new history.
 
         Returns:
             False if the start revision has been compacted.
@@ -192,7 +224,9 @@ class MemoryWatch(MemoryStream[WatchMessage]):
         if self._last:
             delivered = self._last[0].kv.mod_revision
             entry = next(store.changes(*self._range, delivered), None)
-            can_prove = delivered > self._listed and not all(one.deleted for one in self._last)
+            can_prove = delivered > self._listed and not all(
+                change.deleted for change in self._last
+            )
             if can_prove and entry is not None and entry.events == self._last:
                 self._send_from, self._is_open = delivered + 1, True
                 return True
@@ -213,7 +247,7 @@ class MemoryWatch(MemoryStream[WatchMessage]):
         return message
 
     def _failed(self, error: Exception) -> None:
-        """End: whoever did not take this must not be given the next as if they had."""
+        """End the watch, so that the lost message is not hidden by the next."""
         with self._changed:
             self._inbox.clear()
             if not self._broken:
@@ -221,15 +255,15 @@ class MemoryWatch(MemoryStream[WatchMessage]):
 
 
 class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
-    """A keepalive stream; a request reaches the store at once, its answer waits in the inbox.
+    """A stream whose requests renew at once, and whose answers wait.
 
-    What was asked for during a cut, or not answered before it, is asked for anew when the client is
-    healed, once per lease and with the first sending's time: so does the real client.
+    A heal repeats the requests that were sent during the cut or not answered before it. As in the
+    real client, it repeats one request per lease, with the time of the first sending.
     """
 
-    def __init__(self, client: MemoryEtcd, deliver: Callable[[KeepAliveAnswer], None]) -> None:
-        self._waiting: dict[int, float] = {}  # lease -> when it was asked for
-        self._cuts = 0  # each is followed by a new call
+    def __init__(self, client: StreamClient, deliver: Callable[[KeepAliveAnswer], None]) -> None:
+        self._waiting: dict[int, float] = {}  # lease -> time of the first request
+        self._cuts = 0  # after each cut there is a new call
         super().__init__(client, deliver)
 
     def send(self, lease: int) -> None:
@@ -244,7 +278,7 @@ class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
                 self._waiting[lease] = self._cluster.now()
 
     def forget(self, lease: int) -> None:
-        """Ask no more for this lease."""
+        """Drop requests and answers of a lease."""
         with self._changed:
             self._waiting.pop(lease, None)
             waiting = [answer for answer in self._inbox if answer.lease != lease]
@@ -252,19 +286,19 @@ class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
             self._inbox.extend(waiting)
 
     def drop(self) -> None:
-        """Lose the answer that would be delivered next, if one waits."""
+        """Lose the next answer, if one waits."""
         with self._changed:
             if self._inbox:
                 self._inbox.popleft()
 
     def cut(self) -> None:
-        """Lose the answers under way."""
+        """Lose the answers that wait, and repeat their requests later."""
         self._waiting |= {answer.lease: answer.sent_at for answer in self._inbox}
         self._cuts += 1
         super().cut()
 
     def catch_up(self) -> None:
-        """Ask the store for what waits."""
+        """Renew the waiting leases in the store."""
         if self.client.is_cut:
             return
         now = self._cluster.now()
@@ -275,7 +309,7 @@ class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
         self._waiting.clear()
 
     def _failed(self, error: Exception) -> None:
-        """Go on: what the user's function raises is its own."""
+        """Go on, because a lost answer needs no handling."""
 
 
 AnyStream = MemoryStream[Any]

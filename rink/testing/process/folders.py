@@ -1,4 +1,4 @@
-"""Where the data of test servers lies, and how they are brought up in it, whatever they serve."""
+"""Make the folders of test servers, and start the servers in them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ _Node = TypeVar("_Node", bound=ServerNode)
 def owned_folder(
     owner_of: Callable[[list[Path]], ProcessOwner], data_dir: Path | None, *, prefix: str, room: int
 ) -> Iterator[tuple[Path, ProcessOwner]]:
-    """A folder for servers and who owns them; when the `with` ends both are gone.
+    """Give a folder for servers and the owner of their processes.
+
+    When the `with` ends, the servers end, and a temporary folder is removed.
 
     Args:
-        owner_of: makes the owner, given the folders to remove at the end.
+        owner_of: makes the owner from the folders that it must remove at the end.
         data_dir: a folder that stays; None is a temporary one.
-        prefix: what the temporary one's name begins with.
+        prefix: of the temporary folder's name.
         room: bytes that the servers need.
     """
     folder = data_dir or _temporary_folder(prefix, room)
@@ -47,14 +49,15 @@ def owned_folder(
 
 
 def started(folder: Path, make: Callable[[], tuple[_Node, ...]]) -> tuple[_Node, ...]:
-    """Servers that are healthy.
+    """Start servers, and return them when they are healthy.
 
     Args:
-        folder: where their ports are kept, and their data in a folder of each one's name.
-        make: makes them, not started, on the ports kept or on new ones.
+        folder: holds the file of ports, and each server's data in a folder of the server's name.
+        make: makes the servers, on the ports in the file or on new ones, without starting them.
 
     Raises:
-        EtcdUnavailable: one was not healthy by its deadline; of a Redis, RedisUnavailable.
+        EtcdUnavailable: a server was not healthy by its deadline; for a Redis,
+            RedisServerUnavailable.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         recorded = (folder / PORTS_FILE).exists()
@@ -65,13 +68,12 @@ def started(folder: Path, make: Callable[[], tuple[_Node, ...]]) -> tuple[_Node,
             for node in nodes:
                 node.wait_healthy()
         except RinkError:
-            # Somebody may take a port between our choosing it and the server's listening there:
-            # choose anew. Data that was there before is bound to its ports (peers know them), and
-            # ours to keep.
+            # Another process may have taken a port before the server listened on it. Then choose
+            # new ports, but not for data that was there before: its peers know the old ports.
             taken = any("address already in use" in node.log_tail().lower() for node in nodes)
             if not taken or recorded or attempt == _ATTEMPTS:
                 raise
-            log.info("a port chosen for a test server was taken meanwhile, choosing others")
+            log.info("another process took a port of a test server, retrying with other ports")
             for node in nodes:
                 node.kill()
                 shutil.rmtree(folder / node.name)
@@ -82,8 +84,8 @@ def started(folder: Path, make: Callable[[], tuple[_Node, ...]]) -> tuple[_Node,
 
 
 def _temporary_folder(prefix: str, room: int) -> Path:
-    # A server waits for fsync on its writes: some 10 ms on a disk, nothing in memory. A container's
-    # /dev/shm often has 64 MB only, which is too little even for one etcd.
+    # Servers wait for fsync, which takes some 10 ms on a disk and no time in memory. A container's
+    # /dev/shm often has only 64 MB, which is too little for one etcd.
     shm = Path("/dev/shm")
-    roomy = shm.is_dir() and os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > room
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=shm if roomy else None))
+    has_room = shm.is_dir() and os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > room
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=shm if has_room else None))

@@ -1,4 +1,4 @@
-"""Which ports test servers listen on: below those of outgoing connections, one run's own, kept with the data."""
+"""Choose ports for test servers, and keep them with the servers' data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,15 @@ PORTS_FILE = "rink-ports.json"
 def kept_ports(
     folder: Path, names: Sequence[str], size: int, choose: Callable[[int], list[int]]
 ) -> list[dict[str, int]]:
-    """The ports of each of `size` servers by their names: those kept in the folder, or chosen now.
+    """Return the ports of each server by name.
+
+    The ports are read from the folder's file, or chosen and written to it.
+
+    Args:
+        folder: of the servers.
+        names: of each server's ports.
+        size: the number of servers.
+        choose: returns a number of free ports.
 
     Raises:
         ConfigError: the folder holds another number of servers.
@@ -32,7 +40,10 @@ def kept_ports(
     if file.exists():
         ports: list[dict[str, int]] = json.loads(file.read_text())
         if len(ports) != size:
-            raise ConfigError(f"{folder} holds a cluster of {len(ports)}, not of {size}")
+            raise ConfigError(
+                f"data_dir {folder} holds a cluster of size {len(ports)}, not {size}: use "
+                "another folder, or that size"
+            )
         return ports
     free = iter(choose(len(names) * size))
     ports = [{name: next(free) for name in names} for _ in range(size)]
@@ -41,16 +52,18 @@ def kept_ports(
 
 
 def free_ports(count: int) -> list[int]:
-    """Different loopback ports that are free now, and are given to nobody else while this process lives.
+    """Return different loopback ports that are free now.
 
-    They lie below the range from which the kernel takes ports for outgoing connections. From
-    within it, a client that keeps trying to reach a killed node would sooner or later be given the
-    node's own port and connect to itself, and the node could not be started again. Nor may another
-    run of tests be given it meanwhile: members would be led from one cluster to the other.
+    They lie below the range from which the kernel takes ports for outgoing connections. With a
+    port within that range, a client that keeps connecting to a killed server could be given the
+    server's port and connect to itself. Then the server could not start again.
+
+    No other test run gets these ports while this process lives. Otherwise members could reach the
+    wrong cluster.
     """
     ports: list[int] = []
     while len(ports) < count:
-        port = _given.next()
+        port = _blocks.next()
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
@@ -59,11 +72,12 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-class _Given:
-    """Ports in blocks, each of which one process has for as long as it lives.
+class _PortBlocks:
+    """Reserve blocks of ports for this process.
 
-    Whoever has a block holds an abstract socket with its number, which ends with the process and is
-    seen in the same network namespace as the ports. Systems that have none get a block by chance.
+    To reserve a block, the process binds an abstract socket with the block's number. The socket
+    ends with the process, and it is seen in the same network namespace as the ports. Systems
+    without abstract sockets take a random block.
     """
 
     BLOCK = 100
@@ -73,7 +87,7 @@ class _Given:
         self._owner = 0
 
     def next(self) -> int:
-        """The next port; in a forked child, of a block of its own."""
+        """Return the next port; a forked child reserves its own block."""
         if not self._left or self._owner != os.getpid():
             self._owner, self._left = os.getpid(), self._take_block()
         return self._left.pop()
@@ -90,12 +104,14 @@ class _Given:
                 if error.errno == errno.EADDRINUSE:
                     continue
             else:
-                atexit.register(mark.close)  # and until then it is kept
+                atexit.register(mark.close)  # the reference keeps the socket open until then
             return random.sample(range(first, first + self.BLOCK), self.BLOCK)
-        raise RinkError("no ports are left for test servers: too many runs at once on this machine")
+        raise RinkError(
+            "no free block of ports for test servers: too many test runs at once on this machine"
+        )
 
 
-_given = _Given()
+_blocks = _PortBlocks()
 
 
 def _first_outgoing_port() -> int:
@@ -103,4 +119,4 @@ def _first_outgoing_port() -> int:
         first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except OSError:
         return 32_768
-    return first if first > 12_000 else 65_536  # a range that starts low leaves us no choice
+    return first if first > 12_000 else 65_536  # below a low range there are too few ports

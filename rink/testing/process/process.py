@@ -1,6 +1,6 @@
-"""What runs a test server: a child of the guard, or somebody else.
+"""Run the process of a test server, or stand for a given server.
 
-A `ServerNode` holds one of these and gives its verbs their meaning.
+A `ServerNode` starts and signals its server through one of these classes.
 """
 
 from __future__ import annotations
@@ -20,60 +20,63 @@ from rink.errors import EtcdError, RinkError, UsageError
 if TYPE_CHECKING:
     import signal
 
-_GUARD = Path(__file__).with_name("reaper.py")
+_REAPER = Path(__file__).with_name("reaper.py")
 
 
 class Process(Protocol):
-    """A server's process; signals to one that is not running do nothing."""
+    """A server's process; a signal to a process that has ended does nothing."""
 
     @property
     def pid(self) -> int | None:
-        """The process id on this machine, where there is one."""
+        """Return the process id, or None if it is not a process of this machine."""
         ...
 
     @property
     def log_path(self) -> Path | None:
-        """The file that holds what it printed, where there is one."""
+        """Return the file with its output, or None."""
         ...
 
     def start(self) -> None:
-        """Start it; it is not running."""
+        """Start the process, which must not be running."""
         ...
 
     def is_running(self) -> bool:
-        """The process exists; True for a frozen one."""
+        """Return whether the process exists; True for a frozen one."""
         ...
 
     def signal(self, number: signal.Signals) -> None:
-        """Send SIGKILL, SIGTERM, SIGSTOP or SIGCONT; of SIGSTOP see the effect."""
+        """Send SIGKILL, SIGTERM, SIGSTOP or SIGCONT.
+
+        After SIGSTOP, wait until the process has stopped.
+        """
         ...
 
     def log(self) -> str:
-        """Return what it printed."""
+        """Return the output."""
         ...
 
 
 class ProcessOwner(Protocol):
-    """Who answers for the servers of one cluster, so that none outlives the test."""
+    """Own the processes of one cluster, so that none outlives the test."""
 
     def process(
         self, arguments: list[str], log_path: Path, command: tuple[str, ...] = ()
     ) -> Process:
-        """A server that is not started yet; `command` stands before its own."""
+        """Return an unstarted process; `command` precedes the server's."""
         ...
 
     def close(self) -> None:
-        """End all servers, remove the folders and wait until that is done."""
+        """Kill all servers, remove the folders, and wait until both are done."""
         ...
 
 
 class ServerReaper:
-    """Our end of the guard process, see `servers_guard`; an `ProcessOwner`.
+    """Start a reaper process, and send it requests; a `ProcessOwner`.
 
     Args:
-        binary: the server's.
-        folders: what the guard removes when it ends.
-        error: what is raised where the guard cannot do as asked.
+        binary: of the server.
+        folders: removed by the reaper when it ends.
+        error: the class of the error if the reaper fails.
     """
 
     def __init__(
@@ -84,10 +87,10 @@ class ServerReaper:
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._folders = folders
-        # A session of its own: Ctrl-C in the terminal must not reach the servers before the
-        # tests that use them have ended.
+        # In a session of its own, Ctrl-C in the terminal does not reach the servers before the
+        # tests have ended.
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), *map(str, folders)],
+            [sys.executable, "-I", "-S", str(_REAPER), str(os.getpid()), *map(str, folders)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -96,19 +99,19 @@ class ServerReaper:
 
     @property
     def pid(self) -> int:
-        """The guard's process id."""
+        """Return the reaper's process id."""
         return self._process.pid
 
     def ask(self, do: str, **more: Any) -> Any:
-        """Make the guard do something, and return its answer.
+        """Send the reaper a request, and return its answer.
 
         Raises:
             UsageError: called in a forked child, whose answers would be mixed with its parent's.
-            RinkError: the `error` it was made with: the guard could not do it, or is gone.
+            RinkError: the `error` of this object: the reaper could not do it, or has ended.
         """
         if os.getpid() != self._owner:
             raise UsageError(
-                "a test server was used in a forked child of the process it belongs to"
+                "a test server was used in a forked child: use it in the process that started it"
             )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -120,80 +123,84 @@ class ServerReaper:
             except (OSError, ValueError):
                 line = ""
         if not line:
-            raise self._error(f"the guard of the test servers has gone (asked to {do})")
+            raise self._error(f"the reaper of the test servers has ended (request {do!r})")
         reply = json.loads(line)
         if "error" in reply:
-            raise self._error(f"the guard could not {do}: {reply['error']}")
+            raise self._error(
+                f"the reaper of the test servers failed at the request {do!r}: {reply['error']}"
+            )
         return reply["is"]
 
     def process(
         self, arguments: list[str], log_path: Path, command: tuple[str, ...] = ()
-    ) -> GuardedProcess:
-        """A server of this guard's, not started yet; `command` stands before its own."""
-        return GuardedProcess(self, [*command, str(self._binary), *arguments], log_path)
+    ) -> ReapedProcess:
+        """Return an unstarted process; `command` precedes the server's."""
+        return ReapedProcess(self, [*command, str(self._binary), *arguments], log_path)
 
     def close(self) -> None:
-        """Kill all servers, remove the folders and wait until that is done."""
+        """Kill all servers, remove the folders, and wait until both are done."""
         if os.getpid() != self._owner:
             return
-        # Closes the pipes, which ends the guard, and waits for it. One that was killed has left us
-        # with a request that cannot be sent.
+        # The `with` closes the pipes, which ends the reaper, and waits for it. If the reaper was
+        # killed, a request may still lie in the pipe's buffer, and closing raises.
         with contextlib.suppress(BrokenPipeError), self._process:
             pass
         self._process.wait()
         for folder in self._folders:
-            shutil.rmtree(folder, ignore_errors=True)  # where the guard itself was killed
+            shutil.rmtree(folder, ignore_errors=True)  # in case the reaper was killed
 
 
-class GuardedProcess:
-    """A server started here, through the guard.
+class ReapedProcess:
+    """A process of a reaper.
 
     Args:
-        guard: who owns the process.
-        command: what to run, again after each end.
-        log_path: where its output is appended.
+        reaper: starts and signals the process.
+        command: run at each start.
+        log_path: the file that gets the output of all starts.
     """
 
-    def __init__(self, guard: ServerReaper, command: list[str], log_path: Path) -> None:
+    def __init__(self, reaper: ServerReaper, command: list[str], log_path: Path) -> None:
         self.pid: int | None = None
         self.log_path: Path | None = log_path
         self._log_path = log_path
-        self._guard = guard
+        self._reaper = reaper
         self._command = command
 
     def start(self) -> None:
-        """Start it with the environment cleared of etcd's settings.
+        """Start the process, without etcd's environment variables.
 
         Raises:
-            RinkError: the guard's error: it cannot be run.
+            RinkError: the reaper's error: the command cannot be run.
         """
-        # ETCD_NAME and the like in the caller's shell would configure our server; a locale that is
-        # not installed here would keep a Redis from starting.
+        # Variables such as ETCD_NAME in the caller's shell would configure the server. A locale
+        # that is not installed would keep a Redis from starting.
         env = {key: value for key, value in os.environ.items() if not key.startswith("ETCD")}
         env["LC_ALL"] = "C"
-        self.pid = self._guard.ask("start", command=self._command, env=env, log=str(self._log_path))
+        self.pid = self._reaper.ask(
+            "start", command=self._command, env=env, log=str(self._log_path)
+        )
 
     def is_running(self) -> bool:
-        """The process exists; True for a frozen one."""
-        return self.pid is not None and bool(self._guard.ask("running", pid=self.pid))
+        """Return whether the process exists; True for a frozen one."""
+        return self.pid is not None and bool(self._reaper.ask("running", pid=self.pid))
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, unless the process has ended."""
         if self.pid is not None:
-            self._guard.ask("signal", pid=self.pid, signal=number.value)
+            self._reaper.ask("signal", pid=self.pid, signal=number.value)
 
     def log(self) -> str:
-        """Return what it printed, from all its starts."""
+        """Return the output of all starts."""
         return self._log_path.read_text(errors="replace") if self._log_path.exists() else ""
 
 
 class GivenProcess:
-    """A server that somebody else runs at a given address: it can be used, not killed or frozen.
+    """Stand for a given server, which cannot be killed or frozen.
 
     Args:
-        endpoint: where.
-        serves: what it is.
-        given_by: how its address came to us.
+        endpoint: of the server.
+        serves: the kind of server, for messages.
+        given_by: the setting that named the server, for messages.
     """
 
     pid: int | None = None
@@ -207,7 +214,7 @@ class GivenProcess:
         self._given_by = given_by
 
     def start(self) -> NoReturn:
-        """Refuse, as `signal` does.
+        """Refuse to start.
 
         Raises:
             UsageError: always.
@@ -218,11 +225,11 @@ class GivenProcess:
         )
 
     def is_running(self) -> bool:
-        """Taken to be so; whether it answers is what health says."""
+        """Return True; only the server's health shows whether it runs."""
         return True
 
     def signal(self, number: signal.Signals) -> NoReturn:
-        """Refuse.
+        """Refuse the signal.
 
         Raises:
             UsageError: always.
@@ -230,5 +237,5 @@ class GivenProcess:
         self.start()
 
     def log(self) -> str:
-        """Return where the log would be found."""
-        return f"(given by {self._given_by}: whoever started it has its log)"
+        """Return a note instead of the log."""
+        return f"(no log: the {self._serves} was given by {self._given_by})"

@@ -1,13 +1,14 @@
-"""The guard: a small process that owns test servers and outlives whoever asked for them.
+"""Own test servers, and remove them when the parent process ends.
 
-Run as a script with the parent's process id and the folders to remove. It starts, signals and
-reaps servers on request (one JSON object a line), and when its parent is gone, however that died,
-it kills them and removes the folders. So nothing is left behind even by a SIGKILLed test run.
+This file runs as a script, with the parent's process id and the folders to remove as arguments. It
+starts, signals and reaps servers on request, one JSON object a line. When its parent ends, even by
+SIGKILL, it kills the servers and removes the folders.
 
-Why a process of its own: PR_SET_PDEATHSIG alone fires when the *thread* that started the server
-ends, removes no folder, and needs a preexec function, which is not safe in a process with threads.
-Here there is one thread, so the servers may have it too, for the case that the guard is killed.
-Only the standard library is used, since it runs isolated (`python -I -S`) to start fast.
+PR_SET_PDEATHSIG alone would not be enough. It fires when the *thread* that started the server
+ends, and it removes no folder. It also needs a preexec function, which is not safe in a process
+with threads. The reaper has one thread, so it can set it, in case the reaper itself is killed.
+
+The reaper uses only the standard library, because it runs isolated (`python -I -S`) to start fast.
 """
 
 from __future__ import annotations
@@ -25,25 +26,27 @@ import time
 from pathlib import Path
 from typing import Any
 
-_LOOK_EVERY_S = 0.2  # at the parent; a forked child of it may hold our stdin open past its death
+# A forked child of the parent may hold stdin open after the parent's death. So the reaper also
+# checks the parent's process id.
+_PARENT_CHECK_INTERVAL_S = 0.2
 _PR_SET_PDEATHSIG = 1
-_STOPS_WITHIN_S = 30.0
+_STOP_TIMEOUT_S = 30.0
 
 
-def _die_with_guard() -> None:
-    with contextlib.suppress(OSError, AttributeError):  # elsewhere than on Linux: the guard is all
+def _die_with_reaper() -> None:
+    with contextlib.suppress(OSError, AttributeError):  # only Linux has it
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _wait_stopped(pid: int) -> None:
-    # The signal is on its way when it is sent: on another core threads go on for a moment.
+    # Sending the signal does not wait: threads on other cores go on for a moment.
     if not hasattr(os, "waitid"):  # macOS has it from Python 3.13 on
         return
-    end = time.monotonic() + _STOPS_WITHIN_S
+    end = time.monotonic() + _STOP_TIMEOUT_S
     wanted = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
     while os.waitid(os.P_PID, pid, wanted) is None:
         if time.monotonic() > end:
-            raise TimeoutError(f"process {pid} has not stopped within {_STOPS_WITHIN_S:g} s")
+            raise TimeoutError(f"process {pid} has not stopped within {_STOP_TIMEOUT_S:g} s")
         time.sleep(0.0005)
 
 
@@ -57,11 +60,11 @@ def _answer(request: dict[str, Any], children: dict[int, subprocess.Popen[bytes]
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    preexec_fn=_die_with_guard,  # noqa: PLW1509 - one thread, see above
+                    preexec_fn=_die_with_reaper,  # noqa: PLW1509 - one thread, see above
                 )
             children[child.pid] = child
             return child.pid
-        case "signal":  # poll() first: the id of one that has ended may be somebody else's by now
+        case "signal":  # poll() first: the id of an ended process may belong to another process
             child = children[request["pid"]]
             if child.poll() is None:
                 child.send_signal(request["signal"])
@@ -75,11 +78,11 @@ def _answer(request: dict[str, Any], children: dict[int, subprocess.Popen[bytes]
 
 
 def main(parent: int, folders: list[str]) -> None:
-    """Serve requests until stdin ends or the parent is gone, then clean up."""
+    """Serve requests until stdin ends or the parent has ended, then clean up."""
     children: dict[int, subprocess.Popen[bytes]] = {}
     while os.getppid() == parent:
-        # One request is under way at a time, so the line buffer is empty whenever we select.
-        if not select.select([sys.stdin], [], [], _LOOK_EVERY_S)[0]:
+        # The parent sends one request at a time, so the line buffer is empty at each select.
+        if not select.select([sys.stdin], [], [], _PARENT_CHECK_INTERVAL_S)[0]:
             continue
         line = sys.stdin.readline()
         if not line:
@@ -92,7 +95,7 @@ def main(parent: int, folders: list[str]) -> None:
             sys.stdout.write(json.dumps(reply) + "\n")
             sys.stdout.flush()
     for child in children.values():
-        child.kill()  # ends a stopped (frozen) one as well
+        child.kill()  # also ends a frozen process
         child.wait()
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""What every server of a test can, whatever it serves: be started, killed, frozen, and waited for.
+"""Start, stop, kill and freeze one server of a test.
 
-The verbs are synchronous; a node that is down may be killed and a frozen one frozen. They may be
-called from any thread.
+The methods are synchronous and thread-safe. Killing a server that has ended does nothing, and
+neither does freezing a frozen one.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from rink.errors import RinkError
     from rink.testing.process.process import Process
 
-_LOOK_EVERY_S = 0.02
+_POLL_INTERVAL_S = 0.02
 
 
 class NoEtcdError(ConfigError):
-    """Say that this machine has no etcd to start, and what would help a test."""
+    """This machine has no etcd to start; the message says how to get one."""
 
 
 @attrs.frozen
 class TlsFiles:
-    """PEM files for a server's client port.
+    """Name the PEM files for a server's client port.
 
     Attributes:
-        ca: who signed the clients' certificates, and the server's.
-        cert: the server's certificate, valid for 127.0.0.1 and, since etcd also uses it as a
-            client of itself, for client use.
+        ca: the authority that signed the certificates of clients and server.
+        cert: the server's certificate, valid for 127.0.0.1. It must allow client use too, because
+            etcd is also a client of itself.
         key: the key of that certificate.
         client_cert_auth: refuse clients without a certificate signed by `ca`.
     """
@@ -49,17 +49,17 @@ class TlsFiles:
     client_cert_auth: bool = False
 
     def context(self) -> ssl.SSLContext:
-        """Return how we speak with that server ourselves."""
+        """Return the TLS context for a client of that server."""
         context = ssl.create_default_context(cafile=str(self.ca))
         context.load_cert_chain(self.cert, self.key)
         return context
 
 
 class ServerNode(ABC):
-    """One server; `EtcdNode` and `RedisNode` say what it serves and when it is healthy.
+    """One server of a test; `EtcdNode` and `RedisNode` are its subclasses.
 
-    Every verb that changes the process raises `rink.errors.UsageError` where the server was given
-    by its address.
+    Each method that changes the process raises `rink.errors.UsageError` if the server was given by
+    its address.
 
     Attributes:
         name: its name among the servers it was made with.
@@ -67,7 +67,7 @@ class ServerNode(ABC):
     """
 
     _serves: ClassVar[str]
-    _unavailable: ClassVar[type[RinkError]]
+    _unavailable_class: ClassVar[type[RinkError]]
 
     def __init__(self, name: str, endpoint: str, process: Process, *, deadline: float) -> None:
         self.name = name
@@ -81,22 +81,22 @@ class ServerNode(ABC):
 
     @property
     def pid(self) -> int | None:
-        """Its process id on this machine; None while it does not run, and where it is elsewhere."""
+        """Return its process id on this machine, or None."""
         return self._process.pid if self.is_running else None
 
     @property
     def log_path(self) -> Path | None:
-        """The file that holds what the server printed, where there is one."""
+        """Return the file with the server's output, or None."""
         return self._process.log_path
 
     @property
     def is_given(self) -> bool:
-        """Somebody else runs it: it was given by its address, and can only be used."""
+        """Return whether it was given by its address."""
         return isinstance(self._process, GivenProcess)
 
     @property
     def is_running(self) -> bool:
-        """The process exists (a frozen one does)."""
+        """Return whether the process exists; True for a frozen one."""
         return self._process.is_running()
 
     @property
@@ -110,12 +110,12 @@ class ServerNode(ABC):
         """Return whether it answers within a second that it can serve."""
 
     def kill(self) -> None:
-        """End it at once (SIGKILL), as a crash does; returns when the process is gone."""
+        """Kill the server (SIGKILL), as a crash does, and wait until it is gone."""
         self._process.signal(signal.SIGKILL)
         self._wait_gone()
 
     def stop(self) -> None:
-        """End it orderly (SIGTERM); a frozen one is thawed first.
+        """Shut the server down (SIGTERM); a frozen one is thawed first.
 
         Raises:
             EtcdUnavailable: it had not ended by the deadline.
@@ -125,30 +125,30 @@ class ServerNode(ABC):
         self._wait_gone()
 
     def freeze(self) -> None:
-        """Keep it from running (SIGSTOP): its connections stay open and nothing answers.
+        """Stop the process (SIGSTOP): connections stay open, and nothing answers.
 
         Returns when the whole process has stopped (on macOS only from Python 3.13 on).
 
         Raises:
-            EtcdError: it had not within half a minute; of a Redis, RedisError.
+            EtcdError: it had not stopped within 30 s; for a Redis, RedisServerError.
         """
         self._process.signal(signal.SIGSTOP)
         self._frozen = True
 
     def thaw(self) -> None:
-        """Let a frozen one go on (SIGCONT)."""
+        """Continue a frozen process (SIGCONT)."""
         self._process.signal(signal.SIGCONT)
         self._frozen = False
 
     def start(self, *, wait: bool = True) -> None:
-        """Start it on the data and the ports it had; one that runs is left alone.
+        """Start the server on its data and ports, unless it runs.
 
         Args:
             wait: return when it is healthy. An etcd without a quorum never is: pass False there.
 
         Raises:
-            EtcdUnavailable: it ended, or was not healthy by the deadline; of a Redis,
-                RedisUnavailable.
+            EtcdUnavailable: it ended, or was not healthy by the deadline; for a Redis,
+                RedisServerUnavailable.
         """
         if not self.is_running:
             self._process.start()
@@ -157,47 +157,47 @@ class ServerNode(ABC):
             self.wait_healthy()
 
     def restart(self, *, wait: bool = True) -> None:
-        """Stop it orderly and start it again; see `start` for the rest."""
+        """Stop the server and start it again, as `stop` and `start` do."""
         self.stop()
         self.start(wait=wait)
 
     def wait_healthy(self, timeout: float | None = None) -> None:
-        """Wait until it is healthy.
+        """Wait until the server is healthy.
 
         Args:
             timeout: seconds; None is the deadline that the server was made with.
 
         Raises:
-            EtcdUnavailable: it ended, or was not healthy in time; shows the log's last lines. Of a
-                Redis, RedisUnavailable.
+            EtcdUnavailable: it ended, or was not healthy in time; shows the end of its log. For a
+                Redis, RedisServerUnavailable.
         """
         timeout = self._deadline if timeout is None else timeout
         end = time.monotonic() + timeout
         while not self.is_healthy:
             if not self.is_running:
-                raise self._trouble("is not running")
+                raise self._unavailable("is not running")
             if time.monotonic() > end:
-                raise self._trouble(f"was not healthy within {timeout:g} s")
-            time.sleep(_LOOK_EVERY_S)
+                raise self._unavailable(f"was not healthy within {timeout:g} s")
+            time.sleep(_POLL_INTERVAL_S)
 
     def log_tail(self, lines: int = 15) -> str:
-        """The last lines that the server printed; before them the first two, if that is not all.
+        """Return the first two and the last lines of the server's output.
 
-        (Where etcd refuses an argument it says that first, and then prints its long usage.)
+        When etcd refuses an argument, the first lines have the reason, and the usage follows.
         """
-        said = self._process.log().splitlines()
-        if len(said) > lines + 2:
-            said = [*said[:2], "…", *said[-lines:]]
-        return "\n".join(said)
+        output = self._process.log().splitlines()
+        if len(output) > lines + 2:
+            output = [*output[:2], "…", *output[-lines:]]
+        return "\n".join(output)
 
-    def _trouble(self, what: str) -> RinkError:
-        return self._unavailable(
-            f"{self._serves} {self.name} at {self.endpoint} {what}; its log:\n{self.log_tail()}"
+    def _unavailable(self, problem: str) -> RinkError:
+        return self._unavailable_class(
+            f"{self._serves} {self.name} at {self.endpoint} {problem}; its log:\n{self.log_tail()}"
         )
 
     def _wait_gone(self, is_gone: Callable[[], bool] | None = None) -> None:
         if not wait_until(is_gone or (lambda: not self.is_running), self._deadline):
-            raise self._trouble("did not end")
+            raise self._unavailable(f"did not end within {self._deadline:g} s")
         self._frozen = False
 
 
@@ -209,11 +209,11 @@ def awake(nodes: tuple[_Node, ...]) -> list[_Node]:
     return [node for node in nodes if node.is_running and not node.is_frozen]
 
 
-def wait_until(look: Callable[[], bool], timeout: float) -> bool:
-    """Look now and then until something is so; False when it was not within so many seconds."""
+def wait_until(condition: Callable[[], bool], timeout: float) -> bool:
+    """Poll a condition until it holds; return False after the timeout."""
     end = time.monotonic() + timeout
-    while not look():
+    while not condition():
         if time.monotonic() > end:
             return False
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_INTERVAL_S)
     return True

@@ -1,4 +1,4 @@
-"""A Redis Cluster of a test: how its nodes meet, and when it serves."""
+"""Form a Redis Cluster for a test, and wait until it serves all slots."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import itertools
 from typing import TYPE_CHECKING
 
 from rink.testing.process.server import awake, wait_until
+from rink.testing.redis_server.errors import RedisServerError, RedisServerUnavailable
 from rink.testing.redis_server.node import RedisNode, fields
-from rink.testing.redis_server.resp import RedisServerError, RedisUnavailable
 from rink.testing.redis_server.start import RedisSettings, started_redises
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class RedisCluster:
     """Several masters that share the slots of one Redis Cluster.
 
     Attributes:
-        nodes: the masters, those that are down too.
+        nodes: the masters, also those that are down.
     """
 
     def __init__(self, nodes: tuple[RedisNode, ...], deadline: float) -> None:
@@ -31,40 +31,46 @@ class RedisCluster:
 
     @property
     def urls(self) -> list[str]:
-        """Return where clients reach the nodes."""
+        """Return the URL of each node."""
         return [node.url for node in self.nodes]
 
     def node_of(self, key: str) -> RedisNode:
-        """The node that serves a key, as those that run and are not frozen know it.
+        """Return the node that serves a key.
+
+        The nodes that run and are not frozen are asked.
 
         Raises:
-            RedisUnavailable: none of them answers, or nobody serves the key's slot.
+            RedisServerUnavailable: none of them answers, or no node serves the key's slot.
         """
         for node in awake(self.nodes):
             slot = node.call("CLUSTER", "KEYSLOT", key)
             for first, last, (_, port, *_), *_ in node.call("CLUSTER", "SLOTS"):
                 if first <= slot <= last:
                     return next(each for each in self.nodes if each.port == port)
-        raise RedisUnavailable(f"none of {self.nodes} serves {key!r}")
+        raise RedisServerUnavailable(f"none of {self.nodes} serves the key {key!r}")
 
     def wait_healthy(self, timeout: float | None = None) -> None:
-        """Wait until every node that runs and is not frozen says that the cluster serves.
+        """Wait until every running node reports that the cluster serves.
+
+        Frozen nodes are not asked.
 
         Args:
             timeout: seconds; None is the deadline the cluster was made with.
 
         Raises:
-            RedisUnavailable: one did not say so in time.
+            RedisServerUnavailable: a node did not report it in time.
         """
         timeout = self._deadline if timeout is None else timeout
         if not wait_until(lambda: all(map(self._serves, awake(self.nodes))), timeout):
-            said = "\n".join(f"{node}: {self._state(node)}" for node in awake(self.nodes))
-            raise RedisUnavailable(f"the cluster did not serve within {timeout:g} s:\n{said}")
+            states = "\n".join(f"{node}: {self._state(node)}" for node in awake(self.nodes))
+            raise RedisServerUnavailable(
+                f"the Redis cluster did not serve within {timeout:g} s:\n{states}"
+            )
 
     def _serves(self, node: RedisNode) -> bool:
         state = self._state(node)
-        known = state.get("cluster_known_nodes") == str(len(self.nodes))
-        return known and state.get("cluster_state") == "ok"
+        knows_all = state.get("cluster_known_nodes") == str(len(self.nodes))
+        return knows_all and state.get("cluster_state") == "ok"
 
     def _state(self, node: RedisNode) -> dict[str, str]:
         try:
@@ -76,22 +82,28 @@ class RedisCluster:
 def formed(
     size: int, folder: Path, owner: ProcessOwner, settings: RedisSettings, node_timeout_ms: int
 ) -> RedisCluster:
-    """A cluster of so many masters that serves all slots; one that lies in the folder already is kept.
+    """Return a cluster of masters that serves all slots.
+
+    If the folder holds a cluster already, that cluster is started again.
 
     Raises:
-        RedisUnavailable: a node was not healthy, or the cluster did not serve, by the deadline.
+        RedisServerUnavailable: a node was not healthy, or the cluster did not serve, by the
+            deadline.
     """
 
-    def more(ports: list[dict[str, int]], i: int) -> list[str]:
+    def cluster_lines(ports: list[dict[str, int]], i: int) -> list[str]:
         return [
             "cluster-enabled yes",
             f"cluster-port {ports[i]['bus']}",
             f"cluster-node-timeout {node_timeout_ms}",
         ]
 
-    nodes = started_redises(size, folder, owner, settings, ports=("client", "bus"), more=more)
+    nodes = started_redises(
+        size, folder, owner, settings, ports=("client", "bus"), more=cluster_lines
+    )
     cluster = RedisCluster(nodes, settings.deadline)
     if fields(nodes[0].call("CLUSTER", "INFO"))["cluster_slots_assigned"] == "0":
+        # Slots and epochs come first: a node that knows other nodes refuses SET-CONFIG-EPOCH.
         _share_slots(nodes)
         _introduce(nodes)
     cluster.wait_healthy()
@@ -102,12 +114,12 @@ def _share_slots(nodes: tuple[RedisNode, ...]) -> None:
     for i, node in enumerate(nodes):
         first, end = SLOTS * i // len(nodes), SLOTS * (i + 1) // len(nodes)
         node.call("CLUSTER", "ADDSLOTSRANGE", first, end - 1)
-        # Epochs of their own, else the nodes would first have to find out who is who.
+        # Nodes of one epoch would first have to resolve the collision.
         node.call("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
 
 
 def _introduce(nodes: tuple[RedisNode, ...]) -> None:
-    # Each to each: by gossip alone the news would take a second longer.
-    for one, other in itertools.combinations(nodes, 2):
-        _, bus = other.call("CONFIG", "GET", "cluster-port")
-        one.call("CLUSTER", "MEET", other.host, other.port, bus)
+    # Every pair meets, because gossip alone would take a second longer.
+    for node, peer in itertools.combinations(nodes, 2):
+        _, bus_port = peer.call("CONFIG", "GET", "cluster-port")
+        node.call("CLUSTER", "MEET", peer.host, peer.port, bus_port)

@@ -1,4 +1,4 @@
-"""Real Redis servers for tests and demos: started, broken and removed from Python.
+"""Start, break and remove real Redis servers, for tests and demos.
 
     with local_redis() as redis:              # one server, data in a temporary folder
         client = Redis.from_url(redis.url)
@@ -7,13 +7,15 @@
     with redis_cluster(3) as cluster:         # three masters, all slots served
         cluster.node_of("orders").freeze()
 
-    with redis_pair(sentinel=True) as pair:   # a master, its replica, and who promotes that
+    with redis_pair(sentinel=True) as pair:   # a master, its replica, and a Sentinel
         pair.cut(); pair.failover()
 
-The server comes from, in this order: an address given (`url=` or RINK_TEST_REDIS, for `local_redis`
-only), `redis-server` on the PATH. Servers listen on loopback only. Whatever happens to the test run,
-nothing stays behind: see `servers_guard`. Deliberately absent: the redis package (an extra), so that
-a server's health is what it says itself; and containers, since redis-server is in every distribution.
+`local_redis` takes the server at a given address (`url=` or RINK_TEST_REDIS), if there is one.
+Otherwise the server is `redis-server` on the PATH. Servers listen on loopback only. They are
+removed however the test run ends, see `rink.testing.process.reaper`. There are no containers,
+because every distribution has redis-server.
+
+A server is asked through redis-py, which the extra `streams` installs.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rink.testing.redis_server.cluster import RedisCluster, formed
+from rink.testing.redis_server.errors import RedisServerError, RedisServerUnavailable
 from rink.testing.redis_server.node import RedisNode
 from rink.testing.redis_server.pair import RedisPair, redis_pair
-from rink.testing.redis_server.resp import RedisServerError, RedisUnavailable
 from rink.testing.redis_server.start import (
     RedisSettings,
     given_redis,
@@ -44,7 +46,7 @@ __all__ = [
     "RedisNode",
     "RedisPair",
     "RedisServerError",
-    "RedisUnavailable",
+    "RedisServerUnavailable",
     "local_redis",
     "redis_cluster",
     "redis_pair",
@@ -68,26 +70,29 @@ def local_redis(
     """Run one Redis for as long as the `with` lasts.
 
     Args:
-        url: use this server instead, and only `tls` of what follows; default RINK_TEST_REDIS.
-        data_dir: where the data stays, with its port; None is a temporary folder.
-        appendonly: keep an append-only file, so that a kill loses nothing that was acknowledged;
-            False is snapshots only: a kill loses what came after the last, `stop()` takes one.
+        url: use this server instead of starting one; default RINK_TEST_REDIS. Of the other
+            arguments, only `tls` then applies.
+        data_dir: keep the data and the port in this folder; None is a temporary folder.
+        appendonly: keep an append-only file, so that a kill loses no acknowledged write. With
+            False there are only snapshots: a kill loses all writes after the last snapshot, and
+            `stop()` takes one.
         appendfsync: "always", "everysec" or "no": what a crash of the machine may lose.
-        password: of the default user, which then needs one; it is part of the node's `url`.
-        acl: further users, each as in a file of Redis' users without the word `user`:
-            "worker on >secret ~orders:* &* +@all". "default off" switches the default user off.
-        tls: certificates for the port, which then speaks TLS only; None is plain.
+        password: the default user must log in with this password, which is part of the node's
+            `url`.
+        acl: more users, each written as in an ACL file of Redis without the word `user`:
+            "worker on >secret ~orders:* &* +@all". "default off" disables the default user.
+        tls: certificates for the port, which then accepts only TLS; None is without TLS.
         maxmemory: bytes, or as Redis writes it ("100mb"); None is no limit.
-        extra_args: more settings for the server: ("--maxmemory-policy", "allkeys-lru").
+        extra_args: more arguments for the server: ("--maxmemory-policy", "allkeys-lru").
         deadline: seconds to wait for the server, on each start and stop.
 
     Raises:
-        ConfigError: there is no redis-server to be found, or a setting cannot be used.
-        RedisUnavailable: the server did not become healthy; shows the last lines of its log.
+        ConfigError: redis-server or redis-py is missing, or an argument is invalid.
+        RedisServerUnavailable: the server did not become healthy; shows the end of its log.
     """
-    given = url or os.environ.get("RINK_TEST_REDIS")
-    if given:
-        yield given_redis(given, tls)
+    given_url = url or os.environ.get("RINK_TEST_REDIS")
+    if given_url:
+        yield given_redis(given_url, tls)
         return
     settings = RedisSettings(
         data_dir=Path(data_dir) if data_dir else None,
@@ -117,20 +122,21 @@ def redis_cluster(
     extra_args: tuple[str, ...] = (),
     deadline: float = 30.0,
 ) -> Iterator[RedisCluster]:
-    """Run a Redis Cluster of masters for as long as the `with` lasts; all slots are served when it begins.
+    """Run a Redis Cluster of masters for as long as the `with` lasts.
 
-    The other arguments and the errors are those of `local_redis`, but that a cluster is never given.
-    It needs Redis 7.0 or later.
+    All slots are served when the `with` begins. The errors are those of `local_redis`. A cluster
+    is always started here, never given. It needs Redis 7.0 or later.
 
     Args:
-        size: how many masters; the slots are shared evenly, in their order.
+        size: the number of masters; the slots are shared evenly, in their order.
         data_dir: as of `local_redis`.
         appendonly: as of `local_redis`.
         appendfsync: as of `local_redis`.
         password: as of `local_redis`, the same for all nodes.
         acl: as of `local_redis`, the same for all nodes.
-        node_timeout_ms: milliseconds until a node that does not answer is held to have failed. The
-            others then serve nothing, unless `extra_args` has ("--cluster-require-full-coverage", "no").
+        node_timeout_ms: milliseconds until a node that does not answer counts as failed. The
+            others then refuse all commands, unless `extra_args` has
+            ("--cluster-require-full-coverage", "no").
         extra_args: as of `local_redis`.
         deadline: as of `local_redis`, and for the cluster to form.
     """

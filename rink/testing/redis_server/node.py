@@ -1,4 +1,8 @@
-"""One Redis of a test: its verbs are those of every server; its health is a PONG; its data can go back."""
+"""Control one Redis server of a test.
+
+It starts, stops and freezes as every test server does. It is healthy when it answers PONG, and its
+data can go back to an older copy.
+"""
 
 from __future__ import annotations
 
@@ -7,138 +11,126 @@ import shutil
 import signal
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from rink.errors import UsageError
 from rink.testing.process.server import ServerNode, wait_until
-from rink.testing.redis_server.resp import (
-    Address,
-    RedisServerError,
-    RedisUnavailable,
-    Reply,
-    Word,
-    call,
-)
+from rink.testing.redis_server.errors import RedisServerError, RedisServerUnavailable
+from rink.testing.redis_server.url import endpoint_of
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Iterator
 
     from rink.errors import RinkError
     from rink.testing.process.process import Process
+    from rink.testing.process.server import TlsFiles
 
-_ANSWERS_WITHIN_S = (
-    1.0  # on loopback that is long, and one that hangs is as bad as one that is gone
-)
-_ASKED_TO_END_EVERY_S = 0.5
+# A second is long on loopback. A server that hangs counts as unhealthy, as if it were gone.
+_PING_TIMEOUT_S = 1.0
+_SIGTERM_INTERVAL_S = 0.5
 
 
 class RedisNode(ServerNode):
-    """One Redis, made by `local_redis`, `redis_cluster` or `redis_pair`.
+    """One Redis server of `local_redis`, `redis_cluster` or `redis_pair`.
 
-    Every verb that changes the process raises `rink.errors.UsageError` where the server was given
-    by its address.
+    Each method that changes the process raises `rink.errors.UsageError` if the server was given by
+    its address.
 
     Attributes:
         name: its name among the servers it was made with.
         endpoint: where it answers, `redis://127.0.0.1:PORT` (`rediss://` with TLS).
+        url: the endpoint for clients, with the password of the default user if there is one.
     """
 
     _serves = "Redis"
-    _unavailable = RedisUnavailable
+    _unavailable_class = RedisServerUnavailable
 
     def __init__(
         self,
         name: str,
-        address: Address,
+        url: str,
         process: Process,
         *,
         deadline: float,
         data: Path | None = None,
-        ours: Address | None = None,
-        context: ssl.SSLContext | None = None,
+        admin_url: str | None = None,
+        tls: TlsFiles | None = None,
     ) -> None:
-        super().__init__(name, address.bare, process, deadline=deadline)
-        self._address = address
-        self._ours = ours or address
+        super().__init__(name, endpoint_of(url), process, deadline=deadline)
+        self.url = url
+        self._admin_url = admin_url or url
         self._data = data
-        self._context = context
-        self._said = "nothing yet"
-
-    @property
-    def url(self) -> str:
-        """Return the endpoint that clients are given.
-
-        It has the default user's password if there is one.
-        """
-        return self._address.url
+        self._tls = tls
+        self._last_answer = "nothing yet"
 
     @property
     def host(self) -> str:
-        """The host of the endpoint."""
-        return self._address.host
+        """Return the host of the endpoint."""
+        return str(urlsplit(self.endpoint).hostname)
 
     @property
     def port(self) -> int:
-        """The port of the endpoint."""
-        return self._address.port
+        """Return the port of the endpoint."""
+        return int(urlsplit(self.endpoint).port or 0)
 
     @property
     def is_healthy(self) -> bool:
-        """Return whether it answers PING within a second.
+        """Return whether it answers PING with PONG within a second.
 
         A server that still loads its data does not.
         """
         try:
-            said = self.call("PING", timeout=_ANSWERS_WITHIN_S)
+            self._last_answer = str(self.call("PING", timeout=_PING_TIMEOUT_S))
         except RedisServerError as error:
-            said = str(error)
-        self._said = str(said)
-        return self._said == "PONG"
+            self._last_answer = str(error)
+        return self._last_answer == "PONG"
 
     def stop(self) -> None:
-        """End it orderly (SIGTERM); a frozen one is thawed first.
+        """Shut the server down (SIGTERM); a frozen one is thawed first.
 
-        While it writes its first append-only file, as after a promotion, Redis refuses ("can't
-        exit") and runs on; so it is asked again until it has ended.
+        While Redis writes its first append-only file, as after a promotion, it refuses to exit. So
+        the signal is repeated until the server has ended.
 
         Raises:
-            RedisUnavailable: it had not ended by the deadline.
+            RedisServerUnavailable: the server had not ended by the deadline.
         """
         self.thaw()
 
         def is_gone() -> bool:
             self._process.signal(signal.SIGTERM)
-            return wait_until(lambda: not self.is_running, _ASKED_TO_END_EVERY_S)
+            return wait_until(lambda: not self.is_running, _SIGTERM_INTERVAL_S)
 
         self._wait_gone(is_gone)
 
-    def call(self, *words: Word, timeout: float = 5.0) -> Reply:
-        """Return what the server answers to one command.
+    def call(self, *words: str | bytes | float, timeout: float = 5.0) -> Any:
+        """Return the server's answer to one command, with strings decoded.
 
-        It is for a look at it, or to change a setting. It is sent by a user of our own that may do
-        everything, over a connection of its own.
+        Use it to look at the server, or to change a setting. The command runs as a user of Rink's
+        own that may do everything. It has its own connection, and is never retried.
 
         Args:
             words: the command and its arguments.
             timeout: seconds for each wait.
 
         Raises:
-            RedisError: it answered with an error; `code` has the first word.
-            RedisUnavailable: it did not answer in time.
+            RedisServerError: the server answered with an error; `code` is its first word.
+            RedisServerUnavailable: the server did not answer in time.
         """
-        return call(self._ours, *words, timeout=timeout, context=self._context)
+        from rink.testing.redis_server.command import send_command
+
+        return send_command(self._admin_url, *words, timeout=timeout, tls=self._tls)
 
     def info(self, section: str) -> dict[str, str]:
-        """One section of INFO, such as "replication", by its names.
+        """Return one section of INFO, such as "replication", by its names.
 
         Raises:
-            RedisError: as of `call`.
+            RedisServerError: as of `call`.
         """
         return fields(self.call("INFO", section))
 
     def configure(self, name: str, value: str | None) -> None:
-        """Write a setting into its file, for its next start; None takes it out.
+        """Write a setting for the next start into redis.conf; None removes it.
 
         Raises:
             UsageError: the server was given.
@@ -148,10 +140,12 @@ class RedisNode(ServerNode):
         file.write_text("\n".join([*kept, *([] if value is None else [f"{name} {value}"])]) + "\n")
 
     def flush(self) -> None:
-        """Remove all keys, and the scripts that it remembers; of one that was given, its database's.
+        """Remove all keys and cached scripts.
+
+        Of a given server, only the keys of the database in its URL are removed.
 
         Raises:
-            RedisError: as of `call`.
+            RedisServerError: as of `call`.
         """
         if self.is_given:
             self.call("FLUSHDB", "SYNC")
@@ -160,31 +154,34 @@ class RedisNode(ServerNode):
             self.call("SCRIPT", "FLUSH", "SYNC")
 
     def save_copy(self) -> Path:
-        """Copy its data as it is now, for `restore_copy`.
+        """Copy the data as it is now, for `restore_copy`.
 
-        It is what a crash at this moment would leave on disk: all that was acknowledged, with an
-        append-only file on a disk that keeps up. Without one, a snapshot is taken first. Works on a
-        frozen and on an ended server too.
+        The copy has what a crash at this moment would leave on disk. With an append-only file on a
+        disk that keeps up, that is every acknowledged write. Without one, the server takes a
+        snapshot first. A frozen or ended server can be copied too.
 
         Returns:
             The copy, a folder that is removed together with the server's.
 
         Raises:
             UsageError: the server was given.
-            RedisError: it could not take the snapshot.
+            RedisServerError: the server could not take the snapshot.
         """
         data = self._own_data("copied")
         if self.is_running and not self.is_frozen and not self._appends():
             self.call("SAVE", timeout=self._deadline)
         copy = Path(tempfile.mkdtemp(prefix="copy-", dir=data.parent))
         with self._held():
-            # Of what a child of the server's is still writing nothing is read back after a crash.
-            half_written = shutil.ignore_patterns("temp-*")
-            shutil.copytree(data, copy, ignore=half_written, dirs_exist_ok=True)
+            # Redis renames a file that a child of it writes only when the file is complete. After
+            # a crash it ignores the unfinished file, so the copy leaves it out.
+            unfinished = shutil.ignore_patterns("temp-*")
+            shutil.copytree(data, copy, ignore=unfinished, dirs_exist_ok=True)
         return copy
 
     def restore_copy(self, copy: Path, *, wait: bool = True) -> None:
-        """End it (SIGKILL) and start it on a copy: what was written since has never been.
+        """Kill the server (SIGKILL) and start it on a copy.
+
+        Later writes are lost.
 
         Args:
             copy: of `save_copy`, of this server or of another one with the same settings; it may
@@ -193,7 +190,7 @@ class RedisNode(ServerNode):
 
         Raises:
             UsageError: the server was given.
-            RedisUnavailable: it was not healthy by the deadline.
+            RedisServerUnavailable: the server was not healthy by the deadline.
         """
         data = self._own_data("restored")
         self.kill()
@@ -201,8 +198,8 @@ class RedisNode(ServerNode):
         shutil.copytree(copy, data)
         self.start(wait=wait)
 
-    def _trouble(self, what: str) -> RinkError:
-        return super()._trouble(f"{what} (to PING it said last: {self._said})")
+    def _unavailable(self, problem: str) -> RinkError:
+        return super()._unavailable(f"{problem} (last answer to PING: {self._last_answer})")
 
     def _own_data(self, done: str) -> Path:
         if self._data is None:
@@ -214,7 +211,7 @@ class RedisNode(ServerNode):
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
-        """Keep it from writing meanwhile."""
+        """Stop the process for a moment, so that it writes nothing."""
         if self.is_frozen or not self.is_running:
             yield
             return
@@ -225,7 +222,7 @@ class RedisNode(ServerNode):
             self._process.signal(signal.SIGCONT)
 
 
-def fields(text: Reply) -> dict[str, str]:
-    """Return what INFO and CLUSTER INFO answer, by its names."""
+def fields(text: object) -> dict[str, str]:
+    """Return the answer to INFO or CLUSTER INFO by its names."""
     pairs = (line.split(":", 1) for line in str(text).splitlines() if ":" in line)
     return {name: value.strip() for name, value in pairs}

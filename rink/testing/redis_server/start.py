@@ -1,8 +1,9 @@
-"""How a Redis of a test comes to run: which binary, which folder, which ports, which settings."""
+"""Start Redis servers of a test: choose ports, and write redis.conf."""
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import secrets
 import shutil
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from rink.distribution import install_command
 from rink.errors import ConfigError
 from rink.testing.process.folders import owned_folder, started
 from rink.testing.process.ports import free_ports, kept_ports
 from rink.testing.process.process import GivenProcess, ProcessOwner, ServerReaper
+from rink.testing.redis_server.errors import RedisServerError
 from rink.testing.redis_server.node import RedisNode
-from rink.testing.redis_server.resp import Address, RedisServerError, address_of
+from rink.testing.redis_server.url import check_url, endpoint_of, redis_url
 
 if TYPE_CHECKING:
     import contextlib
@@ -25,14 +28,15 @@ if TYPE_CHECKING:
 
 GIVEN_DEADLINE_S = 5.0
 HOST = "127.0.0.1"
-_ROOM_PER_NODE = 128 << 20  # bytes; a test's own data, twice while it is rewritten, and copies
-# Who we are to a server that asks for a password: whatever a test does to its users, we get in.
-OUR_USER = "rink-test"
+# Room for a test's data, for a second copy of it while Redis rewrites it, and for copies.
+_BYTES_PER_NODE = 128 << 20
+# On a server with passwords `RedisNode.call` logs in as this user. So a test may change its users.
+ADMIN_USER = "rink-test"
 
 
 @attrs.frozen(kw_only=True)
 class RedisSettings:
-    """The arguments of `local_redis`, explained there."""
+    """Hold the arguments of `local_redis`, which explains them."""
 
     data_dir: Path | None = None
     appendonly: bool = True
@@ -46,47 +50,51 @@ class RedisSettings:
 
     def __attrs_post_init__(self) -> None:
         if self.appendfsync not in {"always", "everysec", "no"}:
-            raise ConfigError(f"appendfsync is {self.appendfsync!r}: it is always, everysec or no")
+            raise ConfigError(
+                f"appendfsync={self.appendfsync!r} is invalid: write 'always', 'everysec' or 'no'"
+            )
         if isinstance(self.acl, str):
-            raise ConfigError(f"acl is one text, {self.acl!r}: give a tuple with one for each user")
+            raise ConfigError(
+                f"acl={self.acl!r} is a string: write a tuple with one string for each user"
+            )
         for rule in self.acl:
             if len(rule.split()) < 2 or "\n" in rule:
                 raise ConfigError(
-                    f"{rule!r} in acl is no user: say its name and its rules, as in "
+                    f"acl has {rule!r}, which is not a user: write its name and its rules, as in "
                     "'worker on >secret ~* +@all'"
                 )
 
 
 def find_redis() -> Path:
-    """The redis-server of the PATH.
+    """Return the path of the redis-server on the PATH.
 
     Raises:
         ConfigError: there is none.
     """
-    found = shutil.which("redis-server")
-    if found is None:
+    path = shutil.which("redis-server")
+    if path is None:
         raise ConfigError(
             "no Redis to test with: install redis-server (on Debian and Ubuntu: apt-get install "
-            "redis-server), or, for local_redis, give the address of a running one in "
-            "RINK_TEST_REDIS"
+            "redis-server), or, for local_redis, set RINK_TEST_REDIS to the URL of a running server"
         )
-    return Path(found)
+    return Path(path)
 
 
 def given_redis(url: str, tls: TlsFiles | None) -> RedisNode:
-    """The Redis that somebody else runs at an address, once it answers.
+    """Return the Redis that somebody else runs at a URL, when it is healthy.
 
     Raises:
-        ConfigError: this is no address of a Redis.
-        RedisUnavailable: it does not answer, within five seconds.
+        ConfigError: this is not the URL of a Redis server, or redis-py is missing.
+        RedisServerUnavailable: the server is not healthy within five seconds.
     """
-    address = address_of(url)
+    check_url(url)
+    _require_redis_py()
     node = RedisNode(
         "given",
-        address,
-        GivenProcess(address.bare, "Redis", "url= or RINK_TEST_REDIS"),
+        url,
+        GivenProcess(endpoint_of(url), "Redis", "url= or RINK_TEST_REDIS"),
         deadline=GIVEN_DEADLINE_S,
-        context=tls.context() if tls else None,
+        tls=tls,
     )
     node.wait_healthy()
     return node
@@ -95,13 +103,21 @@ def given_redis(url: str, tls: TlsFiles | None) -> RedisNode:
 def redis_folder(
     size: int, data_dir: Path | None = None
 ) -> contextlib.AbstractContextManager[tuple[Path, ProcessOwner]]:
-    """A folder for so many servers and who owns them, until the `with` ends.
+    """Give a folder for `size` servers and the owner of their processes.
 
     Raises:
-        ConfigError: there is no redis-server.
+        ConfigError: redis-server or redis-py is missing.
     """
+    _require_redis_py()
     owner_of = functools.partial(ServerReaper, find_redis(), error=RedisServerError)
-    return owned_folder(owner_of, data_dir, prefix="rink-redis-", room=size * _ROOM_PER_NODE)
+    return owned_folder(owner_of, data_dir, prefix="rink-redis-", room=size * _BYTES_PER_NODE)
+
+
+def _require_redis_py() -> None:
+    if importlib.util.find_spec("redis") is None:
+        raise ConfigError(
+            f"a test's Redis server is asked through redis-py: {install_command('streams')}"
+        )
 
 
 def started_redises(
@@ -113,34 +129,35 @@ def started_redises(
     ports: tuple[str, ...] = ("client",),
     more: Callable[[list[dict[str, int]], int], list[str]] | None = None,
 ) -> tuple[RedisNode, ...]:
-    """Return so many healthy servers.
+    """Return `size` healthy servers.
 
     Args:
-        size: how many.
+        size: the number of servers.
         folder: where their data lies.
-        owner: who owns them.
-        settings: of each.
-        ports: the names of the ports of each; "client" is where it answers.
-        more: further lines of the configuration of one, given everybody's ports and its number.
+        owner: the owner of their processes.
+        settings: of each server.
+        ports: the names of each server's ports; clients connect to "client".
+        more: returns more lines for a server's redis.conf, from the ports of all servers and the
+            server's number.
 
     Raises:
-        RedisUnavailable: one was not healthy by the deadline; shows the last lines of its log.
+        RedisServerUnavailable: a server was not healthy by the deadline; shows the end of its log.
     """
-    ours = secrets.token_hex(16)
+    admin_password = secrets.token_hex(16)
 
     def make() -> tuple[RedisNode, ...]:
-        chosen = kept_ports(folder, ports, size, free_ports)
+        all_ports = kept_ports(folder, ports, size, free_ports)
         return tuple(
             _node(
                 f"n{i}",
-                each["client"],
+                server_ports["client"],
                 folder,
                 owner,
                 settings,
-                ours,
-                more(chosen, i) if more else [],
+                admin_password,
+                more(all_ports, i) if more else [],
             )
-            for i, each in enumerate(chosen)
+            for i, server_ports in enumerate(all_ports)
         )
 
     return started(folder, make)
@@ -152,29 +169,30 @@ def _node(
     folder: Path,
     owner: ProcessOwner,
     settings: RedisSettings,
-    ours: str,
+    admin_password: str,
     more: list[str],
 ) -> RedisNode:
     home = folder / name
     (home / "data").mkdir(parents=True, exist_ok=True)
-    guarded = settings.password is not None or bool(settings.acl)
-    users = [f"user {OUR_USER} on >{ours} ~* &* +@all"] if guarded else []
-    lines = [*configuration(port, home / "data", settings), *users, *more]
+    has_users = settings.password is not None or bool(settings.acl)
+    admin = [f"user {ADMIN_USER} on >{admin_password} ~* &* +@all"] if has_users else []
+    lines = [*configuration(port, home / "data", settings), *admin, *more]
     (home / "redis.conf").write_text("\n".join(lines) + "\n")
-    address = Address(HOST, port, password=settings.password, tls=settings.tls is not None)
+    tls = settings.tls is not None
+    admin_url = redis_url(HOST, port, user=ADMIN_USER, password=admin_password, tls=tls)
     return RedisNode(
         name,
-        address,
+        redis_url(HOST, port, password=settings.password, tls=tls),
         owner.process([str(home / "redis.conf"), *settings.extra_args], home / "redis.log"),
         deadline=settings.deadline,
         data=home / "data",
-        ours=attrs.evolve(address, user=OUR_USER, password=ours) if guarded else address,
-        context=settings.tls.context() if settings.tls else None,
+        admin_url=admin_url if has_users else None,
+        tls=settings.tls,
     )
 
 
 def configuration(port: int, data: Path, settings: RedisSettings) -> list[str]:
-    """The lines of redis.conf that `local_redis` sets; all else is as Redis has it."""
+    """Return the lines of redis.conf that `local_redis` sets."""
     lines = [
         f"bind {HOST}",
         *_listening(port, settings.tls),
@@ -182,7 +200,8 @@ def configuration(port: int, data: Path, settings: RedisSettings) -> list[str]:
         "daemonize no",
         f"appendonly {'yes' if settings.appendonly else 'no'}",
         f"appendfsync {settings.appendfsync}",
-        # Without an append-only file an orderly end saves, as Redis does by itself.
+        # Without an append-only file Redis saves a snapshot at an orderly shutdown, if `save` is
+        # set.
         *(['save ""'] if settings.appendonly else ["save 3600 1"]),
     ]
     if settings.password is not None:
@@ -206,6 +225,6 @@ def _listening(port: int, tls: TlsFiles | None) -> list[str]:
 
 
 def quoted(value: str) -> str:
-    """A value as redis.conf takes it, whatever is in it."""
+    """Return a value quoted for redis.conf."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
