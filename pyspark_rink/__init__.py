@@ -1,7 +1,8 @@
 """Let Spark find `format("rink")` by itself.
 
-Spark looks for modules named pyspark_…, and takes the DefaultSource of each. If an import fails, Spark says
-DATA_SOURCE_NOT_FOUND, without a reason. So if Rink cannot be imported, this source exists all the same and says why.
+Spark looks for modules named pyspark_…, and takes the DefaultSource of each. If an import fails,
+Spark says DATA_SOURCE_NOT_FOUND, without a reason. So if Rink cannot be imported, this source
+exists all the same and says why.
 """
 
 import sys

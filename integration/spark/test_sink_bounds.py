@@ -1,4 +1,6 @@
-"""How much one step moves, partitions that are full, and a Redis in trouble: on a real one, without Spark."""
+"""How much one step moves, partitions that are full, and a Redis in trouble: on a real one, without
+Spark.
+"""
 
 import threading
 

@@ -292,7 +292,9 @@ def test_a_driver_that_was_frozen_amid_publishing_writes_nothing_twice(shop):
 
 def test_a_decision_whose_answer_was_lost_stands_also_behind_the_next_drivers_fence(shop):
     class LosesAnAnswer(DiesAfter):
-        """`decide` is carried out, its answer is lost, the next driver begins; then it is sent again."""
+        """`decide` is carried out, its answer is lost, the next driver begins; then it is sent
+        again.
+        """
 
         def run_each(self, name, asked):
             found = self.plain.run_each(name, asked)

@@ -136,7 +136,9 @@ def test_a_query_under_a_lower_token_is_refused(shop):
 
 
 def by_hasher(shop):
-    """Declare a stream with a hasher that sends every key to the last partition; `app` is the option for it."""
+    """Declare a stream with a hasher that sends every key to the last partition; `app` is the
+    option for it.
+    """
     made = sys.modules["options_on_redis"].app.stream(
         "orders-2", record=Order, partition_by="order_id", partition_count=COUNT, hasher=lambda key: -1
     )  # fmt: skip

@@ -1,4 +1,6 @@
-"""Where reading begins and ends, on a real Redis and without Spark: what was trimmed is noticed, and how large a page is."""
+"""Where reading begins and ends, on a real Redis and without Spark: what was trimmed is noticed,
+and how large a page is.
+"""
 
 import contextlib
 import json
@@ -136,7 +138,9 @@ def test_so_is_a_query_and_no_partition_of_it_is_registered(shop, caplog):
 
 
 def test_what_was_registered_is_not_judged_again(shop):
-    """A start that died, and the next one: the query begins where it was to, and `follow` sees what is gone."""
+    """A start that died, and the next one: the query begins where it was to, and `follow` sees what
+    is gone.
+    """
     ids = shop.add(count=4)
     group = shop.group()
     assert group.begin(edges("0-0") | {0: "1-0"})[0] == "0-0"  # before all there ever was

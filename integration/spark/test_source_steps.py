@@ -1,4 +1,6 @@
-"""A query as a group of its stream, on a real Redis and without Spark: what is kept, what is refused, what is noticed."""
+"""A query as a group of its stream, on a real Redis and without Spark: what is kept, what is
+refused, what is noticed.
+"""
 
 import asyncio
 import contextlib

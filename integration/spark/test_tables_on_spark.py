@@ -86,7 +86,9 @@ def test_view_and_path_name_a_stream(shop, spark):
     ],
 )
 def test_write_without_options_of_its_own_is_refused(shop, spark, tables, write):
-    """Spark hands over the columns of what is written: with them, rows came back to where they were read."""
+    """Spark hands over the columns of what is written: with them, rows came back to where they were
+    read.
+    """
     shop.send([{"customer": "ann", "total": 7}], stream="totals", hold=False)
     shop.send([], stream="small", hold=False)
     for name in ("totals", "small"):

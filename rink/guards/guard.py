@@ -1,9 +1,12 @@
 """What a guard is, whatever it guards.
 
 Rules that hold for all of them:
-- A token counts from `raise_fence` (or `begin`) on, and every lower one of that name is refused from then on.
-- A part is written in one step with its mark, under the token that counts at that very moment, or not at all.
-- Parts are told apart by (query, batch number, part): marks keep the greatest number for each part of a query.
+- A token counts from `raise_fence` (or `begin`) on, and every lower one of that name is refused
+  from then on.
+- A part is written in one step with its mark, under the token that counts at that very moment, or
+  not at all.
+- Parts are told apart by (query, batch number, part): marks keep the greatest number for each part
+  of a query.
 - Guards are pickled to where parts are written. Connections are not: each process makes its own.
 
 Deliberately absent: retries. All calls may be repeated, and who repeats knows for how long.
@@ -24,17 +27,18 @@ S = TypeVar("S")
 
 
 class Part(ABC, Generic[S]):
-    """One part of one batch: a context manager that gives the guard's step, or None where this part was written before.
+    """One part of one batch: a context manager that gives the guard's step, or None where this part
+    was written before.
 
-    Leaving without an exception writes what the step was told, and the mark, in one piece; with an exception nothing
-    is written. A Part is entered once.
+    Leaving without an exception writes what the step was told, and the mark, in one piece; with an
+    exception nothing is written. A Part is entered once.
 
     Attributes:
-        result: what `Guard.finish` is to be told of this part, once it was left: a small value that can be pickled. It
-            stands here and not on the step, since there is no step for a part that was written before, and a database's
-            step is SQLAlchemy's own connection.
-        written: the newest batch of the query of which this part is written, as it was when it was entered; None where there
-            is none.
+        result: what `Guard.finish` is to be told of this part, once it was left: a small value that
+            can be pickled. It stands here and not on the step, since there is no step for a part
+            that was written before, and a database's step is SQLAlchemy's own connection.
+        written: the newest batch of the query of which this part is written, as it was when it was
+            entered; None where there is none.
     """
 
     def __init__(self, fence: Fence, batch: Batch, number: int) -> None:
@@ -92,10 +96,12 @@ class Part(ABC, Generic[S]):
 
 
 class Guard(ABC):
-    """Accepts writes under the newest token only, and each part of each batch once. May be pickled, and used by threads.
+    """Accepts writes under the newest token only, and each part of each batch once. May be pickled,
+    and used by threads.
 
-    Who decides what runs calls `raise_fence` once it has a token, then for each batch: `begin`; every `part`, anywhere
-    and in any order; `finish` with the results of all of them. All of it may be repeated after a failure.
+    Who decides what runs calls `raise_fence` once it has a token, then for each batch: `begin`;
+    every `part`, anywhere and in any order; `finish` with the results of all of them. All of it may
+    be repeated after a failure.
     """
 
     @abstractmethod
@@ -108,7 +114,8 @@ class Guard(ABC):
 
     @abstractmethod
     def begin(self, fence: Fence, batch: Batch) -> None:
-        """Begin a batch: raises the fence if it was not, and checks into how many parts the query is cut.
+        """Begin a batch: raises the fence if it was not, and checks into how many parts the query
+        is cut.
 
         Raises:
             StaleToken: a greater token has been seen.
@@ -119,16 +126,18 @@ class Guard(ABC):
     def part(self, fence: Fence, batch: Batch, number: int) -> Part[Any]:
         """Return the part of that number, 0 to `batch.parts` - 1, to be entered with `with`.
 
-        Entering and leaving it raise StaleToken if a greater token has been seen, and StateError if there was no
-        `begin` under this one.
+        Entering and leaving it raise StaleToken if a greater token has been seen, and StateError if
+        there was no `begin` under this one.
         """
 
     @abstractmethod
     def finish(self, fence: Fence, batch: Batch, results: Sequence[Any]) -> None:
-        """End a batch, with the `result` of each of its parts: where a guard publishes a batch as a whole, it does now.
+        """End a batch, with the `result` of each of its parts: where a guard publishes a batch as a
+        whole, it does now.
 
         Raises:
-            StaleToken: a greater token has been seen. Where parts publish themselves they are published all the same.
+            StaleToken: a greater token has been seen. Where parts publish themselves they are
+                published all the same.
         """
 
     @abstractmethod
@@ -154,8 +163,9 @@ def not_begun(fence: Fence, seen: int | None, place: str) -> StateError:
     """Return the error for a part under a token that the store has not seen."""
     known = "no token" if seen is None else f"token {seen}"
     return StateError(
-        f"{place} knows {known} of {fence.name!r}, and this part has {fence.token}: begin(fence, batch) comes "
-        "first. If it did, what lies there was rolled back (restored, or failed over): begin the batch anew",
+        f"{place} knows {known} of {fence.name!r}, and this part has {fence.token}: begin(fence, "
+        "batch) comes first. If it did, what lies there was rolled back (restored, or failed "
+        "over): begin the batch anew",
         key=place,
     )
 
@@ -163,7 +173,8 @@ def not_begun(fence: Fence, seen: int | None, place: str) -> StateError:
 def cut_otherwise(batch: Batch, stored: int, place: str) -> StateError:
     """Return the error for a batch that is cut into another number of parts than the query's first."""
     return StateError(
-        f"{place}: query {batch.query!r} has {stored} parts, and this batch is cut into {batch.parts}: a part that "
-        f"was written could be written again. Restart with {stored} parts, or with a new checkpoint",
+        f"{place}: query {batch.query!r} has {stored} parts, and this batch is cut into "
+        f"{batch.parts}: a part that was written could be written again. Restart with {stored} "
+        "parts, or with a new checkpoint",
         key=place,
     )

@@ -1,10 +1,12 @@
-"""A guard of a directory of Parquet files: parts write files aside, one manifest publishes a whole batch.
+"""A guard of a directory of Parquet files: parts write files aside, one manifest publishes a whole
+batch.
 
     {directory}/data/{query}/{batch}-{part}-{uuid}.parquet     what parts wrote, published or not
     {directory}/manifests/00000000000000000017.json            what holds, in its order
 
-So a batch is there as a whole or not at all, and who reads the directory through `files()` or `read()` sees nothing else. The
-fence is looked at when the manifest is made: a file of a stale part is an orphan, and harms nobody.
+So a batch is there as a whole or not at all, and who reads the directory through `files()` or
+`read()` sees nothing else. The fence is looked at when the manifest is made: a file of a stale part
+is an orphan, and harms nobody.
 """
 
 from __future__ import annotations
@@ -45,9 +47,11 @@ class Vacuumed:
 
 
 class ParquetGuard(Guard):
-    """Guards a directory, on a file system of POSIX that all processes share. The step of a part is a `ParquetStep`.
+    """Guards a directory, on a file system of POSIX that all processes share. The step of a part is
+    a `ParquetStep`.
 
-    All files have one schema. A batch is published by `finish`, which needs the `result` of each part.
+    All files have one schema. A batch is published by `finish`, which needs the `result` of each
+    part.
 
     Args:
         directory: must be there. Give each output its own, and put nothing else into it.
@@ -146,7 +150,8 @@ class ParquetGuard(Guard):
                         tables.append(file.read().replace_schema_metadata(None))
                 except (pa.ArrowException, FileNotFoundError) as error:
                     raise StateError(
-                        f"{self._directory / path} is published and cannot be read: {error}. Restore it from a backup",
+                        f"{self._directory / path} is published and cannot be read: {error}. "
+                        "Restore it from a backup",
                         key=path,
                     ) from error
         return pa.concat_tables([unpacked(schema).empty_table(), *tables])
@@ -161,8 +166,9 @@ class ParquetGuard(Guard):
         """Remove files that no batch has published, and manifests that later ones repeat.
 
         Args:
-            older_than_s: only what is older. A batch that takes longer than that may lose a file while it is under way, and is
-                then refused as a whole: make it longer than any batch, a day for instance.
+            older_than_s: only what is older. A batch that takes longer than that may lose a file
+                while it is under way, and is then refused as a whole: make it longer than any
+                batch, a day for instance.
         """
         horizon = time.time() - check_seconds("older_than_s", older_than_s)
         doomed: set[str] = set()
@@ -207,13 +213,15 @@ class ParquetGuard(Guard):
             ):
                 continue
             raise StateError(
-                f"{path} is not there as part {one.part} wrote it; vacuum takes what is older than it is told. Write "
-                "the batch anew",
+                f"{path} is not there as part {one.part} wrote it; vacuum takes what is older "
+                "than it is told. Write the batch anew",
                 key=one.path,
             )
 
     def _orphans(self, fold: Fold, horizon: float) -> set[str]:
-        """Unpublished files that are old; and what was condemned before and is still there: somebody may be removing it."""
+        """Unpublished files that are old; and what was condemned before and is still there:
+        somebody may be removing it.
+        """
         published, found = set(self._log().files(fold)), set()
         for path in (self._directory / "data").glob("*/*.parquet"):
             name = path.relative_to(self._directory).as_posix()
@@ -257,8 +265,8 @@ class _ParquetPart(Part[ParquetStep]):
         step.drop()
 
     def _refuse(self, fold: Fold) -> None:
-        # A greater token than was seen is let through: another machine's view of the directory may be older than the manifest
-        # that `begin` made. `finish` asks again.
+        # A greater token than was seen is let through: another machine's view of the directory may
+        # be older than the manifest that `begin` made. `finish` asks again.
         self._guard._refuse_stale(self.fence, fold)  # noqa: SLF001
         self._guard._refuse_other_cut(self.batch, fold)  # noqa: SLF001
 
@@ -291,7 +299,8 @@ def _checked(batch: Batch, results: Sequence[Any]) -> list[PartFile]:
     missing = set(range(batch.parts)) ^ set(by_part)
     if missing:
         raise ConfigError(
-            f"batch {batch.number} has parts 0 to {batch.parts - 1}, each with one result: see {sorted(missing)[:10]}"
+            f"batch {batch.number} has parts 0 to {batch.parts - 1}, each with one result: see "
+            f"{sorted(missing)[:10]}"
         )
     return [by_part[part] for part in sorted(by_part) if by_part[part].path]
 

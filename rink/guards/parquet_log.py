@@ -1,15 +1,17 @@
 """The log of a ParquetGuard: numbered manifests, each made at most once, folded to what holds now.
 
 Rules:
-- Manifest n is made with `link()`, which refuses an existing name, by who has folded all before it. So whatever it was
-  checked against held at that very moment: manifests are the order of all things.
-- Each 50th holds the fold too, and who reads begins with the newest such. So older ones may be removed. A process that
-  slept meanwhile may then make one of the removed names again: nobody reads it. Hence who publishes
-  looks again afterwards whether the fold has it, and otherwise begins anew.
-- Each 1,000th ends a volume, and stays. A fold names the files of its own volume only, so that it does not grow with all that was
-  ever published; those of earlier volumes are in the folds that end them.
-- All manifests bear the mark of the first. So a process that outlives a directory which was removed and made anew, or
-  replaced by another, takes nothing of the one for the other.
+- Manifest n is made with `link()`, which refuses an existing name, by who has folded all before it.
+  So whatever it was checked against held at that very moment: manifests are the order of all
+  things.
+- Each 50th holds the fold too, and who reads begins with the newest such. So older ones may be
+  removed. A process that slept meanwhile may then make one of the removed names again: nobody reads
+  it. Hence who publishes looks again afterwards whether the fold has it, and otherwise begins anew.
+- Each 1,000th ends a volume, and stays. A fold names the files of its own volume only, so that it
+  does not grow with all that was ever published; those of earlier volumes are in the folds that end
+  them.
+- All manifests bear the mark of the first. So a process that outlives a directory which was removed
+  and made anew, or replaced by another, takes nothing of the one for the other.
 - Files are removed only after a manifest has condemned them, and nobody publishes a condemned file.
 
 Deliberately absent: locks, and clocks but for the age of what is removed.
@@ -42,8 +44,8 @@ FORMAT = 2
 TRIES = 1_000
 _NAME = re.compile(r"(\d{20})\.json")
 _REPAIR = (
-    "A guard's folder holds nothing else: move it away if it is not the guard's; if it is damaged, restore this file from a "
-    "backup, or begin with a new directory and a new checkpoint"
+    "A guard's folder holds nothing else: move it away if it is not the guard's; if it is "
+    "damaged, restore this file from a backup, or begin with a new directory and a new checkpoint"
 )
 
 
@@ -119,10 +121,13 @@ class Log:
         self._lock = threading.RLock()
 
     def make_folders(self) -> None:
-        """Make what lies in the directory; the directory itself must be there, or a typing error would make one."""
+        """Make what lies in the directory; the directory itself must be there, or a typing error
+        would make one.
+        """
         if not self._directory.is_dir():
             raise GuardError(
-                f"{self._directory} is not a directory: make it, on a file system that all processes share",
+                f"{self._directory} is not a directory: make it, on a file system that all "
+                "processes share",
                 place=str(self._directory),
             )
         for name in ("manifests", "data"):
@@ -149,8 +154,8 @@ class Log:
         """Add a manifest.
 
         Args:
-            make: says what to add, checked against the fold; None where the fold has it, which ends this. It is asked until
-                then, so it may raise what it finds.
+            make: says what to add, checked against the fold; None where the fold has it, which ends
+                this. It is asked until then, so it may raise what it finds.
         """
         with self._lock, told(self._directory):
             self.make_folders()
@@ -167,7 +172,9 @@ class Log:
         )
 
     def remove_before(self, horizon: float) -> int:
-        """Remove manifests before the newest fold that end no volume, and what was left of some, older than a moment; how many."""
+        """Remove manifests before the newest fold that end no volume, and what was left of some,
+        older than a moment; how many.
+        """
         removed = 0
         with self._lock, told(self._directory):
             newest = _newest_fold(self._numbers())
@@ -202,7 +209,8 @@ class Log:
                 file.write(json.dumps(entry).encode())
                 file.flush()
                 os.fsync(file.fileno())
-            # Who was first has it: the fold will say what it was. Not there: `remove_before` took it for one left behind.
+            # Who was first has it: the fold will say what it was. Not there: `remove_before` took
+            # it for one left behind.
             with contextlib.suppress(FileExistsError, FileNotFoundError):
                 os.link(aside, self._path(number))
             sync(self._folder)
@@ -229,7 +237,8 @@ class Log:
         if last < known and not self._path(known).exists():
             # A copy of the directory put back, or another machine's older view of it.
             raise StateError(
-                f"{self._folder} had manifest {known}, and ends with {last or 'none'}: it was rolled back. {_REPAIR}",
+                f"{self._folder} had manifest {known}, and ends with {last or 'none'}: it was "
+                f"rolled back. {_REPAIR}",
                 key=str(self._folder),
             )
         newest = _newest_fold(numbers)
@@ -260,7 +269,9 @@ class Log:
             raise self._broken(number, "it is not there, and later ones are") from None
 
     def _apply(self, number: int, listed: int) -> None:
-        """Take the next one into account; a listing has this one or a later one. It may lack some that are there."""
+        """Take the next one into account; a listing has this one or a later one. It may lack some
+        that are there.
+        """
         try:
             entry = self._read(number)
         except FileNotFoundError:
@@ -278,8 +289,9 @@ class Log:
     def _refuse_other_log(self, entry: dict[str, Any]) -> None:
         if self._fold.log not in {"", entry.get("log")}:
             raise StateError(
-                f"{self._directory} is not the directory that it was when this guard saw it last: it was removed and made anew, or "
-                "another lies in its place. Make a new guard (with a new checkpoint), or put the old directory back",
+                f"{self._directory} is not the directory that it was when this guard saw it last: "
+                "it was removed and made anew, or another lies in its place. Make a new guard "
+                "(with a new checkpoint), or put the old directory back",
                 key=str(self._directory),
             )
 
@@ -332,8 +344,8 @@ def told(place: Path) -> Iterator[None]:
             f"{place}: {error.filename}" if error.filename not in {None, str(place)} else str(place)
         )
         raise GuardError(
-            f"{where}: {error.strerror or error}: a guard's directory must be writable for all who write, and on a file system "
-            "with hard links",
+            f"{where}: {error.strerror or error}: a guard's directory must be writable for all "
+            "who write, and on a file system with hard links",
             place=str(place),
         ) from error
 

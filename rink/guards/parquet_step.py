@@ -1,4 +1,6 @@
-"""What a part of a ParquetGuard writes: one new file, streamed; nobody sees it before the batch is published."""
+"""What a part of a ParquetGuard writes: one new file, streamed; nobody sees it before the batch is
+published.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,8 @@ class ParquetStep:
         """Append a table or a record batch of pyarrow's; all have one schema.
 
         Raises:
-            ConfigError: the schema is not that of what was written before, here or to this directory.
+            ConfigError: the schema is not that of what was written before, here or to this
+                directory.
         """
         if not isinstance(rows, pa.Table | pa.RecordBatch):
             raise ConfigError(
@@ -133,8 +136,8 @@ class ParquetStep:
         ):
             if other is not None and not schema.equals(other):
                 raise ConfigError(
-                    f"the schema of these rows is not that of {whose}: "
-                    f"{_plain(schema)} instead of {_plain(other)}. Cast them, or write to another directory"
+                    f"the schema of these rows is not that of {whose}: {_plain(schema)} instead "
+                    f"of {_plain(other)}. Cast them, or write to another directory"
                 )
         if self._file is not None:
             return

@@ -1,7 +1,8 @@
 """What each process has for itself: connections, of a guard that was pickled or forked into it.
 
-Copies of a guard share what their process made: a worker unpickles one for each task. What a parent made stays
-untouched in a child, and is kept there: closing it, or letting it be collected, could speak on the parent's connection.
+Copies of a guard share what their process made: a worker unpickles one for each task. What a parent
+made stays untouched in a child, and is kept there: closing it, or letting it be collected, could
+speak on the parent's connection.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class PerProcess(Generic[T]):
     def of(cls, *told: Any) -> Self:
         """Return the one of what it is made from: who is told the same, shares it.
 
-        So a guard that a query's function makes, at each start anew, leaves no connection more. A digest, since there may
-        be a password in it.
+        So a guard that a query's function makes, at each start anew, leaves no connection more. A
+        digest, since there may be a password in it.
         """
         return cls(hashlib.sha256(pickle.dumps(told)).hexdigest())
 
@@ -53,7 +54,9 @@ class PerProcess(Generic[T]):
         return cast("T", found)
 
     def ends_with(self, owner: object, end: Callable[[T], object] = lambda _: None) -> None:
-        """Forget this process's, and end it, when its owner is collected; what copies of the owner need they make anew."""
+        """Forget this process's, and end it, when its owner is collected; what copies of the owner
+        need they make anew.
+        """
 
         def ended(own: PerProcess[T]) -> None:
             made = own.take()

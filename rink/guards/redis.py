@@ -1,14 +1,16 @@
-"""A guard of what lies in Redis: a part's commands, its mark and the look at the fence are one Lua step.
+"""A guard of what lies in Redis: a part's commands, its mark and the look at the fence are one Lua
+step.
 
 What lies where, for a fence `flights` under the default prefix:
 
     rink:guard:flights          the fence, how many parts each query has, the most that any had
     rink:guard:{flights/3}      of part 3: the fence again, the mark of each query, how far a part got that failed
 
-A step sees one slot only, so the fence stands with each part. `begin` tells the first hash into how many parts a query is
-cut before it opens their hashes, and refuses a stale token in the same step. So whoever raises the fence
-finds there how many hashes may be written, and has raised all of them when `raise_fence` returns. One
-server and a cluster do the same, but that one server does it in one step.
+A step sees one slot only, so the fence stands with each part. `begin` tells the first hash into how
+many parts a query is cut before it opens their hashes, and refuses a stale token in the same step.
+So whoever raises the fence finds there how many hashes may be written, and has raised all of them
+when `raise_fence` returns. One server and a cluster do the same, but that one server does it in one
+step.
 """
 
 from __future__ import annotations
@@ -34,11 +36,12 @@ class RedisGuard(Guard):
     """Guards keys in Redis. The step of a part is a `RedisStep`: redis-py's methods, recorded.
 
     Args:
-        redis: a URL, or a function without arguments that returns a blocking client of redis-py's (Redis or
-            RedisCluster) and that can be pickled.
-        prefix: what the guard's own keys begin with. With a hash tag in it (`{flights}:guard:`) all of them, and so all
-            data, lie in one slot of a cluster.
-        most_commands: so many commands one step may have; 50,000 keep Redis from all else for about a tenth of a second.
+        redis: a URL, or a function without arguments that returns a blocking client of redis-py's
+            (Redis or RedisCluster) and that can be pickled.
+        prefix: what the guard's own keys begin with. With a hash tag in it (`{flights}:guard:`) all
+            of them, and so all data, lie in one slot of a cluster.
+        most_commands: so many commands one step may have; 50,000 keep Redis from all else for about
+            a tenth of a second.
         most_bytes: so large one step may be.
     """
 
@@ -55,8 +58,8 @@ class RedisGuard(Guard):
                 raise ConfigError("a URL of Redis begins with redis://, rediss:// or unix://")
         elif not callable(redis):
             raise ConfigError(
-                f"redis must be a URL or a function that returns a client, not {type(redis).__name__}: a client "
-                "cannot be pickled to where parts are written"
+                "redis must be a URL or a function that returns a client, not "
+                f"{type(redis).__name__}: a client cannot be pickled to where parts are written"
             )
         self._source = redis
         self._prefix, self._tag = _checked(prefix)
@@ -80,7 +83,8 @@ class RedisGuard(Guard):
         line = self._line()
         said = line.run("begin", [self._key(fence)], fence.token, encode(batch.query), batch.parts)
         self._refuse(fence, batch, said)
-        # Each time: what was lost (a failover, FLUSHALL) is there again, so a query is not refused for ever.
+        # Each time: what was lost (a failover, FLUSHALL) is there again, so a query is not refused
+        # for ever.
         self._open(line, fence, batch.parts)
 
     def part(self, fence: Fence, batch: Batch, number: int) -> Part[RedisStep]:  # noqa: D102
@@ -168,18 +172,20 @@ class _RedisPart(Part[RedisStep]):
             else f"the {done} before it are carried out, and will not be again: the same part goes on behind them"
         )
         return GuardError(
-            f"{place}, key {self._at!r}: command {done + 1} of {len(step.commands)}, {shown(step.commands[done])}, "
-            f"failed: {why}; {applied}. Part {self.number} of batch {self.batch.number} is not marked: put right what "
-            "lies under the key, and write the part again",
+            f"{place}, key {self._at!r}: command {done + 1} of {len(step.commands)}, "
+            f"{shown(step.commands[done])}, failed: {why}; {applied}. Part {self.number} of batch "
+            f"{self.batch.number} is not marked: put right what lies under the key, and write the "
+            "part again",
             place=f"{place}, key {self._at!r}",
         )
 
     def _torn(self, place: str, how: str) -> StateError:
         batch, _, done = how.split(" ")
         return StateError(
-            f"{place}, key {self._at!r}: of batch {batch} of query {self.batch.query!r} the first {done} commands were carried "
-            f"out before one failed, and this part (batch {self.batch.number}) brings other commands, so it cannot go on there. "
-            f"Put the data right by hand, then HDEL the field {'torn:' + self._query!r}",
+            f"{place}, key {self._at!r}: of batch {batch} of query {self.batch.query!r} the first "
+            f"{done} commands were carried out before one failed, and this part (batch "
+            f"{self.batch.number}) brings other commands, so it cannot go on there. Put the data "
+            f"right by hand, then HDEL the field {'torn:' + self._query!r}",
             key=self._at,
         )
 

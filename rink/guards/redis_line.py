@@ -39,7 +39,9 @@ def script(name: str) -> Script:
 
 @attrs.frozen
 class CommandSpec:
-    """What Redis knows of a command: how many words it has, where keys stand among them, what it is."""
+    """What Redis knows of a command: how many words it has, where keys stand among them, what it
+    is.
+    """
 
     arity: int
     flags: frozenset[str]
@@ -94,7 +96,9 @@ class Line:
         return [text(word) for word in reply]
 
     def run_on_all(self, name: str, keys: Sequence[str], *given: Any) -> list[str]:
-        """Run a step for many keys, a slot at a time; returns the first answer that is not ok, else ok."""
+        """Run a step for many keys, a slot at a time; returns the first answer that is not ok, else
+        ok.
+        """
         by_slot: dict[int, list[str]] = {}
         for key in keys:
             by_slot.setdefault(self.slot(key), []).append(key)
@@ -137,8 +141,8 @@ class Line:
             yield
         except MovedError as error:
             raise ConfigError(
-                f"Redis at {self.server} is a node of a cluster: give the guard a function that returns a "
-                "redis.RedisCluster, instead of a URL"
+                f"Redis at {self.server} is a node of a cluster: give the guard a function that "
+                "returns a redis.RedisCluster, instead of a URL"
             ) from error
 
 

@@ -1,7 +1,9 @@
-"""What is recorded in a part of a RedisGuard: redis-py's methods, each checked when it is called, none sent.
+"""What is recorded in a part of a RedisGuard: redis-py's methods, each checked when it is called,
+none sent.
 
-What Redis would refuse in the middle of a step is refused here where it can be known: unknown commands, too few words,
-what scripts cannot run, keys of another slot. What cannot be known is what lies under the keys.
+What Redis would refuse in the middle of a step is refused here where it can be known: unknown
+commands, too few words, what scripts cannot run, keys of another slot. What cannot be known is what
+lies under the keys.
 """
 
 from __future__ import annotations
@@ -37,10 +39,11 @@ class CommandBounds:
 
 
 class RedisStep(CoreCommands):
-    """Records the commands of one part: `step.hincrby("carriers", "AA", 3)`; each method returns the step.
+    """Records the commands of one part: `step.hincrby("carriers", "AA", 3)`; each method returns
+    the step.
 
-    All go to Redis in one piece when the part is left. So nothing can be read here: what a write depends on must be in
-    the batch, or be a command that does it (HINCRBY, SET … NX, ZADD … GT).
+    All go to Redis in one piece when the part is left. So nothing can be read here: what a write
+    depends on must be in the batch, or be a command that does it (HINCRBY, SET … NX, ZADD … GT).
 
     Attributes:
         tag: the hash tag of this part: keys that hold `{tag}` lie in its slot.
@@ -59,7 +62,9 @@ class RedisStep(CoreCommands):
         self._is_open = True
 
     def key(self, name: str) -> str:
-        """Return a key of that name in this part's slot, which a cluster asks of all keys of a step."""
+        """Return a key of that name in this part's slot, which a cluster asks of all keys of a
+        step.
+        """
         return f"{{{self.tag}}}:{name}"
 
     def execute_command(self, *args: Any, **_: Any) -> Self:
@@ -102,7 +107,8 @@ class RedisStep(CoreCommands):
             raise UsageError(f"{shown}: {len(words) - 1} arguments are not as many as it takes")
         if len(words) > WORDS_LIMIT:
             raise UsageError(
-                f"{shown}: {len(words)} words, and a command in a step has {WORDS_LIMIT} at most: make several of it"
+                f"{shown}: {len(words)} words, and a command in a step has {WORDS_LIMIT} at most: "
+                "make several of it"
             )
         if words[0] in _PUBLISHING:
             return
@@ -110,7 +116,8 @@ class RedisStep(CoreCommands):
             raise UsageError(f"{shown}: Redis cannot run it in one step with the rest")
         if "write" not in known.flags or not known.first:
             raise UsageError(
-                f"{shown}: a step is sent when the part is left, so it cannot read or ask; it writes keys"
+                f"{shown}: a step is sent when the part is left, so it cannot read or ask; it "
+                "writes keys"
             )
 
     def _check_keys(self, known: CommandSpec, words: Sequence[bytes], shown: str) -> None:
@@ -128,8 +135,9 @@ class RedisStep(CoreCommands):
         for key in keys:
             if self._line.slot(key) != self._slot:
                 raise CrossSlot(
-                    f"{shown}: on a cluster all keys of a part lie in its slot: write step.key({key.decode(errors='replace')!r}), "
-                    "or give the guard a prefix with a hash tag, such as '{flights}:guard:', and all keys the same tag"
+                    f"{shown}: on a cluster all keys of a part lie in its slot: write "
+                    f"step.key({key.decode(errors='replace')!r}), or give the guard a prefix with "
+                    "a hash tag, such as '{flights}:guard:', and all keys the same tag"
                 )
             self.keys_written[key] = None
 
@@ -137,9 +145,10 @@ class RedisStep(CoreCommands):
         self._size += sum(map(len, words))
         if len(self.commands) >= self._bounds.commands or self._size > self._bounds.bytes:
             raise UsageError(
-                f"{shown}: more than {self._bounds.commands} commands or {self._bounds.bytes} bytes in one step, and Redis does "
-                "nothing else meanwhile: cut the batch into more parts, add up before writing, or raise most_commands "
-                "or most_bytes of the guard"
+                f"{shown}: more than {self._bounds.commands} commands or {self._bounds.bytes} "
+                "bytes in one step, and Redis does nothing else meanwhile: cut the batch into "
+                "more parts, add up before writing, or raise most_commands or most_bytes of the "
+                "guard"
             )
         for word in (b"%d" % len(words), *words):
             self._digest.update(b"%d:" % len(word))

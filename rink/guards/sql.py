@@ -1,10 +1,12 @@
-"""A guard of a database: a part's rows and its mark are one transaction, which ends with a look at the fence.
+"""A guard of a database: a part's rows and its mark are one transaction, which ends with a look at
+the fence.
 
-Order within a part: what the user writes; the mark; the fence last, `FOR SHARE`, just before the commit. So parts run side by
-side, and raising the fence waits only for those that are committing; any other finds the greater token at its end. A part that
-is frozen has no lock of ours: whoever follows does not wait for it, unless both write the same rows. Of two attempts
-of one part the second finds the mark at its end, and what it wrote is rolled back.
-SQLite has one writer at a time (`BEGIN IMMEDIATE`): there raising waits for the part under way, which then was before it.
+Order within a part: what the user writes; the mark; the fence last, `FOR SHARE`, just before the
+commit. So parts run side by side, and raising the fence waits only for those that are committing;
+any other finds the greater token at its end. A part that is frozen has no lock of ours: whoever
+follows does not wait for it, unless both write the same rows. Of two attempts of one part the
+second finds the mark at its end, and what it wrote is rolled back. SQLite has one writer at a time
+(`BEGIN IMMEDIATE`): there raising waits for the part under way, which then was before it.
 """
 
 from __future__ import annotations
@@ -33,17 +35,19 @@ _ENDS_A_TRANSACTION = re.compile(
 
 
 class SqlGuard(Guard):
-    """Guards a database. The step of a part is SQLAlchemy's Connection, in a transaction that the guard ends.
+    """Guards a database. The step of a part is SQLAlchemy's Connection, in a transaction that the
+    guard ends.
 
-    Its tables are `rink_fences`, `rink_queries` and `rink_marks`, made where they are not there; names in them are
-    percent-encoded.
+    Its tables are `rink_fences`, `rink_queries` and `rink_marks`, made where they are not there;
+    names in them are percent-encoded.
 
     Args:
-        url: as SQLAlchemy takes it, of PostgreSQL or of a SQLite file. It is pickled with the guard, password and all.
+        url: as SQLAlchemy takes it, of PostgreSQL or of a SQLite file. It is pickled with the
+            guard, password and all.
         schema: where the guard's tables lie; None is the user's default. Not on SQLite.
         connect_args: for the driver's `connect`; they are pickled too.
-        idle_timeout_s: so long a part may be between two statements before PostgreSQL ends its transaction: a frozen process
-            would keep its locks for ever. 0 is for ever.
+        idle_timeout_s: so long a part may be between two statements before PostgreSQL ends its
+            transaction: a frozen process would keep its locks for ever. 0 is for ever.
     """
 
     def __init__(
@@ -67,7 +71,8 @@ class SqlGuard(Guard):
             pickle.dumps(self._connect_args)
         except Exception as error:
             raise ConfigError(
-                f"connect_args cannot be pickled, and a guard goes to where parts are written: {error}"
+                "connect_args cannot be pickled, and a guard goes to where parts are written: "
+                f"{error}"
             ) from error
         self._idle_timeout_s = check_seconds("idle_timeout_s", idle_timeout_s)
         # Of its own, whoever has the same URL: a part may SET what then holds for its connection.
@@ -115,7 +120,9 @@ class SqlGuard(Guard):
         return self._own.get(make)
 
     def _seen(self, connection: sa.Connection, fence: Fence, *, lock: bool) -> int | None:
-        """Return the token that counts. Who commits locks it; a part does not before: raising the fence would wait for it."""
+        """Return the token that counts. Who commits locks it; a part does not before: raising the
+        fence would wait for it.
+        """
         fences = self._database().tables.fences
         asked = sa.select(fences.c.token).where(fences.c.name == encode(fence.name))
         return connection.scalar(asked.with_for_update(read=True) if lock else asked)
@@ -182,8 +189,8 @@ class _SqlPart(Part[sa.Connection]):
             or step.get_transaction() is not transaction
         ):
             raise UsageError(
-                "the part's transaction was ended inside the part; what was written after that is not kept. "
-                "The guard ends it: leave the `with`"
+                "the part's transaction was ended inside the part; what was written after that "
+                "is not kept. The guard ends it: leave the `with`"
             )
         is_mine = self._mark(step)
         self._before(self._guard._seen(step, self.fence, lock=True), self._guard._shown)  # noqa: SLF001
@@ -193,7 +200,9 @@ class _SqlPart(Part[sa.Connection]):
         transaction.commit()
 
     def _refuse_stale(self) -> None:
-        """Say so if the fence was raised: above READ COMMITTED this transaction cannot see it, and fails otherwise."""
+        """Say so if the fence was raised: above READ COMMITTED this transaction cannot see it, and
+        fails otherwise.
+        """
         database = self._guard._database()  # noqa: SLF001
         with database.engine.connect() as connection:
             seen = self._guard._seen(connection, self.fence, lock=False)  # noqa: SLF001
@@ -246,6 +255,7 @@ class _SqlPart(Part[sa.Connection]):
     def _refuse_words(self, _: sa.Connection, __: Any, statement: str, *___: Any) -> None:
         if _ENDS_A_TRANSACTION.search(statement):
             raise UsageError(
-                "the guard ends this part's transaction when it is left: do not begin, commit or roll back in it (a text "
-                "in the statement that reads as if is refused, too: give it as a parameter)"
+                "the guard ends this part's transaction when it is left: do not begin, commit or "
+                "roll back in it (a text in the statement that reads as if is refused, too: give "
+                "it as a parameter)"
             )

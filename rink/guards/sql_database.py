@@ -1,6 +1,7 @@
 """The database of a SqlGuard: its engine, our three tables, and what it says as errors of ours.
 
-PostgreSQL and SQLite only: a guard stands and falls with how rows are locked, and these two are what is tested.
+PostgreSQL and SQLite only: a guard stands and falls with how rows are locked, and these two are
+what is tested.
 """
 
 from __future__ import annotations
@@ -27,14 +28,18 @@ FORMAT = 1
 """The version of our tables' layout; every row has it."""
 
 _PASSING = re.compile(r"08...|40...|53...|55P03|25P03|57...")
-"""SQLSTATEs of what passes: connections, deadlocks and serialization, resources, locks, timeouts, shutdowns."""
+"""SQLSTATEs of what passes: connections, deadlocks and serialization, resources, locks, timeouts,
+shutdowns.
+"""
 
 _REFUSED = re.compile("authentication|password|does not exist|no pg_hba", re.IGNORECASE)
 _BUSY = re.compile("locked|busy", re.IGNORECASE)
 
 
 class Tables:
-    """Our tables. Names in them are percent-encoded, as in keys: PostgreSQL takes no NUL, and collations compare."""
+    """Our tables. Names in them are percent-encoded, as in keys: PostgreSQL takes no NUL, and
+    collations compare.
+    """
 
     def __init__(self, schema: str | None) -> None:
         self.metadata = sa.MetaData(schema=schema)
@@ -137,8 +142,9 @@ class Database:
                 self._check_format(connection, table, has_it="format" in found)
             else:
                 raise StateError(
-                    f"{self.place} has a table {table.fullname} with the columns {', '.join(sorted(found))}: it is not "
-                    "the guard's. Rename it, or give the guard another schema",
+                    f"{self.place} has a table {table.fullname} with the columns "
+                    f"{', '.join(sorted(found))}: it is not the guard's. Rename it, or give the "
+                    "guard another schema",
                     key=table.fullname,
                 )
 
@@ -152,8 +158,9 @@ class Database:
                 return
         has = "no column format" if other is None else f"rows of format {other}"
         raise StateError(
-            f"{self.place}: table {table.fullname} has {has}, and this version of Rink reads format {FORMAT}: another "
-            "version wrote it. Finish its work with that version; then this removes what it left: DROP TABLE "
+            f"{self.place}: table {table.fullname} has {has}, and this version of Rink reads "
+            f"format {FORMAT}: another version wrote it. Finish its work with that version; then "
+            "this removes what it left: DROP TABLE "
             + ", ".join(one.fullname for one in self.tables.metadata.tables.values()),
             key=table.fullname,
         )
@@ -165,8 +172,9 @@ def read(url: object) -> sa.URL:
         parsed = sa.make_url(url)  # type: ignore[arg-type]
     except (exc.ArgumentError, ValueError):
         raise ConfigError(
-            "the URL of the database cannot be read: write it as postgresql+psycopg://user:password@host/database "
-            "or sqlite:////path/to/file (SQLAlchemy's form)"
+            "the URL of the database cannot be read: write it as "
+            "postgresql+psycopg://user:password@host/database or sqlite:////path/to/file "
+            "(SQLAlchemy's form)"
         ) from None
     if parsed.get_backend_name() not in BACKENDS:
         raise ConfigError(f"{shown(parsed)}: SqlGuard knows PostgreSQL and SQLite")
@@ -175,8 +183,8 @@ def read(url: object) -> sa.URL:
         dialect.import_dbapi()
     except (exc.NoSuchModuleError, ImportError) as error:
         raise ConfigError(
-            f"{shown(parsed)}: its driver cannot be imported ({error}): install it, or name another, such as "
-            "postgresql+psycopg://"
+            f"{shown(parsed)}: its driver cannot be imported ({error}): install it, or name "
+            "another, such as postgresql+psycopg://"
         ) from error
     if dialect.is_async:
         raise ConfigError(
@@ -205,7 +213,8 @@ def explain(error: Exception, place: str) -> RinkError:
     if not passes(error):
         return GuardError(f"{place}: {what}", place=place)
     return GuardError(
-        f"{place}: {what}. What was under way is rolled back, or was committed and will be found: call it again",
+        f"{place}: {what}. What was under way is rolled back, or was committed and will be found: "
+        "call it again",
         place=place,
         again=True,
     )
@@ -242,8 +251,9 @@ _LIBPQ = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""A wire that carries nothing any more is given up after about half a minute, where it would be waited for two hours, and with
-it the role of whoever writes."""
+"""A wire that carries nothing any more is given up after about half a minute, where it would be
+waited for two hours, and with it the role of whoever writes.
+"""
 
 
 def _engine(url: sa.URL, connect_args: Mapping[str, Any], *, is_sqlite: bool) -> sa.Engine:
@@ -257,7 +267,8 @@ def _engine(url: sa.URL, connect_args: Mapping[str, Any], *, is_sqlite: bool) ->
         url, connect_args={"timeout": 30.0, **connect_args}, poolclass=pool.NullPool
     )
 
-    # Python's sqlite3 begins transactions when it pleases, and without the lock: both are ours to do.
+    # Python's sqlite3 begins transactions when it pleases, and without the lock: both are ours to
+    # do.
     @sa.event.listens_for(engine, "connect")
     def ours_to_begin(connection: Any, _: object) -> None:
         connection.isolation_level = None

@@ -1,4 +1,6 @@
-"""What a guard is told: who writes, and what. Names are any text; what a store cannot take is encoded there."""
+"""What a guard is told: who writes, and what. Names are any text; what a store cannot take is
+encoded there.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ PARTS_LIMIT = 10_000
 """Into so many parts a batch may be cut: a guard may have to touch every one of them."""
 
 FENCE_BYTES, QUERY_BYTES = 2_000, 200
-"""How long names may be when percent-encoded: PostgreSQL indexes the one, the other names a directory."""
+"""How long names may be when percent-encoded: PostgreSQL indexes the one, the other names a
+directory.
+"""
 
 
 class Held(Protocol):
@@ -36,7 +40,8 @@ def _short_name(what: str, name: object, limit: int) -> str:
     checked = check_name(what, name)
     if (size := len(encode(checked))) > limit:
         raise ConfigError(
-            f"{what} name {checked[:40]!r}… takes {size} bytes when percent-encoded; a guard takes {limit}"
+            f"{what} name {checked[:40]!r}… takes {size} bytes when percent-encoded; a guard "
+            f"takes {limit}"
         )
     return checked
 
@@ -66,7 +71,8 @@ class Fence:
     """Under which token it is written.
 
     Attributes:
-        name: whose token it is: a role's name. A greater token of the same name makes this one stale.
+        name: whose token it is: a role's name. A greater token of the same name makes this one
+            stale.
         token: 1 to 2^63 - 1.
     """
 
@@ -84,7 +90,8 @@ class Fence:
     def stale(self, newer: int, place: str) -> StaleToken:
         """Return the error for a write under this fence where a greater token has been seen."""
         return StaleToken(
-            f"token {self.token} of {self.name!r} counts no more: {place} has seen {newer}; nothing was written",
+            f"token {self.token} of {self.name!r} counts no more: {place} has seen {newer}; "
+            "nothing was written",
             role=self.name,
             token=self.token,
             newer=newer,
@@ -96,8 +103,8 @@ class Batch:
     """What is written: one batch of a query.
 
     Attributes:
-        query: what tells this query's batches from all others', and is new with each new checkpoint, since
-            the numbers then begin anew.
+        query: what tells this query's batches from all others', and is new with each new
+            checkpoint, since the numbers then begin anew.
         number: 0 or more; a later batch has a greater one.
         parts: how many parts each batch of this query is cut into, always the same.
     """

@@ -40,21 +40,25 @@ def fence(role: Any) -> dict[str, str]:
 
 
 class FencedStream:
-    """A stream that a query writes with `format("rink")`: its fence can be raised before the query begins.
+    """A stream that a query writes with `format("rink")`: its fence can be raised before the query
+    begins.
 
     Args:
-        options: those of the sink that say where the stream is: app, or appName and redis; stream; redisTimeout.
+        options: those of the sink that say where the stream is: app, or appName and redis; stream;
+            redisTimeout.
 
     Raises:
-        ConfigError: they cannot be used, or are about something else: the name of the sink is the role's.
+        ConfigError: they cannot be used, or are about something else: the name of the sink is the
+            role's.
     """
 
     def __init__(self, **options: str) -> None:
         known = {name.lower() for name in _WHERE}
         if others := [name for name in options if name.lower() not in known]:
             raise ConfigError(
-                f"FencedStream takes options that say where the stream is ({', '.join(_WHERE)}), and not "
-                f"{', '.join(others)}: name and token come from the role whose fence is raised, all else belongs to the query"
+                f"FencedStream takes options that say where the stream is ({', '.join(_WHERE)}), "
+                f"and not {', '.join(others)}: name and token come from the role whose fence is "
+                "raised, all else belongs to the query"
             )
         self._place = StreamPlace.of(Options(options, of_sink=True))
 
@@ -81,8 +85,8 @@ def fenced(
         stream.writeStream.foreachBatch(fenced(write, guard, role)).option("checkpointLocation", ...).start()
 
     Args:
-        foreach_batch: called with the DataFrame, the batch's id, and a `FencedBatch` to write through. What it writes
-            by other ways is not fenced.
+        foreach_batch: called with the DataFrame, the batch's id, and a `FencedBatch` to write
+            through. What it writes by other ways is not fenced.
         guard: of `rink.guards`.
         role: the grant (a `Role`, or a job's), anything with `name` and `token`.
         parts: into how many parts each batch is cut; for one checkpoint always the same.
@@ -95,8 +99,8 @@ def fenced(
         inspect.signature(foreach_batch).bind(None, 0, None)
     except TypeError as error:
         raise ConfigError(
-            f"{foreach_batch!r} cannot be called with (df, batch_id, out): what it writes by itself no guard can "
-            f"refuse; have it write through the third: {error}"
+            f"{foreach_batch!r} cannot be called with (df, batch_id, out): what it writes by "
+            f"itself no guard can refuse; have it write through the third: {error}"
         ) from error
     check_plain("foreachBatch", foreach_batch, "df", "batch_id", "out")
     check_count("parts", parts)
@@ -151,24 +155,28 @@ class FencedBatch:
 
         Args:
             df: what is to be written.
-            each: called on executors with the guard's step and the rows of one part; a part that was written before is
-                not called for.
-            by: the columns of the key: rows of one key are in one part, the same one in a replay, and come in order of
-                the key; several of one key in no fixed order.
-            name: of this output, where a batch has several, through whichever guards: its marks are kept under it.
+            each: called on executors with the guard's step and the rows of one part; a part that
+                was written before is not called for.
+            by: the columns of the key: rows of one key are in one part, the same one in a replay,
+                and come in order of the key; several of one key in no fixed order.
+            name: of this output, where a batch has several, through whichever guards: its marks are
+                kept under it.
             arrow: give pyarrow.RecordBatches in place of rows as dicts.
 
         Raises:
             ConfigError: the function cannot be called this way.
             UsageError: an output of this name was written before, in this batch.
-            StaleToken: (as Spark's PythonException where a part was refused) a later driver has been here.
-            StateError: (so, too) a later batch of this query was written: its checkpoint was rolled back.
+            StaleToken: (as Spark's PythonException where a part was refused) a later driver has
+                been here.
+            StateError: (so, too) a later batch of this query was written: its checkpoint was rolled
+                back.
         """
         self._torn.add(name)
         if name in self._begun:
             raise UsageError(
-                f"output {name!r} of batch {self.number} was written already, here or by another fenced function: give "
-                "each output of a batch a name (write(..., name=...)), or this one would count as written"
+                f"output {name!r} of batch {self.number} was written already, here or by another "
+                "fenced function: give each output of a batch a name (write(..., name=...)), or "
+                "this one would count as written"
             )
         check_plain("each", each, "step", "rows")
         keys = [by] if isinstance(by, str) else list(by)
@@ -198,8 +206,9 @@ class FencedBatch:
         """
         if self._torn:
             raise UsageError(
-                f"output {min(self._torn)!r} of batch {self.number} was not written: let what `write` raises pass, or Spark takes "
-                "the batch for done, and what it holds is lost"
+                f"output {min(self._torn)!r} of batch {self.number} was not written: let what "
+                "`write` raises pass, or Spark takes the batch for done, and what it holds is "
+                "lost"
             )
         self._guard.raise_fence(self.fence)
 
@@ -248,19 +257,21 @@ class _Part:
 def _cut(df: DataFrame, parts: int, keys: Sequence[str]) -> DataFrame:
     """Return the rows by parts, those of a key always in the same one, and in its order.
 
-    Not by `df.repartition(parts, *keys)`: where the rows lie by these keys already Spark leaves that out, and may then make fewer
-    partitions of them, by how many cores it has at the moment; a replay would be cut otherwise. Its hash it is. Shuffled rows
-    come in no fixed order, and a guard goes on in a part where it failed: a replay is to have the same.
+    Not by `df.repartition(parts, *keys)`: where the rows lie by these keys already Spark leaves
+    that out, and may then make fewer partitions of them, by how many cores it has at the moment; a
+    replay would be cut otherwise. Its hash it is. Shuffled rows come in no fixed order, and a guard
+    goes on in a part where it failed: a replay is to have the same.
 
     Raises:
-        ConfigError: a key has a collation: Spark's hash tells apart what is one value to it, and which of them stands for
-            all of them may be another one in a replay.
+        ConfigError: a key has a collation: Spark's hash tells apart what is one value to it, and
+            which of them stands for all of them may be another one in a replay.
     """
     if collated := sorted(_collations(df.select(*keys).schema)):
         raise ConfigError(
-            f"by={list(keys)!r}: rows are cut by their bytes, and a key here has the collation {collated[0]}, by which texts with "
-            "other bytes are equal: a replay could write them again, or not at all. Group by, and give, a column of "
-            "collate(..., 'UTF8_BINARY'), lower(...) if need be"
+            f"by={list(keys)!r}: rows are cut by their bytes, and a key here has the collation "
+            f"{collated[0]}, by which texts with other bytes are equal: a replay could write them "
+            "again, or not at all. Group by, and give, a column of collate(..., 'UTF8_BINARY'), "
+            "lower(...) if need be"
         )
     part = F.pmod(F.hash(*keys), F.lit(parts))
     return repartition_by_id(df.withColumn(_CUT, part), parts, _CUT).sortWithinPartitions(*keys)
@@ -286,21 +297,24 @@ def _without_cut(rows: Any, number: int, guard: Guard) -> Any:
 
     if pc.any(pc.not_equal(rows.column(_CUT), number)).as_py():
         raise StateError(
-            f"{guard!r}: Spark brings rows of other parts as part {number}: a replay could write them again, or not at all. Nothing of "
-            "this part was written: this release of Spark cuts otherwise than those Rink knows",
+            f"{guard!r}: Spark brings rows of other parts as part {number}: a replay could write "
+            "them again, or not at all. Nothing of this part was written: this release of Spark "
+            "cuts otherwise than those Rink knows",
             key=repr(guard),
         )
     return rows.drop_columns([_CUT])
 
 
 def _batch_of(df: DataFrame, number: int) -> tuple[str, int, set[str]]:
-    """Return its query and number, and the names of its outputs so far, which all fenced functions have in common."""
+    """Return its query and number, and the names of its outputs so far, which all fenced functions
+    have in common.
+    """
     context = context_of(df.sparkSession)
     query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     if not query:
         raise UsageError(
-            "a fenced function is what foreachBatch calls in a streaming query, on classic Spark (on Connect its "
-            "driver is another process, which holds no role)"
+            "a fenced function is what foreachBatch calls in a streaming query, on classic Spark "
+            "(on Connect its driver is another process, which holds no role)"
         )
     # The group of a query's Spark jobs is its run: a replay comes with the next one.
     run = context.getLocalProperty("spark.jobGroup.id")

@@ -62,9 +62,9 @@ def check_read_limit(most: int | None) -> None:
     """
     if most is not None and not HAS_READ_LIMITS:
         raise ConfigError(
-            f"the option maxOffsetsPerTrigger needs PySpark 4.2 or later, and this is {pyspark.__version__}: "
-            "leave it out. Then a batch has all events that are there when it is planned (tasks read them in "
-            "pages)"
+            "the option maxOffsetsPerTrigger needs PySpark 4.2 or later, and this is "
+            f"{pyspark.__version__}: leave it out. Then a batch has all events that are there "
+            "when it is planned (tasks read them in pages)"
         )
 
 
@@ -82,11 +82,13 @@ def arrow_function(compute: Callable[[Any], Any], returns: str) -> Any:
     """Return a function of a binary column that Python computes.
 
     Args:
-        compute: from a pyarrow binary Array to an Array of that length: int32, or a struct of int32.
+        compute: from a pyarrow binary Array to an Array of that length: int32, or a struct of
+            int32.
         returns: the type of the new column, as Spark spells it.
 
     Returns:
-        A user-defined function of Spark. Without `arrow_udf` it makes pandas Series on the way, which takes longer.
+        A user-defined function of Spark. Without `arrow_udf` it makes pandas Series on the way,
+        which takes longer.
     """
     if hasattr(F, "arrow_udf"):
 
@@ -123,8 +125,8 @@ _numbers: dict[int, list[int]] = {}
 def repartition_by_id(df: DataFrame, parts: int, column: str) -> DataFrame:
     """Return the rows in partitions whose numbers a column holds.
 
-    Without `repartitionById`, each row gets a number whose hash leads to its partition. If a release hashes differently,
-    rows come to a wrong partition, and `FencedBatch` refuses them.
+    Without `repartitionById`, each row gets a number whose hash leads to its partition. If a
+    release hashes differently, rows come to a wrong partition, and `FencedBatch` refuses them.
     """
     if hasattr(df, "repartitionById"):
         return df.repartitionById(parts, column)

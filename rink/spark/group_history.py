@@ -1,7 +1,8 @@
-"""A group's past as DataFrames: the versions that etcd keeps, and what `rink watch --json` has noted.
+"""A group's past as DataFrames: the versions that etcd keeps, and what `rink watch --json` has
+noted.
 
-etcd knows no times but those that members wrote down, so who wants to know for how long something took has the group
-followed: `rink watch orders --json >> orders.jsonl`, on any machine.
+etcd knows no times but those that members wrote down, so who wants to know for how long something
+took has the group followed: `rink watch orders --json >> orders.jsonl`, on any machine.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from rink.session import BaseSession
 
 _MOVE = "struct<what:string,before:string,after:string>"
 _VERSIONS = (
-    "number long, proclaimed timestamp, by string, because array<string>, ranks array<string>, scheme string, "
-    f"pins map<string,string>, token_base long, size_before int, size_after int, ranks_moved int, moves array<{_MOVE}>, problem string"
+    "number long, proclaimed timestamp, by string, because array<string>, ranks array<string>, "
+    "scheme string, pins map<string,string>, token_base long, size_before int, size_after int, "
+    f"ranks_moved int, moves array<{_MOVE}>, problem string"
 )
 _EVENTS = (
-    "event string, at timestamp, revision long, version long, settled boolean, text string, member string, "
-    "phase string, roles array<string>, because array<string>, ttl double"
+    "event string, at timestamp, revision long, version long, settled boolean, text string, "
+    "member string, phase string, roles array<string>, because array<string>, ttl double"
 )
 
 
@@ -35,8 +37,9 @@ class Episode:
     Attributes:
         began: when, as text, in the session's time zone.
         seconds: until it was settled; None where it is not yet.
-        unseen_s: of a member that was killed or cut off etcd knows when its lease has ended: so long, at most, its roles
-            had no holder before `began`; 0 where nobody was, or its file is older than this.
+        unseen_s: of a member that was killed or cut off etcd knows when its lease has ended: so
+            long, at most, its roles had no holder before `began`; 0 where nobody was, or its file
+            is older than this.
         causes: why versions were proclaimed, and who was gone.
     """
 
@@ -52,10 +55,12 @@ class NotedReport:
 
     Attributes:
         versions: how many are known.
-        moves: for each kind of cause, how many ranks came to another member, came anew or went: (cause, versions, ranks).
+        moves: for each kind of cause, how many ranks came to another member, came anew or went:
+            (cause, versions, ranks).
         longest: the longest episodes, longest first; empty where no events were given.
         unsettled_s: seconds of all episodes together, without what etcd did not see.
-        longest_drain: (member, seconds, how many roles) of the drain that took longest; None where there was none.
+        longest_drain: (member, seconds, how many roles) of the drain that took longest; None where
+            there was none.
     """
 
     versions: int
@@ -87,9 +92,9 @@ class GroupHistory:
     """A group's past.
 
     Attributes:
-        versions: one row for each version that etcd keeps: number, proclaimed, by, because, ranks, scheme, pins,
-            token_base, size_before, size_after, ranks_moved, moves (of ranks and of pins), problem. What moved is NULL
-            where the version before is not kept.
+        versions: one row for each version that etcd keeps: number, proclaimed, by, because, ranks,
+            scheme, pins, token_base, size_before, size_after, ranks_moved, moves (of ranks and of
+            pins), problem. What moved is NULL where the version before is not kept.
         events: one row for each line of `rink watch --json`; empty where none were given.
     """
 
@@ -97,10 +102,11 @@ class GroupHistory:
     events: DataFrame
 
     def moves_by_cause(self) -> DataFrame:
-        """Return how many ranks moved by kind of cause (joined, replaced, left, …): cause, versions, ranks.
+        """Return how many ranks moved by kind of cause (joined, replaced, left, …): cause,
+        versions, ranks.
 
-        A rank that there is anew, and one that there is no more, counts as well: its roles have moved. A version with
-        several causes counts for each kind.
+        A rank that there is anew, and one that there is no more, counts as well: its roles have
+        moved. A version with several causes counts for each kind.
         """
         kinds = F.array_distinct(F.transform("because", _kind))
         found = self.versions.where(F.col("moves").isNotNull())
@@ -112,10 +118,11 @@ class GroupHistory:
         )
 
     def episodes(self) -> DataFrame:
-        """Return each time from the first change to settled: began, ended, seconds, unseen_s, causes.
+        """Return each time from the first change to settled: began, ended, seconds, unseen_s,
+        causes.
 
-        Within it, some role may have had no holder: for `seconds` at most, from when etcd knew; and where a member was
-        killed or cut off for up to `unseen_s` before, its ttl.
+        Within it, some role may have had no holder: for `seconds` at most, from when etcd knew; and
+        where a member was killed or cut off for up to `unseen_s` before, its ttl.
         """
         in_order = Window.orderBy("revision", "line")
         before = in_order.rowsBetween(Window.unboundedPreceding, -1)
@@ -140,7 +147,9 @@ class GroupHistory:
         )
 
     def drains(self) -> DataFrame:
-        """Return how long members took to release what they had lost: member, began, ended, seconds, roles."""
+        """Return how long members took to release what they had lost: member, began, ended,
+        seconds, roles.
+        """
         of_member = Window.partitionBy("member").orderBy("revision", "line")
         found = self._in_lines().where(F.col("event").isin("draining", "drained", "gone"))
         return (
@@ -179,7 +188,8 @@ class GroupHistory:
         )
 
     def _in_lines(self) -> DataFrame:
-        # Several lines have one revision; they were written in the order in which one thing leads to the next.
+        # Several lines have one revision; they were written in the order in which one thing leads
+        # to the next.
         return self.events.withColumn("line", F.monotonically_increasing_id())
 
 

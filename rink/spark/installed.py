@@ -17,8 +17,8 @@ OLDEST = "4.0"
 def check_pyspark() -> None:
     """Refuse a PySpark without data sources in Python.
 
-    It accepts that there is no PySpark: `rink.spark.roles.rank_arrays` needs none. Importing PySpark would
-    take half a second, so this looks for its files only.
+    It accepts that there is no PySpark: `rink.spark.roles.rank_arrays` needs none. Importing
+    PySpark would take half a second, so this looks for its files only.
 
     Raises:
         ImportError: this PySpark is too old; the message names its version and what is needed.
@@ -31,9 +31,9 @@ def check_pyspark() -> None:
     if PathFinder.find_spec("pyspark.sql.datasource", of_sql) is not None:
         return
     raise ImportError(
-        f"rink.spark needs PySpark {OLDEST} or later, and {sys.executable} has PySpark {_version(folders)} "
-        f"(in {folders[0]}). {install_command('spark')} brings a newer one; a platform that brings its own "
-        f"must have Spark {OLDEST} or later",
+        f"rink.spark needs PySpark {OLDEST} or later, and {sys.executable} has PySpark "
+        f"{_version(folders)} (in {folders[0]}). {install_command('spark')} brings a newer one; a "
+        f"platform that brings its own must have Spark {OLDEST} or later",
         name="pyspark",
     )
 

@@ -1,4 +1,6 @@
-"""What `.option(...)` may say to source and sink: each name with its meaning, checked before Spark runs anything."""
+"""What `.option(...)` may say to source and sink: each name with its meaning, checked before Spark
+runs anything.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,8 @@ class StreamPlace:
         app, redis = options.text("app"), options.text("redis")
         if bool(app) == bool(options.text("appName")):
             raise ConfigError(
-                "give one of the options app (MODULE:ATTR, as for `rink worker`) and appName (with redis)"
+                "give one of the options app (MODULE:ATTR, as for `rink worker`) and appName "
+                "(with redis)"
             )
         name = options.text("appName")
         if app:
@@ -117,7 +120,8 @@ class StreamPlace:
             _stream_of(found, app, options.needed("stream"))
         if not redis:
             raise ConfigError(
-                "the option redis is missing: a URL, or MODULE:FUNCTION that makes a blocking client of redis-py's"
+                "the option redis is missing: a URL, or MODULE:FUNCTION that makes a blocking "
+                "client of redis-py's"
             )
         place = cls(
             app=app,
@@ -195,7 +199,8 @@ class Options:
         return PartitionBounds(self.count("partitionSize", 50_000) or 0, loses=trim == "oldest")
 
     def edge(self, offsets: str, timestamp: str, otherwise: str) -> str | dict[int, str]:
-        """Return where to begin or to end: earliest, latest, or an id for each partition, or one for all.
+        """Return where to begin or to end: earliest, latest, or an id for each partition, or one
+        for all.
 
         Args:
             offsets: the option with ids.
@@ -253,16 +258,19 @@ def _with_stream(given: Mapping[str, str]) -> dict[str, str]:
     for name, meaning in {**ALL, "path": "the stream's name"}.items():
         if not found.get(name.lower(), "given").strip():
             raise ConfigError(
-                f"the option {name} is empty: {meaning}. Give it a value; an optional one can be left out"
+                f"the option {name} is empty: {meaning}. Give it a value; an optional one can be "
+                "left out"
             )
     if "paths" in found:
         raise ConfigError(
-            f"load() reads one stream, and not {found['paths']}: read each by its own load(), and union them"
+            f"load() reads one stream, and not {found['paths']}: read each by its own load(), and "
+            "union them"
         )
     path = found.pop("path", "")
     if path and found.setdefault("stream", path) != path:
         raise ConfigError(
-            f"the option stream is {found['stream']!r}, and load, save or start names {path!r}: name one stream"
+            f"the option stream is {found['stream']!r}, and load, save or start names {path!r}: "
+            "name one stream"
         )
     return found
 
@@ -282,8 +290,9 @@ def named(text: str, what: str) -> Any:
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise ConfigError(
-            f"the option {what}={text!r} cannot be loaded: {error}. Drivers and executors must be able to import "
-            "it: install it there, or give it along as one .py file (spark.submit.pyFiles; sources see no .zip)"
+            f"the option {what}={text!r} cannot be loaded: {error}. Drivers and executors must be "
+            "able to import it: install it there, or give it along as one .py file "
+            "(spark.submit.pyFiles; sources see no .zip)"
         ) from error
     return found
 
@@ -302,7 +311,8 @@ def _stream_of(app: App, text: str, name: str) -> Stream[Any]:
         )
     if not (found := app.streams[name]).is_trimmed:
         raise ConfigError(
-            f"stream {name!r} holds dead letters: read them with a processor, or `rink streams dead`"
+            f"stream {name!r} holds dead letters: read them with a processor, or `rink streams "
+            "dead`"
         )
     return found
 

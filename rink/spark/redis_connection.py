@@ -1,4 +1,6 @@
-"""A blocking Redis for source and sink: one client for each process, steps that are repeated while it is away."""
+"""A blocking Redis for source and sink: one client for each process, steps that are repeated while
+it is away.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,8 @@ class RedisConnection:
         """
         found, declared = self._settled(place), _declared(place)
         self._count_of(place, found)
-        # Only if no program has: while Redis is out of memory, it also refuses a write that changes nothing.
+        # Only if no program has: while Redis is out of memory, it also refuses a write that changes
+        # nothing.
         if found is None and declared is not None:
             self._run(settle_script(), [([place.names.about], (declared.count, declared.hasher))])
             self.partition_count(place)
@@ -127,8 +130,8 @@ class RedisConnection:
         settled = found or declared
         if settled is None:
             raise StateError(
-                f"Redis at {self.server} has no {place}: no key {about!r}. Check app, stream and redis; a "
-                "stream is there once something was sent, or a worker of the app has run",
+                f"Redis at {self.server} has no {place}: no key {about!r}. Check app, stream and "
+                "redis; a stream is there once something was sent, or a worker of the app has run",
                 key=about,
             )
         return settled.count

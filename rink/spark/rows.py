@@ -1,4 +1,6 @@
-"""Entries of a partition to Arrow batches. Where JSON holds numbers, text and bools alone, Arrow reads it itself."""
+"""Entries of a partition to Arrow batches. Where JSON holds numbers, text and bools alone, Arrow
+reads it itself.
+"""
 
 from __future__ import annotations
 
@@ -151,7 +153,8 @@ class Rows:
                 record = self._codec.decode(one)
             except RecordError as error:
                 raise RecordError(
-                    f"event {at.decode()} of partition {self._number} of {self._what}: {error}. Read the stream with "
+                    f"event {at.decode()} of partition {self._number} of {self._what}: {error}. "
+                    "Read the stream with "
                     '.option("record", "raw") to see it'
                 ) from None
             for name, values in found.items():
@@ -167,8 +170,9 @@ class Rows:
                 else ""
             )
             raise RecordError(
-                f"partition {self._number} of {self._what}, between {kept[0].decode()} and {kept[-1].decode()}: a "
-                f"value of {name!r} does not fit its column of type {kind}: {error}{hint}"
+                f"partition {self._number} of {self._what}, between {kept[0].decode()} and "
+                f"{kept[-1].decode()}: a value of {name!r} does not fit its column of type "
+                f"{kind}: {error}{hint}"
             ) from error
         return columns
 

@@ -1,4 +1,6 @@
-"""A record class as columns: its Spark schema, and which of its fields Arrow may read from JSON by itself."""
+"""A record class as columns: its Spark schema, and which of its fields Arrow may read from JSON by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ _PLAIN: dict[type, T.DataType] = {
     UUID: T.StringType(),
     Decimal: T.DecimalType(38, 18),
 }
-"""The type of a column for each type of a field. That of decimals is Spark's own for Decimal; a query may ask for another."""
+"""The type of a column for each type of a field. That of decimals is Spark's own for Decimal; a
+query may ask for another.
+"""
 
 _WIDER: dict[type[T.DataType], tuple[type[T.DataType], ...]] = {
     T.LongType: (T.ByteType, T.ShortType, T.IntegerType),
@@ -67,14 +71,16 @@ def columns_of(record: type[Any] | None, *, metadata: bool) -> T.StructType:
         return found
     if both := set(found.names) & set(METADATA.names):
         raise ConfigError(
-            f"a record has fields named {sorted(both)}, as the columns of metadata are: read it with "
+            f"a record has fields named {sorted(both)}, as the columns of metadata are: read it "
+            "with "
             '.option("metadata", "false")'
         )
     return T.StructType([*found.fields, *METADATA.fields])
 
 
 def wanted_of(asked: T.StructType, all_of_them: T.StructType, what: str) -> T.StructType:
-    """Return the columns that a query asked for with `.schema(...)`: Spark wants them as it asked, what may be null included.
+    """Return the columns that a query asked for with `.schema(...)`: Spark wants them as it asked,
+    what may be null included.
 
     Raises:
         ConfigError: one that there is not, of another type, or said to be never null that may be.
@@ -88,7 +94,8 @@ def wanted_of(asked: T.StructType, all_of_them: T.StructType, what: str) -> T.St
             )
         if its.name not in known or not fits(its.dataType, known[its.name].dataType):
             raise ConfigError(
-                f"{what} has no column {field.name!r} of type {field.dataType.simpleString()}; it has "
+                f"{what} has no column {field.name!r} of type {field.dataType.simpleString()}; it "
+                "has "
                 + ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in all_of_them)
             )
     return asked
@@ -131,8 +138,8 @@ def check_case(given: T.StructType, known: T.StructType, what: str) -> None:
         return
     if (context.getLocalProperty("spark.sql.caseSensitive") or "").lower() == "true":
         raise ConfigError(
-            f"the columns {given.simpleString()} have names of {what} in another case, and spark.sql.caseSensitive is true: "
-            f"use {own.simpleString()}"
+            f"the columns {given.simpleString()} have names of {what} in another case, and "
+            f"spark.sql.caseSensitive is true: use {own.simpleString()}"
         )
 
 
@@ -150,8 +157,8 @@ def _own_type(given: T.DataType, known: T.DataType) -> T.DataType:
 def fits(given: T.DataType, wanted: T.DataType, *, widens: bool = False) -> bool:
     """Return whether one type is another, whatever may be null in it.
 
-    A struct may have fewer fields, in any order. A decimal may have any precision and scale, since each
-    value is checked. A timestamp without a zone is in UTC.
+    A struct may have fewer fields, in any order. A decimal may have any precision and scale, since
+    each value is checked. A timestamp without a zone is in UTC.
 
     Args:
         given: of a DataFrame that is written, or that a query asks for.
@@ -188,7 +195,8 @@ def struct_of(record: type[Any]) -> T.StructType:
             kind, is_optional = _type_of(field.hint)
         except TypeError as error:
             raise ConfigError(
-                f"field {field.name!r} of {record.__name__} is {error}, which has no column type: read the stream "
+                f"field {field.name!r} of {record.__name__} is {error}, which has no column type: "
+                "read the stream "
                 'with .option("record", "raw") and decode the column `value`'
             ) from None
         fields.append(T.StructField(field.name, kind, nullable=is_optional))

@@ -8,7 +8,8 @@ from rink.redis.scripts import Script, read
 from rink.streams.store.scripts import compose_step
 
 _FLAGS = {"bound": "no-writes", "place": "no-writes", "state": "no-writes", "stage": ""}
-"""The flags of the scripts that only read, and of the one that is refused while Redis is out of memory.
+"""The flags of the scripts that only read, and of the one that is refused while Redis is out of
+memory.
 
 The others go on: publishing frees the memory of what was staged.
 """

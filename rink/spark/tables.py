@@ -1,10 +1,11 @@
 """Keep the options of `CREATE TABLE … USING rink` in its schema.
 
-Spark keeps a table's options, but gives a data source in Python none of them when the table is read. It does give it the
-schema that the source made. So the schema of a table carries its options, as metadata of a column.
+Spark keeps a table's options, but gives a data source in Python none of them when the table is
+read. It does give it the schema that the source made. So the schema of a table carries its options,
+as metadata of a column.
 
-For a write that says nothing: in INSERT INTO b SELECT * FROM a the columns are those of a. So a write has options of its
-own, or is refused.
+For a write that says nothing: in INSERT INTO b SELECT * FROM a the columns are those of a. So a
+write has options of its own, or is refused.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def options_of_read(given: Mapping[str, str], schema: StructType) -> dict[str, s
     """Return the options of a read, over those of its table.
 
     Raises:
-        ConfigError: there are none at all, as with a table that was not created as `tables` needs it.
+        ConfigError: there are none at all, as with a table that was not created as `tables` needs
+            it.
     """
     own = {str(name).lower(): str(value) for name, value in given.items()}
     if all(not own.keys().isdisjoint(names) for names in _PLACE):
@@ -86,7 +88,8 @@ def options_of_write(given: Mapping[str, str]) -> Mapping[str, str]:
 
 _NO_OPTIONS = (
     'Spark gave format("rink") no options. It gets those of a table only if it made the columns itself: create the table '
-    "without a list of columns, CREATE TABLE orders USING rink OPTIONS (app 'shop:app', stream 'orders')"
+    "without a list of columns, CREATE TABLE orders USING rink OPTIONS (app 'shop:app', stream "
+    "'orders')"
 )
 
 _NO_OPTIONS_TO_WRITE = (
@@ -103,6 +106,7 @@ def _refuse_password(url: str) -> None:
         told = redis.connection.parse_url(url)  # type: ignore[no-untyped-call]
     if any("password" in name.lower() and value for name, value in told.items()):
         raise ConfigError(
-            "the option redis has a password, which anybody could read in the catalog, and in files with the table's "
-            "columns: name a function that makes the client, redis 'MODULE:FUNCTION', or leave the option to the app"
+            "the option redis has a password, which anybody could read in the catalog, and in "
+            "files with the table's columns: name a function that makes the client, redis "
+            "'MODULE:FUNCTION', or leave the option to the app"
         )

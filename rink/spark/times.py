@@ -9,7 +9,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from rink.errors import ConfigError
 
 _DIGITS_OF_SECONDS = 10
-"""Digits of a time in seconds since 2001. As milliseconds it would be before May 1970, so it is refused."""
+"""Digits of a time in seconds since 2001. As milliseconds it would be before May 1970, so it is
+refused.
+"""
 _YEARS = range(2009, 2200)
 """Numbers that are taken for years, and refused: Redis is of 2009."""
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -30,25 +32,27 @@ def milliseconds(name: str, text: str, zone: str) -> int:
 
     Args:
         name: of the option, for the error.
-        text: milliseconds, or a time as `CAST(… AS TIMESTAMP)` takes it: the day may lack its time, a time its
-            minutes and seconds, and a zone may be an offset or a name. Two forms of Spark's are refused: a time without
-            its day, and zones such as PST or BST, which Java reads in its own way (BST is Dhaka's).
+        text: milliseconds, or a time as `CAST(… AS TIMESTAMP)` takes it: the day may lack its time,
+            a time its minutes and seconds, and a zone may be an offset or a name. Two forms of
+            Spark's are refused: a time without its day, and zones such as PST or BST, which Java
+            reads in its own way (BST is Dhaka's).
         zone: the zone of a time that has none; "" refuses such a time.
 
     Raises:
-        ConfigError: it is no time, lies before 1970, is in seconds or a year, or its zone is not known.
+        ConfigError: it is no time, lies before 1970, is in seconds or a year, or its zone is not
+            known.
     """
     text = text.strip()
     if text.isascii() and text.isdigit() and len(text) < 20:
         if len(str(int(text))) == _DIGITS_OF_SECONDS:
             raise ConfigError(
-                f"the option {name} is {text!r}, which is {shown(int(text))} in milliseconds. It looks like seconds: give "
-                f"{text}000"
+                f"the option {name} is {text!r}, which is {shown(int(text))} in milliseconds. It "
+                f"looks like seconds: give {text}000"
             )
         if len(text) == 4 and int(text) in _YEARS:
             raise ConfigError(
-                f"the option {name} is {text!r}, which is {shown(int(text))} in milliseconds. It looks like a year: give "
-                f"{text}-01-01"
+                f"the option {name} is {text!r}, which is {shown(int(text))} in milliseconds. It "
+                f"looks like a year: give {text}-01-01"
             )
         return int(text)
     found = _TIME.fullmatch(text)
@@ -56,8 +60,9 @@ def milliseconds(name: str, text: str, zone: str) -> int:
         raise _no_time(name, text)
     if not (found["zone"] or zone):
         raise ConfigError(
-            f"the option {name} is {text!r}, which has no time zone. A data source in Python cannot see the zone of "
-            f"Spark's session. Add the zone ({text} Europe/Berlin, or an offset such as +01:00), or the option timeZone: "
+            f"the option {name} is {text!r}, which has no time zone. A data source in Python "
+            f"cannot see the zone of Spark's session. Add the zone ({text} Europe/Berlin, or an "
+            "offset such as +01:00), or the option timeZone: "
             '.option("timeZone", spark.conf.get("spark.sql.session.timeZone"))'
         )
     its_zone = zone_of(name, found["zone"]) if found["zone"] else zone_of("timeZone", zone)
@@ -98,8 +103,9 @@ def zone_of(name: str, text: str) -> tzinfo:
         except (ZoneInfoNotFoundError, ValueError, OSError):
             pass
     raise ConfigError(
-        f"the option {name} names the time zone {text!r}, which this machine does not know: use an offset such as +01:00, or "
-        "a name of the time zone database such as Europe/Berlin (where the machine has none, install tzdata)"
+        f"the option {name} names the time zone {text!r}, which this machine does not know: use "
+        "an offset such as +01:00, or a name of the time zone database such as Europe/Berlin "
+        "(where the machine has none, install tzdata)"
     )
 
 

@@ -1,4 +1,6 @@
-"""A directory of Parquet files: what is published, what is refused, what is removed, and what is damaged."""
+"""A directory of Parquet files: what is published, what is refused, what is removed, and what is
+damaged.
+"""
 
 import json
 import os
@@ -266,7 +268,9 @@ def test_what_vacuum_has_condemned_is_not_published_though_it_is_still_there(wor
 def test_who_slept_while_others_went_on_publishes_nothing_under_a_removed_number(
     world, monkeypatch
 ):
-    """Its next number is free again, since vacuum took it: the link succeeds, and counts for nothing."""
+    """Its next number is free again, since vacuum took it: the link succeeds, and counts for
+    nothing.
+    """
     mine = results_of(world, batch(0))
     sleeper = fresh(world)
     sleeper.files()

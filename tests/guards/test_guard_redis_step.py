@@ -1,4 +1,6 @@
-"""What is recorded in a part of a RedisGuard, and what is refused before anything is sent. No Redis is asked."""
+"""What is recorded in a part of a RedisGuard, and what is refused before anything is sent. No Redis
+is asked.
+"""
 
 import pickle
 from types import SimpleNamespace

@@ -1,4 +1,6 @@
-"""What a SqlGuard refuses: URLs, transactions that users end, tables of others, a database that is away."""
+"""What a SqlGuard refuses: URLs, transactions that users end, tables of others, a database that is
+away.
+"""
 
 import sqlite3
 import threading
@@ -121,7 +123,9 @@ def commits_in_words_of_the_driver(step):
 
 
 def see_it_refused(world, ends, told):
-    """Nothing of a part that ends its transaction is written, and the part can be written afterwards."""
+    """Nothing of a part that ends its transaction is written, and the part can be written
+    afterwards.
+    """
     world.guard.begin(fence(1), batch(0))
     with (  # noqa: PT012
         pytest.raises(UsageError, match=told),

@@ -47,7 +47,8 @@ def test_a_batch_has_as_many_events_as_it_may_and_there_are(counts, most, page):
     taken = {number: int(at.partition("-")[0]) for number, at in end.items()}
     assert sum(taken.values()) == min(most, sum(counts.values()))
     assert all(taken[number] <= counts[number] for number in counts)
-    # Evenly: nobody gets less than another, unless that is all it has; by one, where it does not come out even.
+    # Evenly: nobody gets less than another, unless that is all it has; by one, where it does not
+    # come out even.
     assert all(
         taken[one] >= taken[other] - page - 1
         for one in counts

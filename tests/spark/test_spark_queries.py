@@ -142,15 +142,17 @@ def test_the_cause_is_told_where_spark_wraps_a_traceback(driver, quick, caplog):
     driver.query("delays")(starts)
     starts.wait_for(1).fail(
         RuntimeError(
-            "[STREAM_FAILED] Query [id = 7] terminated with exception: Traceback (most recent call last):\n"
+            "[STREAM_FAILED] Query [id = 7] terminated with exception: Traceback (most recent "
+            "call last):\n"
             '  File "writers.py", line 7, in __init__\n    self.raise_fence()\n    ^^^^^^^^^\n'
-            "rink.errors.StaleToken: sink 'totals' belongs to a later driver\n\tat org.apache.spark.Some(Some.scala:7)"
+            "rink.errors.StaleToken: sink 'totals' belongs to a later driver\n\tat "
+            "org.apache.spark.Some(Some.scala:7)"
         )
     )
     starts.wait_for(2)
     assert (
-        "RuntimeError: [STREAM_FAILED] Query [id = 7] terminated with exception: Traceback (most recent call last): … "
-        "rink.errors.StaleToken: sink 'totals' belongs to a later driver\n"
+        "RuntimeError: [STREAM_FAILED] Query [id = 7] terminated with exception: Traceback (most "
+        "recent call last): … rink.errors.StaleToken: sink 'totals' belongs to a later driver\n"
     ) in caplog.text
 
 

@@ -1,7 +1,8 @@
--- Writes one part, once. KEYS: its hash; on a cluster all the keys that it writes, too.
--- ARGV: token, query, batch, digest of the commands, how many; then for each: how many words, and the words.
--- A command may fail although all was checked before, and Redis does not roll back. Then it is remembered how many
--- were carried out, and of which commands: the same part again goes on there, another is refused.
+-- Writes one part, once. KEYS: its hash; on a cluster all the keys that it writes, too. ARGV:
+-- token, query, batch, digest of the commands, how many; then for each: how many words, and the
+-- words. A command may fail although all was checked before, and Redis does not roll back. Then it
+-- is remembered how many were carried out, and of which commands: the same part again goes on
+-- there, another is refused.
 local at, token, query, batch, digest, count = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local found = redis.call('HMGET', at, 'fence', 'mark:' .. query, 'torn:' .. query)
 local fence, mark, torn = found[1], found[2], found[3]

@@ -1,1 +1,3 @@
-"""Jobs and streaming queries of Spark as roles: one driver of several runs each, and stops when it loses the role."""
+"""Jobs and streaming queries of Spark as roles: one driver of several runs each, and stops when it
+loses the role.
+"""

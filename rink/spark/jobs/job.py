@@ -19,7 +19,9 @@ T = TypeVar("T")
 log = logging.getLogger("rink.spark")
 
 CANCELS_AGAIN_S = 0.05
-"""After a loss the function's Spark jobs are cancelled so often until it returns: it may start another one."""
+"""After a loss the function's Spark jobs are cancelled so often until it returns: it may start
+another one.
+"""
 _TELLS_AFTER_S = 10.0
 
 
@@ -40,8 +42,9 @@ class Job(Generic[T]):
         role: the grant it runs under.
         token: the fencing token of the grant, for what it writes.
         spark: the session.
-        lost: set when the role is lost, the job is cancelled, or it has ended. A function that computes in Python
-            looks at it, or waits on it; so does a thread that the function leaves behind.
+        lost: set when the role is lost, the job is cancelled, or it has ended. A function that
+            computes in Python looks at it, or waits on it; so does a thread that the function
+            leaves behind.
     """
 
     def __init__(
@@ -78,8 +81,8 @@ class Job(Generic[T]):
     def on_loss(self, stop: Callable[[], None]) -> None:
         """Call this on a loss, beside the cancelling of Spark jobs.
 
-        If the role is lost already, it is called at once. It may block. A later call of `on_loss` replaces this one.
-        A query is stopped in any case.
+        If the role is lost already, it is called at once. It may block. A later call of `on_loss`
+        replaces this one. A query is stopped in any case.
         """
         self._stop_with("function", stop)
 
@@ -172,7 +175,8 @@ class Job(Generic[T]):
 
     def _has_returned(self, error: BaseException | None) -> None:
         self._error = error  # given to who asks for the result
-        # What it did last may have been done without the role: a frozen process hears of its loss late.
+        # What it did last may have been done without the role: a frozen process hears of its loss
+        # late.
         self._was_lost = self.lost.is_set() or not self.role.is_held
         self._returned.set()
         self._news.set()
@@ -188,7 +192,9 @@ class Job(Generic[T]):
             self._on_end()
 
     def _end(self) -> None:
-        """Cancel its Spark jobs, and again until its function has returned: only then is the role let go."""
+        """Cancel its Spark jobs, and again until its function has returned: only then is the role
+        let go.
+        """
         quietly(self._tag.cancel)  # where it has returned, those of threads that it left behind
         if self._returned.is_set():
             return
@@ -222,7 +228,9 @@ class Job(Generic[T]):
 
 
 class _Thread(InheritableThread):
-    """A thread that says how it ended, also where it fails before its function is called: it asks the JVM first."""
+    """A thread that says how it ended, also where it fails before its function is called: it asks
+    the JVM first.
+    """
 
     def __init__(
         self,

@@ -25,7 +25,8 @@ class JobListWatch:
     """A service on a thread of its own; made by `JobRunner.watch`.
 
     Args:
-        start: starts a job if its role is ours; given its id, the function, and what is to be called at its end.
+        start: starts a job if its role is ours; given its id, the function, and what is to be
+            called at its end.
         r: the group of drivers.
         list_jobs: the user's.
         function: the user's.

@@ -67,8 +67,8 @@ class Query:
         function: returns the started query.
         guards: whose fence is raised before.
         runner: told of failures; it says whether anything can run here still.
-        every: seconds from start to start, for a query that ends by itself. Without it such a query is
-            started once under each grant.
+        every: seconds from start to start, for a query that ends by itself. Without it such a query
+            is started once under each grant.
     """
 
     def __init__(
@@ -193,17 +193,17 @@ class Query:
     def _next_start(self, due: float) -> float:
         """Return when a query that has ended by itself is started again.
 
-        A query that took longer than its interval is started once, at once. Missed starts are not made
-        up for.
+        A query that took longer than its interval is started once, at once. Missed starts are not
+        made up for.
         """
         return math.inf if self._every is None else max(due + self._every, time.monotonic())
 
     def _report_end(self, job: Job[Any], due: float) -> None:
         if self._every is None:
             log.warning(
-                "query %r has ended by itself under token %d, and is not started again before the "
-                "next grant of its role: if it should end, declare it with every=SECONDS, or run it "
-                "with run_query()",
+                "query %r has ended by itself under token %d, and is not started again before "
+                "the next grant of its role: if it should end, declare it with every=SECONDS, or "
+                "run it with run_query()",
                 self.name, job.token,
             )  # fmt: skip
         else:
@@ -225,8 +225,9 @@ class Query:
         """
         if self._called_on == threading.get_ident():
             raise UsageError(
-                f"run_query({self.name!r}): the query is being started by this very function, so this would wait for "
-                "ever. Return the started query, and call run_query from elsewhere"
+                f"run_query({self.name!r}): the query is being started by this very function, so "
+                "this would wait for ever. Return the started query, and call run_query from "
+                "elsewhere"
             )
         tells_at = time.monotonic() + _TELLS_AFTER_S if tells else math.inf
         while not self._turn.acquire(timeout=_LOOKS_S):
@@ -256,8 +257,8 @@ class Query:
             self._called_on = None
         if not hasattr(query, "awaitTermination"):
             raise ConfigError(
-                f"the function of query {self.name!r} returned {query!r}: it has to return the started query, what "
-                ".start() returns"
+                f"the function of query {self.name!r} returned {query!r}: it has to return the "
+                "started query, what .start() returns"
             )
         self.running = query
         job._stop_with("query", lambda: self._stop(query))  # noqa: SLF001 - a friend of the job
@@ -285,7 +286,9 @@ def _raise_if_ended(job: Job[Any]) -> None:
 
 
 def _shown(error: BaseException | None) -> str:
-    """What an error says first, and what the innermost Python of its traceback said, without any stack."""
+    """What an error says first, and what the innermost Python of its traceback said, without any
+    stack.
+    """
     first, *others = str(error).splitlines() or [""]
     causes = [line for line in others if _CAUSE.match(line)]
     return " … ".join(one[:400] for one in (f"{type(error).__name__}: {first}", *causes[-1:]))

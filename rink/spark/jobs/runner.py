@@ -44,8 +44,9 @@ class JobRunner(DriverEnd):
 
     Args:
         spark: the session of this driver.
-        r: a joined `rink.Rink` (the blocking one). Its members are the drivers; leave it after this is closed. Where
-            the JVM is gone this leaves it at once, so that another driver gets its roles; `wait` raises then.
+        r: a joined `rink.Rink` (the blocking one). Its members are the drivers; leave it after this
+            is closed. Where the JVM is gone this leaves it at once, so that another driver gets its
+            roles; `wait` raises then.
     """
 
     def __init__(self, spark: SparkSession, r: Rink) -> None:
@@ -67,13 +68,14 @@ class JobRunner(DriverEnd):
         """Start a job if its role is mine, and return without waiting for its end.
 
         A driver that has just joined owns no role yet. So the first calls wait until this driver
-        was ranked once. Later calls return at once. They also return None for a role that is just being
-        handed over to this driver; `run` waits for such a role.
+        was ranked once. Later calls return at once. They also return None for a role that is just
+        being handed over to this driver; `run` waits for such a role.
 
         Args:
             job_id: the role's name.
-            function: called with the job in a thread of its own. Its Spark jobs carry a tag, and are cancelled when
-                the role is lost; threads that it starts should be InheritableThreads.
+            function: called with the job in a thread of its own. Its Spark jobs carry a tag, and
+                are cancelled when the role is lost; threads that it starts should be
+                InheritableThreads.
             timeout: longest wait for this driver's first rank, in seconds; None for no limit.
 
         Returns:
@@ -158,8 +160,9 @@ class JobRunner(DriverEnd):
     ) -> Job[T] | None:
         """Run a job if its role is mine, and return when it has ended.
 
-        It waits until this driver is ranked. If it owns the role, it waits until the previous driver
-        has released it. So None always means that the job is not for this driver. Ctrl-C ends it.
+        It waits until this driver is ranked. If it owns the role, it waits until the previous
+        driver has released it. So None always means that the job is not for this driver. Ctrl-C
+        ends it.
 
         Args:
             job_id: the role's name.
@@ -167,7 +170,8 @@ class JobRunner(DriverEnd):
             timeout: longest wait for rank and role, without the job itself; None for no limit.
 
         Returns:
-            The job, which has ended: its `result()` returns or raises what the function did. None if
+            The job, which has ended: its `result()` returns or raises what the function did. None
+            if
             another driver owns the role, or if the job runs here already.
 
         Raises:
@@ -194,14 +198,15 @@ class JobRunner(DriverEnd):
         this watch has ended, and when the group has changed: this driver may have won a role.
 
         Args:
-            list_pending_jobs: returns the ids of the jobs that are to be done; one that is done is to be listed no more.
+            list_pending_jobs: returns the ids of the jobs that are to be done; one that is done is
+                to be listed no more.
             function: called with each job, as in `start`.
             every: seconds between two looks at the list, at most.
             at_once: how many jobs run here beside each other.
 
         Raises:
-            ConfigError: `list_pending_jobs` is no function, the other one cannot be called with a job, or a setting
-                cannot be used.
+            ConfigError: `list_pending_jobs` is no function, the other one cannot be called with a
+                job, or a setting cannot be used.
         """
         if not inspect.isgeneratorfunction(list_pending_jobs):
             check_plain("watch: list_pending_jobs", list_pending_jobs)
@@ -232,8 +237,9 @@ class JobRunner(DriverEnd):
                         .writeStream.foreachBatch(fenced(write, guard, job.role))
                         .option("checkpointLocation", ...).start())
 
-        The query is stopped when the role is lost, and started anew, from its checkpoint, under the next grant: here
-        or by another driver. When it fails it is started again under the same grant, after growing pauses.
+        The query is stopped when the role is lost, and started anew, from its checkpoint, under the
+        next grant: here or by another driver. When it fails it is started again under the same
+        grant, after growing pauses.
 
         A query that ends by itself, as with `Trigger.AvailableNow`, is given `every`:
 
@@ -245,13 +251,13 @@ class JobRunner(DriverEnd):
 
         Args:
             name: the role's.
-            guards: their fence is raised before the function is called: guards of `rink.guards`, and a `FencedStream`
-                for each stream that the query writes.
+            guards: their fence is raised before the function is called: guards of `rink.guards`,
+                and a `FencedStream` for each stream that the query writes.
             every: seconds from start to start, more than 0. None if the query should not end.
 
         Raises:
-            ConfigError: there is a query, or a running job, of this name: each needs a role of its own.
-                Or the function cannot be called with a job, or `every` is no interval.
+            ConfigError: there is a query, or a running job, of this name: each needs a role of its
+                own. Or the function cannot be called with a job, or `every` is no interval.
             ClosedError: this runner is closed.
         """
         self._refuse_closed()
@@ -301,7 +307,8 @@ class JobRunner(DriverEnd):
             timeout: longest wait for rank and role, as in `run`.
 
         Returns:
-            The query, which has ended by itself or was stopped. None if another driver owns the role, or
+            The query, which has ended by itself or was stopped. None if another driver owns the
+            role, or
             if a run with this name goes on here already.
 
         Raises:
@@ -310,8 +317,8 @@ class JobRunner(DriverEnd):
             RoleLost: the role was lost, or this runner closed, before the query had ended.
             RoleTimeout, ClosedError: as `run` says.
             UsageError: the function of this very query calls this.
-            ConfigError: no query of this name was declared and no function is given, or both. Or the
-                function cannot be called with a job, or returned no query.
+            ConfigError: no query of this name was declared and no function is given, or both. Or
+                the function cannot be called with a job, or returned no query.
         """
         self._refuse_closed()
         declared = self._queries.get(name)
@@ -349,8 +356,8 @@ class JobRunner(DriverEnd):
         """End all jobs, watches and queries, and release their roles.
 
         Args:
-            timeout: seconds, in all, that functions which do not return are waited for; their roles stay until they
-                do.
+            timeout: seconds, in all, that functions which do not return are waited for; their roles
+                stay until they do.
         """
         with self._lock:  # what is in the lists has been started: only that can be waited for
             self._is_closed = True

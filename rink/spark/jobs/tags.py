@@ -32,13 +32,16 @@ class Tag:
 
     @contextlib.contextmanager
     def on_this_thread(self) -> Iterator[None]:
-        """Have the jobs that this thread starts carry it, and those of InheritableThreads that it starts."""
+        """Have the jobs that this thread starts carry it, and those of InheritableThreads that it
+        starts.
+        """
         if self._context is None:
             add, remove, has = self._spark.addTag, self._spark.removeTag, self._spark.getTags
         else:
             context = self._context
             add, remove, has = context.addJobTag, context.removeJobTag, context.getJobTags
-        # Inherited from the job that started this one, which may lose its role while this one holds its own.
+        # Inherited from the job that started this one, which may lose its role while this one holds
+        # its own.
         for other in [tag for tag in has() if tag.startswith(_OURS)]:
             remove(other)
         add(self.name)
@@ -57,7 +60,9 @@ class Tag:
 
 
 def make_active(spark: SparkSession) -> None:
-    """Have this thread's session be found by Spark: without one, `writeStream` finds no source made in Python."""
+    """Have this thread's session be found by Spark: without one, `writeStream` finds no source made
+    in Python.
+    """
     if context_of(spark) is not None:
         spark.createDataFrame(
             [], "nothing int"

@@ -1,4 +1,5 @@
--- Spark has committed up to an id. KEYS: at, the partition's. ARGV: group, token, run, id, the partition's.
+-- Spark has committed up to an id. KEYS: at, the partition's. ARGV: group, token, run, id, the
+-- partition's.
 local found = redis.call('HMGET', KEYS[1], 'fence', 'run')
 if found[1] and less(ARGV[2], found[1]) then return {'stale', found[1]} end
 local offset = redis.call('HGET', KEYS[3], ARGV[1])

@@ -1,8 +1,9 @@
--- A new query becomes a group of the stream; asked again before it has advanced, it answers the same.
--- KEYS: at, the partition's. ARGV: group, token, start ('earliest', 'latest', or an id: the greatest entry up to there
--- counts), strict (1: nothing is registered where events are gone), looks (1: changes nothing), by (the reader's own id).
--- An offset is the id of an entry, or 0-0: before all that there was. Answers ok, where it begins, and 1 if it was
--- registered before; or gone: events behind `start` may be.
+-- A new query becomes a group of the stream; asked again before it has advanced, it answers the
+-- same. KEYS: at, the partition's. ARGV: group, token, start ('earliest', 'latest', or an id: the
+-- greatest entry up to there counts), strict (1: nothing is registered where events are gone),
+-- looks (1: changes nothing), by (the reader's own id). An offset is the id of an entry, or 0-0:
+-- before all that there was. Answers ok, where it begins, and 1 if it was registered before; or
+-- gone: events behind `start` may be.
 local at, stream, offsets, group, start = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[3]
 local strict, looks, part = ARGV[4] == '1', ARGV[5] == '1', partition(2)
 check_format(at)

@@ -1,5 +1,5 @@
--- How far so many entries reach, or the first of them that make so many bytes: Lua has them all in memory meanwhile.
--- KEYS: stream. ARGV: behind this id, up to this one, the most, bytes.
+-- How far so many entries reach, or the first of them that make so many bytes: Lua has them all in
+-- memory meanwhile. KEYS: stream. ARGV: behind this id, up to this one, the most, bytes.
 local at, count, most, left = ARGV[1], 0, tonumber(ARGV[3]), tonumber(ARGV[4])
 repeat
   local found = redis.call('XRANGE', KEYS[1], '(' .. at, ARGV[2], 'COUNT', math.min(most - count, 100))

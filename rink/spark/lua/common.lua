@@ -20,10 +20,11 @@ local function entry_at(stream, id)
   return #found > 0 and found[1][1] or '0-0'
 end
 
--- Whether events of a range may be gone: '' or why not all of it is there. `start` is an id, or '(id' where the range
--- begins with that id; with a word nothing is, since `earliest` and `latest` ask for what is there. `stop` is an edge, too.
--- Trimming takes the oldest first, so an entry before the range shows that none of it was trimmed. Without one, Redis
--- knows how many were removed, and not which. Of entries removed by XDEL it knows the greatest id.
+-- Whether events of a range may be gone: '' or why not all of it is there. `start` is an id, or
+-- '(id' where the range begins with that id; with a word nothing is, since `earliest` and `latest`
+-- ask for what is there. `stop` is an edge, too. Trimming takes the oldest first, so an entry
+-- before the range shows that none of it was trimmed. Without one, Redis knows how many were
+-- removed, and not which. Of entries removed by XDEL it knows the greatest id.
 local function lack_of(stream, start, from, stop)
   local id, told = string.match(start, '^%(?(%d+%-%d+)$'), told_of(stream)
   local last = told['last-generated-id']
@@ -39,14 +40,16 @@ local function lack_of(stream, start, from, stop)
   return 'deleted'
 end
 
--- What is told of events that are gone: why, how many were removed, the first one left and the greatest removed by XDEL.
+-- What is told of events that are gone: why, how many were removed, the first one left and the
+-- greatest removed by XDEL.
 local function gone(why, stream)
   local told, first = told_of(stream), redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
   return {'gone', why, removed(stream), first and first[1] or '', told['max-deleted-entry-id'] or '0-0',
     told['last-generated-id'] or '0-0'}
 end
 
--- A number greater than this one, and than all that were given out before it was lost: microseconds of Redis' clock.
+-- A number greater than this one, and than all that were given out before it was lost: microseconds
+-- of Redis' clock.
 local function later_than(number)
   local time = redis.call('TIME')
   local now = time[1] .. string.format('%06d', time[2])
@@ -54,13 +57,14 @@ local function later_than(number)
   return now
 end
 
--- Trims what all have passed. Not while Redis has lost how long events stay and this query does not know it: then there
--- are segments, and no counts. The next event brings the counts back.
+-- Trims what all have passed. Not while Redis has lost how long events stay and this query does not
+-- know it: then there are segments, and no counts. The next event brings the counts back.
 local function trim_passed(part)
   if part.says or part.is_known or redis.call('EXISTS', part.segments) == 0 then trim(part, '', '') end
 end
 
--- Has trimming wait for a query. How many entries were ever removed tells later, of 0-0, whether more were.
+-- Has trimming wait for a query. How many entries were ever removed tells later, of 0-0, whether
+-- more were.
 local function registered(at, part, group, from, advanced)
   move_offset(part, group, from)
   put(at, 'from', from, 'removed', removed(part.stream), 'anchored', '0', 'advanced', advanced)

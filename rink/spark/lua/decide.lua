@@ -1,16 +1,17 @@
--- Decides on what a batch consists of: this is its commit.
--- KEYS: sink. ARGV: token, query, batch, manifest, seq of a manifest that is lost and may be replaced by this one (''),
--- seconds that the decision is kept (0: for ever).
--- Answers: ok (this manifest), again (the batch was decided before; that manifest counts), done (and published),
--- pending (another batch is to be published first), other (another query with this name); then seq, manifest.
--- Or stale, with the token that counts; back (a later batch of this query was decided), with its number.
+-- Decides on what a batch consists of: this is its commit. KEYS: sink. ARGV: token, query, batch,
+-- manifest, seq of a manifest that is lost and may be replaced by this one (''), seconds that the
+-- decision is kept (0: for ever). Answers: ok (this manifest), again (the batch was decided before;
+-- that manifest counts), done (and published), pending (another batch is to be published first),
+-- other (another query with this name); then seq, manifest. Or stale, with the token that counts;
+-- back (a later batch of this query was decided), with its number.
 local sink, token, query, batch = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local mine = 'batch:' .. query
 check_format(sink)
 local found = redis.call('HMGET', sink, 'fence', 'query', mine, 'seq', 'manifest', 'token')
 local decided, seq, manifest = found[3], found[4] or '0', found[5] or ''
 local is_newest = found[2] == query and decided == batch
--- Asked again, since its answer was lost, it may come behind the next driver's fence: it was decided all the same.
+-- Asked again, since its answer was lost, it may come behind the next driver's fence: it was
+-- decided all the same.
 if is_newest and manifest == ARGV[4] then return {'again', seq, manifest} end
 if found[1] and less(token, found[1]) then return {'stale', found[1]} end
 if decided and not less(decided, batch) and not (is_newest and manifest ~= '' and seq == ARGV[5]) then

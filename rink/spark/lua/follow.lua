@@ -1,8 +1,9 @@
--- What a reader is told before it plans a batch. All before `start` has been processed, says its checkpoint.
--- KEYS: at, the partition's. ARGV: group, token, run, start, strict (1: nothing is advanced where events are gone),
--- the partition's.
--- Answers ok, the last entry's id, what `gone` tells where events behind `start` are gone, and the group's offset where this
--- run begins behind it ('' where not). Or gone alone, or old: they are gone, and the group had passed them (its offset).
+-- What a reader is told before it plans a batch. All before `start` has been processed, says its
+-- checkpoint. KEYS: at, the partition's. ARGV: group, token, run, start, strict (1: nothing is
+-- advanced where events are gone), the partition's. Answers ok, the last entry's id, what `gone`
+-- tells where events behind `start` are gone, and the group's offset where this run begins behind
+-- it ('' where not). Or gone alone, or old: they are gone, and the group had passed them (its
+-- offset).
 local at, stream, offsets, group, start = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[4]
 check_format(at)
 check_format(offsets)
@@ -13,7 +14,8 @@ local offset = redis.call('HGET', offsets, group)
 if offset and not found[3] then return {'worker', offset} end
 if found[2] and less(ARGV[3], found[2]) then return {'other'} end
 
--- As long as the entry at an offset is there, nothing behind it was taken away: the oldest go first.
+-- As long as the entry at an offset is there, nothing behind it was taken away: the oldest go
+-- first.
 local lacks = start ~= '0-0' and not has_entry(stream, start)
   or start == '0-0' and removed(stream) ~= (offset and found[4] or '0')
 local is_first, older = found[5] ~= ARGV[3], ''

@@ -1,7 +1,8 @@
 -- Moves some of a staged list into its partition; asked again, or too late, it does nothing twice.
--- KEYS: the partition's, mark, list. ARGV: seq, how many come before this list, its length, the most to move (0: look
--- whether it is there), bytes after which a step ends, seconds that the mark is kept (0: for ever), the partition's.
--- Answers: ok, full, gone or late (a later batch is in); how many are in, of this and what came before.
+-- KEYS: the partition's, mark, list. ARGV: seq, how many come before this list, its length, the
+-- most to move (0: look whether it is there), bytes after which a step ends, seconds that the mark
+-- is kept (0: for ever), the partition's. Answers: ok, full, gone or late (a later batch is in);
+-- how many are in, of this and what came before.
 local mark, list = KEYS[6], KEYS[7]
 local seq, first, count = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 check_format(mark)

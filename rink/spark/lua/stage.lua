@@ -1,4 +1,5 @@
--- Puts records aside; asked again, it adds nothing. KEYS: list. ARGV: how many are in it, seconds it is kept, records...
+-- Puts records aside; asked again, it adds nothing. KEYS: list. ARGV: how many are in it, seconds
+-- it is kept, records...
 local length, before_it = redis.call('LLEN', KEYS[1]), tonumber(ARGV[1])
 if length == before_it + #ARGV - 2 then return {'ok'} end
 if length ~= before_it then return {'gone', length} end

@@ -156,7 +156,8 @@ def _free(df: DataFrame, name: str) -> str:
 def _member(by: RoleMap, names: Column, rank: Column) -> Column:
     """The owner as an expression: an element of a literal, or of the pins' map.
 
-    A pinned role is looked for in a hash set first, as Spark walks through a map from its beginning.
+    A pinned role is looked for in a hash set first, as Spark walks through a map from its
+    beginning.
     """
     from pyspark.sql import functions as f
 
@@ -184,8 +185,9 @@ def _function(
 ) -> Column:
     """What Python computes, as an Arrow array, from an Arrow array of names.
 
-    They travel as bytes: Spark copies each string once more on its way, a tenth of all time. With `once`, it is computed
-    once for each row: a filter on it would else be pushed below it, and every role hashed twice.
+    They travel as bytes: Spark copies each string once more on its way, a tenth of all time. With
+    `once`, it is computed once for each row: a filter on it would else be pushed below it, and
+    every role hashed twice.
     """
     from rink.spark.compat import arrow_function
 

@@ -24,7 +24,9 @@ _LANES = 16
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    """Compiled when it is first called, and kept on disk for other processes where that is possible."""
+    """Compiled when it is first called, and kept on disk for other processes where that is
+    possible.
+    """
     try:
         return numba.njit(nogil=True, cache=True)(function)
     except RuntimeError:  # neither __pycache__ nor a folder of the user's can be written to

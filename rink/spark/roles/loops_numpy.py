@@ -1,4 +1,5 @@
-"""FNV-1a and the jump hash over arrays, by NumPy: what `hashing` computes with where there is no Numba.
+"""FNV-1a and the jump hash over arrays, by NumPy: what `hashing` computes with where there is no
+Numba.
 
 The loops run over byte positions and over jumps, never over names, and each works on those names
 only that still need it.

@@ -125,7 +125,8 @@ def plan(
     Args:
         df: As for `balance`.
         role: As for `balance`.
-        version: Today's; or a `Standing`, the group as it is, which knows who waits and who leaves already.
+        version: Today's; or a `Standing`, the group as it is, which knows who waits and who leaves
+            already.
         leave: As for `after`, which says who has which rank then.
         join: As for `after`.
         waiting: As for `after`.
@@ -202,7 +203,8 @@ def _name(by: RoleMap, owner: int) -> str | None:
 def tally(
     before: RoleMap, after: RoleMap
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What counts a partition: from batches with one column of names to one of (before, after, roles).
+    """What counts a partition: from batches with one column of names to one of (before, after,
+    roles).
 
     Owners are ranks, -1 is nobody; roles that are null have null for both.
     """

@@ -69,7 +69,9 @@ class Spans:
 
     @classmethod
     def blocks(cls, names: Names) -> Iterator[tuple[slice, Spans]]:
-        """Those of a string array in order, `BLOCK` at a time: so their offsets, too, stay in the cache."""
+        """Those of a string array in order, `BLOCK` at a time: so their offsets, too, stay in the
+        cache.
+        """
         for start in range(0, len(names), BLOCK):
             block = names.slice(start, BLOCK)
             yield slice(start, start + len(block)), cls.of(block)
@@ -140,7 +142,9 @@ def plain(names: Names) -> Any:
 
 
 def text(data: Any) -> Any:
-    """A binary or large_binary Array as the strings that it holds: looked at by nobody, copied nowhere."""
+    """A binary or large_binary Array as the strings that it holds: looked at by nobody, copied
+    nowhere.
+    """
     kind = pa.large_string() if pa.types.is_large_binary(data.type) else pa.string()
     return pa.Array.from_buffers(kind, len(data), data.buffers(), data.null_count, data.offset)
 
@@ -164,8 +168,9 @@ def check_size(size: int) -> None:
 def both_ranks(names: Names, one: int, other: int, scheme: Scheme) -> tuple[Any, Any]:
     """The ranks of names for two sizes by one scheme: for jump, in little more time than for one.
 
-    With more buckets a key stays where it is or goes to a new one. So the rank of the larger size is
-    that of the smaller one too, but where it is too large; only for those jump is computed again.
+    With more buckets a key stays where it is or goes to a new one. So the rank of the larger size
+    is that of the smaller one too, but where it is too large; only for those jump is computed
+    again.
 
     Args:
         names: As for `ranks`, but no ChunkedArray.
@@ -267,7 +272,9 @@ def jump(keys: Hashes, size: int) -> Ranks:
 
 @lru_cache(maxsize=1)
 def loops() -> ModuleType:
-    """What computes these two: compiled by Numba where that is installed, else NumPy. Both give the same."""
+    """What computes these two: compiled by Numba where that is installed, else NumPy. Both give the
+    same.
+    """
     try:
         from rink.spark.roles import loops_numba
     except ImportError:

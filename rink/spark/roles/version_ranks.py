@@ -1,4 +1,5 @@
-"""What a version says of roles, ready to be computed with; and the version after members come and go.
+"""What a version says of roles, ready to be computed with; and the version after members come and
+go.
 
 Pure: neither Spark nor etcd. Who takes which rank is decided by `rink.core.ranks.plan` alone, as
 the coordinator of the group has it decided.
@@ -40,7 +41,8 @@ class Ranked(Protocol):
 
 @attrs.frozen
 class Standing:
-    """A group as it stands: its newest version, and who has come or gone since; it is `Ranked`, too.
+    """A group as it stands: its newest version, and who has come or gone since; it is `Ranked`,
+    too.
 
     Attributes:
         version: the newest.
@@ -112,8 +114,8 @@ class RoleMap:
         """Check a size or a version.
 
         Raises:
-            ConfigError: It is neither, the size is out of range, a rank is no name or there twice, or
-                another scheme is asked for than the version's.
+            ConfigError: It is neither, the size is out of range, a rank is no name or there twice,
+                or another scheme is asked for than the version's.
             UnknownScheme: There is no such scheme in this process.
         """
         if isinstance(given, int):
@@ -122,8 +124,8 @@ class RoleMap:
         for field in ("ranks", "scheme", "pins"):
             if not hasattr(given, field):
                 raise ConfigError(
-                    f"what maps roles is a number of ranks or a version, not {type(given).__name__}: "
-                    f"it has no {field!r}"
+                    "what maps roles is a number of ranks or a version, not "
+                    f"{type(given).__name__}: it has no {field!r}"
                 )
         if scheme not in ("jump", given.scheme):
             raise ConfigError(f"the version's scheme is {given.scheme!r}, not {scheme!r}")

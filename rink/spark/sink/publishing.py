@@ -1,6 +1,8 @@
-"""A batch is decided in one step, which is its commit, and then published from the manifest that was decided.
+"""A batch is decided in one step, which is its commit, and then published from the manifest that
+was decided.
 
-Whoever comes next publishes to its end what was decided; whoever comes late publishes nothing twice.
+Whoever comes next publishes to its end what was decided; whoever comes late publishes nothing
+twice.
 """
 
 from __future__ import annotations
@@ -24,9 +26,13 @@ from rink.streams.store.keys import PREFIX
 from rink.streams.store.values import PartitionBounds
 
 STEP, STEP_BYTES = 1000, 1_000_000
-"""So many records one step moves, and it ends with the one that makes it so large: Redis does nothing else meanwhile."""
+"""So many records one step moves, and it ends with the one that makes it so large: Redis does
+nothing else meanwhile.
+"""
 KEPT_S = 30 * 86_400
-"""So long what a batch was decided of waits for somebody who publishes it, and a write that is done once is known."""
+"""So long what a batch was decided of waits for somebody who publishes it, and a write that is done
+once is known.
+"""
 WAITS_S = 86_400
 """So long a batch lies there that nobody goes on with: its publication ends before."""
 _LOOKS_AGAIN_S = 0.2
@@ -110,10 +116,12 @@ class Sink:
         token: under which it is written; 0 without a role.
         bounds: of each partition.
         patience: seconds that a full partition is waited for.
-        resumes: whether anybody may publish to its end what was decided: not under a name that nobody has again.
-        once: it has one batch, and what Redis knows of it ends `KEPT_S` after that was decided. First the state,
-            then the marks: with the state alone, a batch of which half is published would be published whole again. Of
-            a query nothing ends; the two have names of their own.
+        resumes: whether anybody may publish to its end what was decided: not under a name that
+            nobody has again.
+        once: it has one batch, and what Redis knows of it ends `KEPT_S` after that was decided.
+            First the state, then the marks: with the state alone, a batch of which half is
+            published would be published whole again. Of a query nothing ends; the two have names of
+            their own.
     """
 
     def __init__(
@@ -151,10 +159,10 @@ class Sink:
             manifest: of what it consists; a batch that was decided before keeps the one it has.
 
         Raises:
-            StaleToken: a later driver has been here. This batch is not written, but where it had been decided, the
-                answer was lost, and the later driver has published it.
-            StateError: something that was put aside is gone, or another query writes under this name, or this one's
-                checkpoint was rolled back.
+            StaleToken: a later driver has been here. This batch is not written, but where it had
+                been decided, the answer was lost, and the later driver has published it.
+            StateError: something that was put aside is gone, or another query writes under this
+                name, or this one's checkpoint was rolled back.
             PartitionFull: a partition stayed full; the batch is decided, and its next try goes on.
         """
         try:
@@ -191,7 +199,8 @@ class Sink:
     def _decide(
         self, batch: SinkBatch, manifest: Manifest, replaces: str
     ) -> tuple[int, _Decided | None] | None:
-        """Return the number of what is to be published now; what it is where it is not this manifest.
+        """Return the number of what is to be published now; what it is where it is not this
+        manifest.
 
         None: this batch was published before.
         """
@@ -209,12 +218,16 @@ class Sink:
         return seq, _Decided(_loads(answer[2]), is_this=answer[0] == b"again")
 
     def _drop_spare(self, manifest: Manifest, decided: _Decided | None) -> None:
-        """Remove what was put aside in vain; else each try while a partition is full would leave a batch more."""
+        """Remove what was put aside in vain; else each try while a partition is full would leave a
+        batch more.
+        """
         if decided is not None and decided.manifest != manifest:
             self.drop(manifest)
 
     def _drop_undecided(self, manifest: Manifest) -> None:
-        """Remove what was put aside for a batch that cannot be: its lists would lie there for as long as decided ones."""
+        """Remove what was put aside for a batch that cannot be: its lists would lie there for as
+        long as decided ones.
+        """
         _, decided = self._redis.run("state", (self._key,))
         if not decided or _loads(decided) != manifest:
             self.drop(manifest)
@@ -279,9 +292,10 @@ class Sink:
                 end = time.monotonic() + self._patience
             elif time.monotonic() > end:
                 raise PartitionFull(
-                    f"partition {move.number} of {self._place} was full for {self._patience:g} s: it holds "
-                    f"{self._bounds.limit} events (partition_size) that some processor has not committed; `rink streams "
-                    f"lag` shows whom it waits for. {self._how_it_goes_on()}",
+                    f"partition {move.number} of {self._place} was full for {self._patience:g} s: "
+                    f"it holds {self._bounds.limit} events (partition_size) that some processor "
+                    "has not committed; `rink streams lag` shows whom it waits for. "
+                    f"{self._how_it_goes_on()}",
                     stream=self._place.stream,
                     partition=move.number,
                 )
@@ -292,18 +306,20 @@ class Sink:
         if self._resumes:
             return "The batch is decided, and goes on where it stopped"
         return (
-            "It has no writeId, so nobody goes on with it: what was published stays, and a run after this writes all "
-            "of it again"
+            "It has no writeId, so nobody goes on with it: what was published stays, and a run "
+            "after this writes all of it again"
         )
 
     def _see_that_it_is_late(self, move: _Move) -> None:
-        """A later batch is in the partition: then this one was published, or one of two places was rolled back."""
+        """A later batch is in the partition: then this one was published, or one of two places was
+        rolled back.
+        """
         seq, manifest = self._redis.run("state", (self._key,))
         if int(seq) == move.seq and manifest:
             raise StateError(
-                f"sink {self.name!r} of {self._place} was rolled back: {move.keys[5]!r} knows of a later batch than "
-                f"{self._key!r}. One of them was restored from an older state, or removed by hand: restore both to one "
-                f"moment; or, to begin anew, remove both",
+                f"sink {self.name!r} of {self._place} was rolled back: {move.keys[5]!r} knows of "
+                f"a later batch than {self._key!r}. One of them was restored from an older state, "
+                "or removed by hand: restore both to one moment; or, to begin anew, remove both",
                 key=self._key,
             )
 
@@ -325,13 +341,15 @@ class Sink:
     def _torn(self, lost: _Lost) -> StateError:
         key = lost.move.keys[6]
         way_out = (
-            f"Where Redis was restored, restore it to one moment; or take the loss: HDEL {self._key} manifest"
+            "Where Redis was restored, restore it to one moment; or take the loss: HDEL "
+            f"{self._key} manifest"
             if self._resumes
             else self._how_it_goes_on()
         )
         return StateError(
-            f"sink {self.name!r} of {self._place} has decided on a batch, and {key!r} of its {lost.move.count} records is "
-            f"gone: Redis has lost it, or it has expired ({lost.done} records of the batch were published). {way_out}",
+            f"sink {self.name!r} of {self._place} has decided on a batch, and {key!r} of its "
+            f"{lost.move.count} records is gone: Redis has lost it, or it has expired "
+            f"({lost.done} records of the batch were published). {way_out}",
             key=key,
         )
 
@@ -347,17 +365,18 @@ class Sink:
                 self._key,
             )
         return StateError(
-            f"sink {self.name!r} of {self._place} belongs to query {answer[1].decode()}, which has another "
-            "checkpoint: give this query another name; or, if the other is gone for good, start this one under a "
-            f"new grant of its role, or remove {self._key!r}. Nothing was written",
+            f"sink {self.name!r} of {self._place} belongs to query {answer[1].decode()}, which "
+            "has another checkpoint: give this query another name; or, if the other is gone for "
+            f"good, start this one under a new grant of its role, or remove {self._key!r}. "
+            "Nothing was written",
             key=self._key,
         )
 
 
 def _stale(place: StreamPlace, name: str, token: int, newer: int, key: str) -> StaleToken:
     return StaleToken(
-        f"sink {name!r} of {place} belongs to a later driver: token {token} was refused, {key!r} has {newer}; it "
-        "writes nothing here any more",
+        f"sink {name!r} of {place} belongs to a later driver: token {token} was refused, {key!r} "
+        f"has {newer}; it writes nothing here any more",
         role=name,
         token=token,
         newer=newer,

@@ -37,8 +37,9 @@ def check_columns(place: StreamPlace, given: T.StructType) -> None:
         return
     if declared is None or record is not declared.record:
         raise ConfigError(
-            f"to write records to {place}, give the option app: it knows their key. With appName, or with a record class "
-            "of another kind, bytes can be written: columns `key` and `value`, without the option record"
+            f"to write records to {place}, give the option app: it knows their key. With appName, "
+            "or with a record class of another kind, bytes can be written: columns `key` and "
+            "`value`, without the option record"
         )
     wanted = schemas.struct_of(record)
     own = schemas.own_names(given, wanted)
@@ -148,6 +149,6 @@ def _check_raw(place: StreamPlace, given: T.StructType) -> None:
     is_right = kinds.keys() == {"key", "value"} and kinds["key"] is T.StringType
     if not is_right or kinds["value"] not in (T.BinaryType, T.StringType):
         raise ConfigError(
-            f"to write bytes to {place}, a DataFrame has the columns `key` string and `value` binary or string, and "
-            f"not {given.simpleString()}; for records, give the option app"
+            f"to write bytes to {place}, a DataFrame has the columns `key` string and `value` "
+            f"binary or string, and not {given.simpleString()}; for records, give the option app"
         )

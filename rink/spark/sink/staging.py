@@ -1,4 +1,6 @@
-"""Records put aside by one attempt of one task, in lists that expire unless a batch is decided of them."""
+"""Records put aside by one attempt of one task, in lists that expire unless a batch is decided of
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ MOST_BYTES = 1_000_000
 
 
 def staged(place: StreamPlace, number: int, attempt: str) -> str:
-    """Return the key of what an attempt puts aside for a partition; it lies in the partition's slot."""
+    """Return the key of what an attempt puts aside for a partition; it lies in the partition's
+    slot.
+    """
     return f"{place.names.partition(number).stream}:staged:{attempt}"
 
 
@@ -80,11 +84,14 @@ def remove(redis: RedisConnection, key: str) -> None:
 
 
 def rolled_back(place: str, query: str, number: int, newest: int, key: str) -> StateError:
-    """Return the error about a batch that comes behind later ones of its query: other rows may have its number now."""
+    """Return the error about a batch that comes behind later ones of its query: other rows may have
+    its number now.
+    """
     return StateError(
-        f"{place}: batch {number} of query {query} comes, and batch {newest} of it was written before: its checkpoint was rolled "
-        "back (restored from an older state), or another driver is at work on it. Nothing of this batch was written: what has "
-        "its number now may be other rows. Begin with a new checkpoint, and let only who holds a role run the query",
+        f"{place}: batch {number} of query {query} comes, and batch {newest} of it was written "
+        "before: its checkpoint was rolled back (restored from an older state), or another "
+        "driver is at work on it. Nothing of this batch was written: what has its number now may "
+        "be other rows. Begin with a new checkpoint, and let only who holds a role run the query",
         key=key,
     )
 
@@ -92,7 +99,8 @@ def rolled_back(place: str, query: str, number: int, newest: int, key: str) -> S
 def gone(key: str, wanted: int, found: int) -> Exception:
     """Return the error about records that were put aside and are not there any more."""
     return StateError(
-        f"{key!r} holds {found} of {wanted} records that were put aside: it has expired (raise the option stagingTtl), "
-        "or Redis has lost it. Nothing of this batch was published; it can be repeated",
+        f"{key!r} holds {found} of {wanted} records that were put aside: it has expired (raise "
+        "the option stagingTtl), or Redis has lost it. Nothing of this batch was published; it "
+        "can be repeated",
         key=key,
     )

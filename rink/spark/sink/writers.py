@@ -65,8 +65,8 @@ class _Writing:
         place = self._place
         if place.declared() is None and connection(place).hasher(place):
             raise ConfigError(
-                f"{place} has a hasher of its own (key {place.names.about!r}), which appName does not name: give the "
-                "option app=MODULE:ATTR, whose stream has it"
+                f"{place} has a hasher of its own (key {place.names.about!r}), which appName does "
+                "not name: give the option app=MODULE:ATTR, whose stream has it"
             )
 
     def write(self, iterator: Iterator[Any]) -> Staged:
@@ -121,8 +121,9 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
             if not query:  # all such queries would be one
                 sink.drop(manifest)
                 raise StateError(
-                    f"sink {self._name!r} of {self._place}: Spark told its tasks no id of its query (the local property "
-                    f"{_QUERY_ID}), so a batch cannot be told from another query's. Nothing was written"
+                    f"sink {self._name!r} of {self._place}: Spark told its tasks no id of its "
+                    f"query (the local property {_QUERY_ID}), so a batch cannot be told from "
+                    "another query's. Nothing was written"
                 )
             self._commit(sink, SinkBatch(query, batchId), manifest)
 
@@ -178,7 +179,8 @@ def _numbers(manifest: Manifest) -> set[int]:
 
 
 def _drop(sink: Any, name: str, messages: list[Any]) -> None:
-    """Spark aborts too what it tried to commit, and then it may have been decided: only the lists' expiry is safe.
+    """Spark aborts too what it tried to commit, and then it may have been decided: only the lists'
+    expiry is safe.
 
     Where a task has failed, its message is missing, and `commit` was never called.
     """

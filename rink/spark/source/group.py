@@ -1,4 +1,6 @@
-"""A streaming query as a group of its stream: trimming waits for it, and one reader at a time advances it."""
+"""A streaming query as a group of its stream: trimming waits for it, and one reader at a time
+advances it.
+"""
 
 from __future__ import annotations
 
@@ -73,10 +75,11 @@ class Group:
 
         Raises:
             StaleToken: a later driver has been here.
-            StateError: a query with another checkpoint has this name, or events behind an id are gone.
+            StateError: a query with another checkpoint has this name, or events behind an id are
+                gone.
         """
-        # All are looked at first: a start that is refused leaves no partition registered, or the next
-        # one, told to begin elsewhere, would begin there all the same.
+        # All are looked at first: a start that is refused leaves no partition registered, or the
+        # next one, told to begin elsewhere, would begin there all the same.
         looked = self._begin(edges, looks=True)
         self._begun += [n for n, (said, *told) in looked.items() if said != b"ok" or not told[1]]
         with self.withdrawn_on_error():
@@ -102,7 +105,8 @@ class Group:
     def _withdraw(self) -> None:
         begun, self._begun = self._begun, []
         for number in begun:
-            # Partition 0 comes first. Where it is another reader's by now, so are the others, or will be.
+            # Partition 0 comes first. Where it is another reader's by now, so are the others, or
+            # will be.
             given = (self.name, self._id, self._run or "")
             if self._redis.run("withdraw", self._keys(number), *given)[0] == b"other":
                 return
@@ -171,29 +175,32 @@ class Group:
             case "stale":
                 newer = int(answer[1])
                 raise StaleToken(
-                    f"group {self.name!r} of {self._place} belongs to a later driver: token {self._token} was refused, "
-                    f"{at!r} has {newer}",
+                    f"group {self.name!r} of {self._place} belongs to a later driver: token "
+                    f"{self._token} was refused, {at!r} has {newer}",
                     role=self.name,
                     token=self._token,
                     newer=newer,
                 )
             case "used":
                 raise StateError(
-                    f"group {self.name!r} of {self._place} is in use by a query with another checkpoint (it has read "
-                    f"up to {_text(answer[1])} in partition {number}; {self._other()}): give this query another "
-                    f"group; or if the other is gone for good, `{self._forget()}`",
+                    f"group {self.name!r} of {self._place} is in use by a query with another "
+                    f"checkpoint (it has read up to {_text(answer[1])} in partition {number}; "
+                    f"{self._other()}): give this query another group; or if the other is gone "
+                    f"for good, `{self._forget()}`",
                     key=at,
                 )
             case "worker":
                 raise StateError(
-                    f"group {self.name!r} of {self._place} is a processor's of the app: give this query another group",
+                    f"group {self.name!r} of {self._place} is a processor's of the app: give this "
+                    "query another group",
                     key=at,
                 )
             case "other":
                 raise StateError(
-                    f"another query reads {self._place} as group {self.name!r}: {self._other()}. This one ends; each "
-                    "query needs a group of its own, and one that reads one stream twice (a union with itself, say) "
-                    "an option 'group' of its own for each",
+                    f"another query reads {self._place} as group {self.name!r}: {self._other()}. "
+                    "This one ends; each query needs a group of its own, and one that reads one "
+                    "stream twice (a union with itself, say) an option 'group' of its own for "
+                    "each",
                     key=at,
                 )
             case "old":
@@ -206,17 +213,20 @@ class Group:
             tell_gone(self._place, number, start, EventsGone.of(gone), strict=False)
         elif older:
             log.warning(
-                "the checkpoint of a query is older than its group %r in Redis: in partition %d of %s it goes on behind %s, "
-                "although %s is committed, and reads the events between again. Was it restored from an older state?",
+                "the checkpoint of a query is older than its group %r in Redis: in partition %d "
+                "of %s it goes on behind %s, although %s is committed, and reads the events "
+                "between again. Was it restored from an older state?",
                 self.name, number, self._place, start, _text(older),
             )  # fmt: skip
 
     def _older(self, number: int, start: str, offset: str) -> str:
         return (
-            f"the checkpoint of this query is older than its group {self.name!r} in Redis: in partition {number} of "
-            f"{self._place} it goes on behind {start}, but the group has committed up to {offset}, and events between were "
-            "trimmed. The checkpoint was restored from an older state, or belongs to another query. Use the newest "
-            f"checkpoint; or, to begin anew, remove the checkpoint and run `{self._forget()}`. To go on with the events "
+            f"the checkpoint of this query is older than its group {self.name!r} in Redis: in "
+            f"partition {number} of {self._place} it goes on behind {start}, but the group has "
+            f"committed up to {offset}, and events between were trimmed. The checkpoint was "
+            "restored from an older state, or belongs to another query. Use the newest "
+            f"checkpoint; or, to begin anew, remove the checkpoint and run `{self._forget()}`. To "
+            "go on with the events "
             'that are there: .option("failOnDataLoss", "false")'
         )
 
@@ -293,7 +303,8 @@ def tell_gone(
     where = f"from {_event(start[1:])} on" if start.startswith("(") else f"behind {start}"
     cause = gone.cause(start) if gone else "they were trimmed while this range was read"
     told = (
-        f"events of partition {number} of {place} {where} are gone before they were read (key {key!r}): {cause}. To read the "
+        f"events of partition {number} of {place} {where} are gone before they were read (key "
+        f"{key!r}): {cause}. To read the "
         'events that are there: .option("failOnDataLoss", "false"). To keep events longer: app.stream(…, keep="7d")'
     )
     if strict:

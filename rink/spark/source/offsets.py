@@ -1,6 +1,8 @@
-"""Offsets, as Spark keeps them in a checkpoint, and how many events one batch takes of each partition. Pure.
+"""Offsets, as Spark keeps them in a checkpoint, and how many events one batch takes of each
+partition. Pure.
 
-An offset is the id of the last entry that was read, for each partition: `{"0": "1700000000000-0", "1": "0-0"}`.
+An offset is the id of the last entry that was read, for each partition: `{"0": "1700000000000-0",
+"1": "0-0"}`.
 """
 
 from __future__ import annotations
@@ -13,14 +15,18 @@ from rink.streams.store import entry_ids
 Offsets = dict[int, str]
 
 PAGE = 10_000
-"""So many entries one step of Redis looks at, and one page of a read has: Redis does nothing else meanwhile."""
+"""So many entries one step of Redis looks at, and one page of a read has: Redis does nothing else
+meanwhile.
+"""
 
 ANSWER_BYTES = 8_000_000
 """So many bytes one answer of Redis has, about; or one step of it has in memory."""
 
 Bound = Callable[[Mapping[int, tuple[str, int]]], Mapping[int, tuple[int, str]]]
-"""Asked with the cursor and a number for each partition: how far so many entries reach, or the first of them where they
-are large: how many there are, none only where there are no more, and the id of the last one."""
+"""Asked with the cursor and a number for each partition: how far so many entries reach, or the
+first of them where they are large: how many there are, none only where there are no more, and the
+id of the last one.
+"""
 
 
 def as_json(offsets: Mapping[int, str]) -> dict[str, str]:
@@ -47,8 +53,9 @@ def of_json(found: Mapping[str, str], partition_count: int, what: str) -> Offset
         raise StateError(f"the checkpoint holds {found!r}, and no offsets of {what}")
     if offsets.keys() != set(range(partition_count)):
         raise StateError(
-            f"the checkpoint holds offsets of {len(offsets)} partitions, and {what} has {partition_count}: it is of "
-            "another stream. Use the checkpoint of this one, or a new one with another group"
+            f"the checkpoint holds offsets of {len(offsets)} partitions, and {what} has "
+            f"{partition_count}: it is of another stream. Use the checkpoint of this one, or a "
+            "new one with another group"
         )
     return offsets
 
@@ -56,7 +63,8 @@ def of_json(found: Mapping[str, str], partition_count: int, what: str) -> Offset
 def share_out(
     start: Mapping[int, str], target: Mapping[int, str], most: int, bound: Bound
 ) -> Offsets:
-    """Return where a batch of so many events ends: evenly, and what one partition does not need goes to others.
+    """Return where a batch of so many events ends: evenly, and what one partition does not need
+    goes to others.
 
     Args:
         start: where it begins.
@@ -65,7 +73,8 @@ def share_out(
         bound: looks how far a number of entries reaches.
     """
     end = dict(start)
-    # The oldest first: where there are fewer events to share than partitions, none is left behind for ever.
+    # The oldest first: where there are fewer events to share than partitions, none is left behind
+    # for ever.
     waiting = sorted(
         (
             number

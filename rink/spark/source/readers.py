@@ -70,7 +70,8 @@ class _Reading:
             return dict.fromkeys(range(self._count), edge)
         if edge.keys() != set(range(self._count)):
             raise ConfigError(
-                f"{self._place} has the partitions 0 to {self._count - 1}, and offsets were given for {sorted(edge)}"
+                f"{self._place} has the partitions 0 to {self._count - 1}, and offsets were given "
+                f"for {sorted(edge)}"
             )
         return edge
 
@@ -112,7 +113,8 @@ class BatchReader(_Reading, DataSourceReader):
         begins, ends = options.text("startingTimestamp"), options.text("endingTimestamp")
         if begins and ends and _id_of(self._from) > _id_of(self._to):
             raise ConfigError(
-                f"the window ends before it begins: startingTimestamp is {begins!r}, and endingTimestamp {ends!r}"
+                f"the window ends before it begins: startingTimestamp is {begins!r}, and "
+                f"endingTimestamp {ends!r}"
             )
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -131,8 +133,8 @@ class BatchReader(_Reading, DataSourceReader):
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a stream as a query does, batch by batch.
 
-    Spark makes it in a process of the driver, where it lives as long as the query, and sends copies to
-    executors for `read` alone.
+    Spark makes it in a process of the driver, where it lives as long as the query, and sends copies
+    to executors for `read` alone.
     """
 
     def __init__(self, options: Options, wanted: StructType) -> None:
@@ -167,7 +169,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, str] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, str]:
-        """Return where the next batch ends. Spark asks once what lies before `start` is in its commit log."""
+        """Return where the next batch ends. Spark asks once what lies before `start` is in its
+        commit log.
+        """
         group = self._its_group()
         with group.withdrawn_on_error():
             end = self._end_of_batch(start, limit)
@@ -199,16 +203,16 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         begin, to = self._offsets(start), self._offsets(end)
         self._named = to
         if begin == to:
-            # An empty batch: a restarted query of Spark before 4.2 asks for it at the end of its offset log. The batch
-            # that ended there may come again, so nothing is advanced.
+            # An empty batch: a restarted query of Spark before 4.2 asks for it at the end of its
+            # offset log. The batch that ended there may come again, so nothing is advanced.
             return []
         group = self._its_group()
         if not group.has_entered:  # a replay after a restart: Spark asks for nothing before
             group.follow(begin)
         if behind := [n for n in begin if entry_ids.order(begin[n]) > entry_ids.order(to[n])]:
             raise StateError(
-                f"the checkpoint's batch of {self._place} ends before it begins, in partition {behind[0]}: it begins at "
-                f"{begin[behind[0]]}, and ends at {to[behind[0]]}"
+                f"the checkpoint's batch of {self._place} ends before it begins, in partition "
+                f"{behind[0]}: it begins at {begin[behind[0]]}, and ends at {to[behind[0]]}"
             )
         first = [
             number for number, at in begin.items() if at == entry_ids.NONE and to[number] != at
@@ -227,9 +231,10 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
         Later releases say so themselves.
 
-        When Spark asks for more, its commit log has the offset of the last call of `initialOffset` or `partitions`: it
-        replays a batch that is not committed first. Only a restart with `triggerAvailableNowWrapper.enabled` asks before
-        any such call, so before a replay. Then this is None, and nothing may be advanced.
+        When Spark asks for more, its commit log has the offset of the last call of `initialOffset`
+        or `partitions`: it replays a batch that is not committed first. Only a restart with
+        `triggerAvailableNowWrapper.enabled` asks before any such call, so before a replay. Then
+        this is None, and nothing may be advanced.
         """
         group = self._its_group()
         if self._named is None and not group.is_registered(range(self._count)):

@@ -1,4 +1,6 @@
-"""Reads a range of one partition in pages, and sees to it that nothing in it is missing. Runs on executors."""
+"""Reads a range of one partition in pages, and sees to it that nothing in it is missing. Runs on
+executors.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ class Range:
     """What one task reads: the entries behind `start`, up to `end`.
 
     Attributes:
-        removed: how many entries had ever been taken away when `start` was placed, where that is "0-0"; an entry
-            shows by itself that nothing behind it is missing.
+        removed: how many entries had ever been taken away when `start` was placed, where that is
+            "0-0"; an entry shows by itself that nothing behind it is missing.
         group: events that were requeued for another one are passed over.
         strict: events that are gone are an error.
     """
@@ -44,8 +46,8 @@ def pages(redis: RedisConnection, wanted: Range, size: int = PAGE) -> Iterator[l
     """Yield the entries, page by page.
 
     A page is read from the entry that the last one ended with, that one included: as long as it is
-    there, nothing behind it has been taken away, since trimming takes the oldest first. How many it has is told
-    from the last one: as many as make `ANSWER_BYTES`, and `size` at most.
+    there, nothing behind it has been taken away, since trimming takes the oldest first. How many it
+    has is told from the last one: as many as make `ANSWER_BYTES`, and `size` at most.
 
     Raises:
         StateError: some are gone, and the range is strict.
