@@ -1,8 +1,7 @@
 """Hide what PySpark 4.0 and 4.1 lack.
 
-All code that depends on the release is here.
-
-It looks for features, not for release numbers, since platforms backport features.
+All code that depends on the release is here. It looks for features, not for release numbers,
+since platforms backport features.
 
 | feature | since |
 |---|---|
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = [
-    "DataSourceStreamArrowWriter", "SupportsTriggerAvailableNow", "arrow_function", "arrow_schema", "check_read_limit", "repartition_by_id",
+    "DataSourceStreamArrowWriter", "SupportsTriggerAvailableNow", "arrow_function", "arrow_schema",
+    "check_read_limit", "repartition_by_id",
 ]  # fmt: skip
 
 try:
@@ -37,7 +37,7 @@ except ImportError:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
     class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[no-redef,misc]
-        """Writes the batches of a query from Arrow batches.
+        """Write the batches of a query from Arrow batches.
 
         Spark 4.0 checks that every writer, even of a query, is a DataSourceArrowWriter.
         """
@@ -51,7 +51,7 @@ except ImportError:
     HAS_READ_LIMITS = False
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands in for a class that this release does not know."""
+        """Stand in for a class that this release does not have."""
 
 
 def check_read_limit(most: int | None) -> None:
@@ -72,7 +72,7 @@ def check_read_limit(most: int | None) -> None:
 
 
 def arrow_schema(columns: StructType) -> Any:
-    """Return columns as Spark wants them from a source: times are in UTC."""
+    """Return columns as Spark wants them from a source, with times in UTC."""
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return to_arrow_schema(columns, timezone="UTC")
     return to_arrow_schema(columns)

@@ -73,8 +73,8 @@ SPARK = [
     lua(
         "a query trims although Redis lost how long events stay",
         "common",
-        "if part.says or part.is_known or redis.call('EXISTS', part.segments) == 0 then trim(part, '', '') end",
-        "trim(part, '', '')",
+        "if part.says or part.is_known or redis.call('EXISTS', part.segments) == 0 then",
+        "if true then",
         SOURCE,
     ),
     python(
@@ -94,8 +94,8 @@ SPARK = [
     python(
         "a table keeps another password of its URL",
         "spark/tables",
-        'if any("password" in name.lower() and value for name, value in told.items()):',
-        'if told.get("password"):',
+        'if any("password" in name.lower() and value for name, value in parts.items()):',
+        'if parts.get("password"):',
         TABLES,
     ),
     python(
@@ -150,7 +150,7 @@ SPARK = [
     lua(
         "a batch that was decided is decided anew",
         "decide",
-        "if decided and not less(decided, batch) and not (is_newest and manifest ~= '' and seq == ARGV[5]) then",
+        "if decided and not less(decided, batch) and not replaces then",
         "if false then",
         SINK,
     ),
@@ -507,7 +507,7 @@ SPARK = [
     lua(
         "a start that fails takes away the group of another driver",
         "withdraw",
-        " or found[2] and found[2] ~= ARGV[2]",
+        "found[2] and found[2] ~= ARGV[2] or ",
         "",
         SOURCE,
     ),

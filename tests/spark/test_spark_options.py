@@ -86,7 +86,7 @@ def test_names_are_found_in_any_case(shop):
         ({"app": "options_shop:app", "stream": "others"}, r"no stream 'others'; it has \['orders'\]"),
         ({"app": "options_shop:none", "stream": "orders"}, "cannot be loaded.*none"),
         ({"app": "no_such_module:app", "stream": "orders"}, "cannot be loaded.*executors"),
-        ({"app": "options_shop:Order", "stream": "orders"}, "no rink.streams.App"),
+        ({"app": "options_shop:Order", "stream": "orders"}, "not a rink.streams.App"),
         ({"app": "options_shop", "stream": "orders"}, "MODULE:ATTR"),
         ({"app": "options_shop:made", "stream": "orders"}, "redis is missing"),
         ({"appName": "shop", "stream": "orders"}, "redis is missing"),
