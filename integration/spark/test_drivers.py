@@ -238,7 +238,7 @@ def test_two_drivers_at_one_checkpoint_try_again_until_one_of_them_is_left(drive
     # Who finds the other's entry says the first; who loses the race for its name, the second. One
     # run of five minutes had 33 of these.
     said = r"(CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using)"
-    met = re.compile(rf"query 'meets' failed .* is started again in .*{said}")
+    met = re.compile(rf"query 'meets' failed .* restarting in .*{said}")
     until(lambda: any(met.search(one.log.read_text()) for one in both), "a meeting", both[0])
     for one in both:
         assert one.process.poll() is None

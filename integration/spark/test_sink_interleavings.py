@@ -33,8 +33,8 @@ STATE = "rink:{shop/orders}:sink:q"
 @pytest.fixture
 def small_steps(monkeypatch):
     monkeypatch.setattr(publishing, "STEP", 2)
-    monkeypatch.setattr(publishing, "_LOOKS_AGAIN_S", 0.0)
-    monkeypatch.setattr(staging, "AT_ONCE", 2)
+    monkeypatch.setattr(publishing, "_LOOK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(staging, "MAX_STEP_RECORDS", 2)
     return monkeypatch
 
 

@@ -43,6 +43,7 @@ class FencedStream:
     """Raise the fence of a stream before a query writes to it.
 
     The query writes with `format("rink")`.
+
     Args:
         options: the options of the sink that say where the stream is: app, or appName and redis;
             stream; redisTimeout.
@@ -78,6 +79,7 @@ def fenced(
     foreach_batch: ForeachBatch, guard: Guard, role: Any, *, parts: int = 8
 ) -> Callable[[DataFrame, int], None]:
     """Wrap a function for `foreachBatch`, and raise the guard's fence now.
+
         def write(df, batch_id, out):
             out.write(totals_of(df), by="carrier", each=upsert)
 
@@ -193,8 +195,9 @@ class FencedBatch:
         )
         self._guard.begin(self.fence, batch)
         write = _Part(self._guard, self.fence, batch, each, arrow)
-        found = cut.mapInArrow(write, "part int, result binary").collect()
-        results = {row.part: pickle.loads(bytes(row.result)) for row in found}  # noqa: S301 - our executors' own
+        rows = cut.mapInArrow(write, "part int, result binary").collect()
+        # Our own executors pickled these.
+        results = {row.part: pickle.loads(bytes(row.result)) for row in rows}  # noqa: S301
         for number in set(range(self.parts)) - results.keys():
             # Spark runs no task for a part that it knows to be empty.
             results[number] = write.part(number, iter(()))
@@ -211,7 +214,8 @@ class FencedBatch:
         if self._torn:
             raise UsageError(
                 f"output {min(self._torn)!r} of batch {self.number} was not written: do not catch "
-                "what `write` raises. Otherwise Spark takes the batch for done, and its rows are lost"
+                "what `write` raises. Otherwise Spark takes the batch for done, and its rows are "
+                "lost"
             )
         self._guard.raise_fence(self.fence)
 
@@ -259,6 +263,7 @@ class _Part:
 
 def _cut(df: DataFrame, parts: int, keys: Sequence[str]) -> DataFrame:
     """Return the rows in parts, each key in one part, sorted by key.
+
     Raises:
         ConfigError: a key has a collation. Spark's hash differs for texts that the collation takes
             for equal, and a replay may choose another one of them to stand for all.
@@ -266,20 +271,21 @@ def _cut(df: DataFrame, parts: int, keys: Sequence[str]) -> DataFrame:
     if collated := sorted(_collations(df.select(*keys).schema)):
         raise ConfigError(
             f"by={list(keys)!r}: rows are cut by their bytes, and a key here has the collation "
-            f"{collated[0]}. It takes texts with different bytes for equal, so a replay could write "
-            "them again, or not at all. Group by, and give, a column of "
-            "collate(..., 'UTF8_BINARY'); add lower(...) if case must not matter"
+            f"{collated[0]}. It takes texts with different bytes for equal, so a replay could "
+            "write them again, or not at all. Group by, and give, a column of collate(..., "
+            "'UTF8_BINARY'); add lower(...) if case must not matter"
         )
     # A replay must cut a batch as before and give each part the same rows in the same order, since
-    # a guard continues a part where it failed. `df.repartition(parts, *keys)` does not hold that: if
-    # the rows already lie by these keys, Spark leaves it out, and may then make fewer partitions,
-    # by the number of cores at that moment. Spark's hash alone, and a sort, depend on nothing else.
+    # a guard continues a part where it failed. `df.repartition(parts, *keys)` does not hold that:
+    # if the rows already lie by these keys, Spark leaves it out, and may then make fewer
+    # partitions, by the number of cores at that moment. Spark's hash alone, and a sort, depend on
+    # nothing else.
     part = F.pmod(F.hash(*keys), F.lit(parts))
     return repartition_by_id(df.withColumn(_CUT, part), parts, _CUT).sortWithinPartitions(*keys)
 
 
 def _collations(kind: T.DataType) -> set[str]:
-    """Return the collations in a type, except UTF8_BINARY, which compares bytes."""
+    """Return the collations in a type, except UTF8_BINARY (of bytes)."""
     match kind:
         case T.StringType():
             return {kind.collation} - {"UTF8_BINARY"}
@@ -308,6 +314,7 @@ def _without_cut(rows: Any, number: int, guard: Guard) -> Any:
 
 def _batch_of(df: DataFrame, number: int) -> tuple[str, int, set[str]]:
     """Return a batch's query and number, and the names of its outputs so far.
+
     All fenced functions of a query share the set of names.
     """
     context = context_of(df.sparkSession)

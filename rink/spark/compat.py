@@ -36,7 +36,9 @@ try:
 except ImportError:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
-    class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[no-redef,misc]
+    class DataSourceStreamArrowWriter(  # type: ignore[no-redef,misc]
+        DataSourceStreamWriter, DataSourceArrowWriter
+    ):
         """Write the batches of a query from Arrow batches.
 
         Spark 4.0 checks that every writer, even of a query, is a DataSourceArrowWriter.

@@ -106,8 +106,9 @@ class GroupHistory:
     def moves_by_cause(self) -> DataFrame:
         """Return how many ranks moved, by kind of cause.
 
-        Kinds are joined, replaced, left, …. The columns are cause, versions and ranks. A rank that was added or removed counts as well,
-        since its roles have moved. A version with several causes counts for each kind.
+        Kinds are joined, replaced, left, …. The columns are cause, versions and ranks. A rank that
+        was added or removed counts as well, since its roles have moved. A version with several
+        causes counts for each kind.
         """
         kinds = F.array_distinct(F.transform("because", _kind))
         found = self.versions.where(F.col("moves").isNotNull())

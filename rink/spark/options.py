@@ -304,8 +304,8 @@ def named(text: str, what: str) -> Any:
     except (ImportError, AttributeError) as error:
         raise ConfigError(
             f"the option {what}={text!r} cannot be loaded: {error}. Drivers and executors must be "
-            "able to import it: install it there, or send it as one .py file (spark.submit.pyFiles; "
-            "sources see no .zip)"
+            "able to import it: install it there, or send it as one .py file "
+            "(spark.submit.pyFiles; sources see no .zip)"
         ) from error
     return found
 

@@ -135,8 +135,9 @@ class RedisConnection:
         settled = found or declared
         if settled is None:
             raise StateError(
-                f"Redis at {self.server} has no {place}: there is no key {about!r}. Check app, stream "
-                "and redis. A stream exists once an event was sent, or once a worker of the app has run",
+                f"Redis at {self.server} has no {place}: there is no key {about!r}. Check app, "
+                "stream and redis. A stream exists once an event was sent, or once a worker of "
+                "the app has run",
                 key=about,
             )
         return settled.count

@@ -106,7 +106,7 @@ def _refuse_password(url: str) -> None:
         parts = redis.connection.parse_url(url)  # type: ignore[no-untyped-call]
     if any("password" in name.lower() and value for name, value in parts.items()):
         raise ConfigError(
-            "the option redis has a password. Anybody could read it in the catalog, and in files with "
-            "the table's columns. Name a function that makes the client, redis 'MODULE:FUNCTION', or "
-            "leave the option to the app"
+            "the option redis has a password. Anybody could read it in the catalog, and in files "
+            "with the table's columns. Name a function that makes the client, redis "
+            "'MODULE:FUNCTION', or leave the option to the app"
         )

@@ -91,7 +91,7 @@ def test_names_are_found_in_any_case(shop):
         ({"app": "options_shop:made", "stream": "orders"}, "redis is missing"),
         ({"appName": "shop", "stream": "orders"}, "redis is missing"),
         ({"appName": "shop", "stream": "", "redis": "redis://x"}, "stream is empty"),
-        ({"app": "options_shop:app", "stream": "orders", "record": "options_shop:app"}, "no record class"),
+        ({"app": "options_shop:app", "stream": "orders", "record": "options_shop:app"}, "not a record class"),
         ({"app": "options_shop:app", "stream": "orders", "redisTimeout": "soon"}, "redisTimeout"),
     ],
 )  # fmt: skip
