@@ -25,8 +25,8 @@ else:
 
             def __init__(self, options: Any) -> None:  # noqa: ARG002 - Spark's signature
                 raise ImportError(
-                    f'format("rink") cannot be imported by {sys.executable}: {_why}. Install etcd-rink[spark] there, and '
-                    "any other missing package"
+                    f'format("rink") cannot be imported by {sys.executable}: {_why}. Install '
+                    "etcd-rink[spark] there, and any other missing package"
                 )
 
             @classmethod

@@ -92,7 +92,7 @@ def test_tables_of_another_format_are_refused_and_removed_as_told(world, table, 
         other.execute(change.format(table))
         other.commit()
     with pytest.raises(
-        StateError, match=f"table {table} has .*, and this version of Rink"
+        StateError, match=f"table {table} has .*, but this version of Rink"
     ) as caught:
         write()
     assert caught.value.key == table

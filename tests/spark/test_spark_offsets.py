@@ -100,10 +100,10 @@ def test_what_a_checkpoint_holds_is_read_back(found):
 
 @pytest.mark.parametrize("found", [{}, {"x": "0-0"}, {"0": "nonsense"}, {"0": "1"}, []])
 def test_what_is_no_offset_is_refused(found):
-    with pytest.raises(StateError, match="no offsets of stream 'a'"):
+    with pytest.raises(StateError, match="not offsets of stream 'a'"):
         of_json(found, 1, "stream 'a'")
 
 
 def test_a_checkpoint_of_another_partition_count_is_refused():
-    with pytest.raises(StateError, match="2 partitions, and it has 3"):
+    with pytest.raises(StateError, match="2 partitions, but it has 3"):
         of_json({"0": "0-0", "1": "0-0"}, 3, "it")
