@@ -17,6 +17,8 @@ from spark_support import COUNT, Shop, edges
 from rink.cli import apps
 from rink.cli.commands import commands
 from rink.errors import StaleToken, StateError
+from rink.redis.blocking_client import run_scripts
+from rink.spark import redis_connection
 from rink.spark.datasource import RinkDataSource
 from rink.spark.source import readers
 from rink.streams import App, Record, admin
@@ -433,19 +435,19 @@ def test_all_partitions_have_a_place(shop):
     assert shop.connection.partition_count(shop.place) == COUNT
 
 
-def test_a_redis_that_lacks_its_replicas_for_a_while_is_waited_for(rink_redis):
-    """It says so of a command among several, one for each partition."""
+def test_redis_that_lacks_replicas_for_a_while_is_waited_for(rink_redis, monkeypatch):
+    """Redis refuses single commands of a round trip, one for each partition."""
     with contextlib.closing(Shop(rink_redis.url, patience=30.0)) as shop:
         shop.add(count=2)
-        plain, sent = shop.connection._send, []
+        sent = []
 
-        def send(commands):
-            sent.append(commands)
+        def run(client, calls):
+            sent.append(calls)
             if len(sent) == 3:
                 shop.redis.config_set("min-replicas-to-write", 0)
-            return plain(commands)
+            return run_scripts(client, calls)
 
-        shop.connection._send = send
+        monkeypatch.setattr(redis_connection, "run_scripts", run)
         shop.redis.config_set("min-replicas-to-write", 1)
         try:
             assert shop.group().begin(edges("earliest")) == edges("0-0")
@@ -482,7 +484,7 @@ def test_older_checkpoint_whose_events_are_left_is_a_warning(shop, caplog):
     again = shop.group()
     again.follow(edges("0-0") | {0: ids[1]})
     (line,) = [one.getMessage() for one in caplog.records if "older than its group" in one.msg]
-    assert f"behind {ids[1]}, although {ids[3]} is committed" in line
+    assert f"after {ids[1]}, although {ids[3]} is committed" in line
     again.follow(edges("0-0") | {0: ids[2]})
     shop.group().follow(edges("0-0") | {0: ids[2]})
     assert caplog.text.count("older than its group") == 1
@@ -541,18 +543,17 @@ def test_start_that_fails_before_a_batch_is_planned_leaves_no_group(shop, step, 
     assert registered_keys(shop) == ([], [])
 
 
-def test_start_that_fails_halfway_in_its_registration_leaves_no_group(shop):
+def test_start_that_fails_halfway_in_its_registration_leaves_no_group(shop, monkeypatch):
     shop.add(count=3)
     group = shop.group()
-    plain = shop.connection._send
 
-    def send(commands):
-        if len(commands) == COUNT and commands[0][-2] == 0:  # it does not only look
-            plain(commands[:1])
+    def run(client, calls):
+        if len(calls) == COUNT and calls[0].args[-2] == 0:  # `looks`: 0 registers
+            run_scripts(client, calls[:1])
             raise RuntimeError("on purpose")
-        return plain(commands)
+        return run_scripts(client, calls)
 
-    shop.connection._send = send
+    monkeypatch.setattr(redis_connection, "run_scripts", run)
     with pytest.raises(RuntimeError, match="on purpose"):
         group.begin(edges("earliest"))
     assert registered_keys(shop) == ([], [])

@@ -96,7 +96,7 @@ def test_tables_of_another_format_are_refused_and_removed_as_told(world, table, 
     ) as caught:
         write()
     assert caught.value.key == table
-    drop = str(caught.value).partition("removes what it left: ")[2]
+    drop = str(caught.value).partition("then run ")[2]
     with closing(sqlite3.connect(world.path)) as other:
         for name in drop.removeprefix("DROP TABLE ").split(", "):  # SQLite drops one at a time
             other.execute(f"DROP TABLE {name}")
