@@ -1,7 +1,8 @@
 """Let Spark find `format("rink")` by itself.
 
-Spark looks for modules named pyspark_…, and takes the DefaultSource of each. If an import fails, Spark says
-DATA_SOURCE_NOT_FOUND, without a reason. So if Rink cannot be imported, this source exists all the same and says why.
+Spark looks for modules named pyspark_…, and takes the DefaultSource of each. If an import fails,
+Spark says DATA_SOURCE_NOT_FOUND, without a reason. So if Rink cannot be imported, this source
+exists all the same and says why.
 """
 
 import sys
@@ -24,8 +25,8 @@ else:
 
             def __init__(self, options: Any) -> None:  # noqa: ARG002 - Spark's signature
                 raise ImportError(
-                    f'format("rink") cannot be imported by {sys.executable}: {_why}. Install etcd-rink[spark] there, and '
-                    "any other missing package"
+                    f'format("rink") cannot be imported by {sys.executable}: {_why}. Install '
+                    "etcd-rink[spark] there, and any other missing package"
                 )
 
             @classmethod

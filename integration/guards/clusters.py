@@ -1,4 +1,6 @@
-"""How a guard reaches the cluster of the tests: it can be pickled, whichever `conftest` was imported first."""
+"""How a guard reaches the cluster of the tests: it can be pickled, whichever `conftest` was
+imported first.
+"""
 
 import attrs
 from redis import RedisCluster

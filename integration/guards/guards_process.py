@@ -1,4 +1,5 @@
-"""A process that writes under a guard: `python guards_process.py <verb> <pickled>`. It says on its output how far it is.
+"""A process that writes under a guard: `python guards_process.py <verb> <pickled>`. It says on its
+output how far it is.
 
 hang    writes part 0 of a batch and stays in it until a line comes
 race    publishes batches, as fast as it can, until all are there

@@ -3,8 +3,8 @@
     with local_postgres() as server:
         engine = create_engine(server.url)
 
-Root may not run it, so root runs it as `postgres` or `nobody`. If the test run is killed the server ends too: it is started
-with PR_SET_PDEATHSIG.
+Root may not run it, so root runs it as `postgres` or `nobody`. If the test run is killed the server
+ends too: it is started with PR_SET_PDEATHSIG.
 """
 
 import contextlib
@@ -85,8 +85,8 @@ def _program(name):
         found = str(others[-1]) if others else None
     if found is None:
         raise NoPostgres(
-            f"no {name} on the PATH nor under /usr/lib/postgresql/*/bin: these tests need PostgreSQL "
-            "(on Debian: apt-get install postgresql)"
+            f"no {name} on the PATH nor under /usr/lib/postgresql/*/bin: these tests need "
+            "PostgreSQL (on Debian: apt-get install postgresql)"
         )
     # initdb looks for postgres beside itself, and a link on the PATH stands beside others.
     return os.path.realpath(found)

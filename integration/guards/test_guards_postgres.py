@@ -21,7 +21,8 @@ def end_all_others(world):
     with world.engine.connect() as connection:
         connection.execute(
             sa.text(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = 'rink'"
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> "
+                "pg_backend_pid() AND usename = 'rink'"
             )
         )
 

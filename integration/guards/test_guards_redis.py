@@ -224,7 +224,9 @@ def test_on_a_cluster_parts_lie_on_several_nodes_and_one_fence_holds_for_all(cle
 
 
 def test_parts_of_a_stale_driver_never_get_in_behind_a_fence_that_was_raised(clean):
-    """Ten rounds of a driver that begins and writes while the next one raises: what is written is from before."""
+    """Ten rounds of a driver that begins and writes while the next one raises: what is written is
+    from before.
+    """
     world = clean("cluster")
     for token in range(1, 11):
         world.guard.raise_fence(fence(token))

@@ -1,7 +1,8 @@
-"""A Spark standalone cluster on 127.0.0.1, and an interpreter that has Rink from the wheel: as users install it.
+"""A Spark standalone cluster on 127.0.0.1, and an interpreter that has Rink from the wheel: as
+users install it.
 
-Each worker stands for a machine: it has folders of its own, and a session of processes in which its executors and their
-Python workers are, so that all of it can be killed at once.
+Each worker stands for a machine: it has folders of its own, and a session of processes in which its
+executors and their Python workers are, so that all of it can be killed at once.
 """
 
 import os
@@ -26,10 +27,11 @@ LOG_SHOWN = 3000
 
 
 def python_with_the_wheel(folder: Path) -> str:
-    """Build the wheel and install it into a new environment; all else is found in the one that runs the tests.
+    """Build the wheel and install it into a new environment; all else is found in the one that runs
+    the tests.
 
-    A path in a .pth file is searched after the environment's own, and the .pth files that lie there are not read: so
-    nothing leads to the checkout.
+    A path in a .pth file is searched after the environment's own, and the .pth files that lie there
+    are not read: so nothing leads to the checkout.
     """
     here, home = sys.executable, folder / "venv"
     _run(here, "-m", "build", "--wheel", "--outdir", str(folder / "dist"), str(REPOSITORY))

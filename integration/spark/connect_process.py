@@ -1,4 +1,5 @@
-"""A driver on Spark Connect, with a server of its own: what works there as it does on classic Spark, and what not.
+"""A driver on Spark Connect, with a server of its own: what works there as it does on classic
+Spark, and what not.
 
     python connect_process.py REDIS FOLDER
 

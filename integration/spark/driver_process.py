@@ -1,9 +1,10 @@
-"""One driver, as Kubernetes would run several: Spark, a JobRunner, and a query from `orders` to `totals`.
+"""One driver, as Kubernetes would run several: Spark, a JobRunner, and a query from `orders` to
+`totals`.
 
     python driver_process.py REDIS ETCD FOLDER NAME
 
-Notes each batch that its query has completed in FOLDER/NAME, and in FOLDER/NAME.ran when it was last seen to run and
-when first, in nanoseconds of the clock that all processes have in common.
+Notes each batch that its query has completed in FOLDER/NAME, and in FOLDER/NAME.ran when it was
+last seen to run and when first, in nanoseconds of the clock that all processes have in common.
 """
 
 import contextlib
@@ -14,7 +15,8 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-# A small JVM that lives for minutes, with others, on two cores. The archive is made by `make`; one of another Java is passed over.
+# A small JVM that lives for minutes, with others, on two cores. The archive is made by `make`; one
+# of another Java is passed over.
 ARCHIVE = Path(find_spec("pyspark").origin).parents[4] / "spark.jsa"
 JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 if ARCHIVE.exists():

@@ -1,7 +1,8 @@
 """Try each part of `rink.spark` on one release of PySpark, as a user does.
 
-`.ci/pysparks` runs this file in an environment of each release. Each test is a row of the table in docs/pyspark.md: its
-docstring is the row's title, and what it gives to `found` stands in the release's column ("yes" where it gives nothing).
+`.ci/pysparks` runs this file in an environment of each release. Each test is a row of the table in
+docs/pyspark.md: its docstring is the row's title, and what it gives to `found` stands in the
+release's column ("yes" where it gives nothing).
 """
 
 import json
@@ -437,12 +438,13 @@ def test_a_missing_module_is_named_and_the_source_is_found(tmp_path):
     )
     code = (
         "import sys; from driver_process import *; from pyspark.sql import SparkSession\n"
-        f"builder = on_this_machine({str(tmp_path)!r}, 'bare', SparkSession.builder.master('local[1]'))\n"
+        f"builder = on_this_machine({str(tmp_path)!r}, 'bare', "
+        "SparkSession.builder.master('local[1]'))\n"
         f"os.environ['PYTHONPATH'] = {str(tmp_path)!r}\n"
         "spark = builder.getOrCreate(); spark.sparkContext.setLogLevel('OFF')\n"
         "df = spark.range(1).selectExpr('string(id) AS key', 'string(id) AS value')\n"
-        "for action in (lambda: spark.read.format('rink').load(), "
-        "lambda: df.write.format('rink').mode('append').save()):\n"
+        "for action in (lambda: spark.read.format('rink').load(), lambda: "
+        "df.write.format('rink').mode('append').save()):\n"
         "    try: action()\n"
         "    except Exception as error: print('SAID', ' '.join(str(error).split()))\n"
     )

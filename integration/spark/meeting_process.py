@@ -1,4 +1,5 @@
-"""A driver in a group of its own, whose query has a checkpoint in common with another's: what roles are to prevent.
+"""A driver in a group of its own, whose query has a checkpoint in common with another's: what roles
+are to prevent.
 
     python meeting_process.py REDIS ETCD FOLDER NAME
 

@@ -1,4 +1,6 @@
-"""All processes of a session: a driver or a worker of Spark, its JVMs, and their Python workers, which leave its group."""
+"""All processes of a session: a driver or a worker of Spark, its JVMs, and their Python workers,
+which leave its group.
+"""
 
 import contextlib
 import os
@@ -33,7 +35,9 @@ def signal_all(session, which):
 
 
 def kill(process):
-    """Kill the session that a Popen leads, at once, as a power cut does; returns when none of it is left."""
+    """Kill the session that a Popen leads, at once, as a power cut does; returns when none of it is
+    left.
+    """
     end = time.monotonic() + WAIT_S
     while found := processes_of(process.pid):
         assert time.monotonic() < end, f"{found} do not end"

@@ -16,7 +16,7 @@ from rink.streams.store.values import PartitionBounds
 @pytest.fixture
 def shop(rink_redis, monkeypatch):
     monkeypatch.setattr(publishing, "STEP", 2)
-    monkeypatch.setattr(publishing, "_LOOKS_AGAIN_S", 0.01)
+    monkeypatch.setattr(publishing, "_LOOK_INTERVAL_S", 0.01)
     with contextlib.closing(Shop(rink_redis.url)) as made:
         yield made
         made.redis.config_set("maxmemory", 0)

@@ -1,4 +1,6 @@
-"""What the tests of source and sink share: a stream in a real Redis, and the steps that Spark would have done."""
+"""What the tests of source and sink share: a stream in a real Redis, and the steps that Spark would
+have done.
+"""
 
 import json
 

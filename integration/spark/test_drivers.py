@@ -1,4 +1,6 @@
-"""Drivers that are killed and frozen, each a Python and a JVM of its own: what is written is written once."""
+"""Drivers that are killed and frozen, each a Python and a JVM of its own: what is written is
+written once.
+"""
 
 import os
 import random
@@ -79,7 +81,9 @@ def drivers(rink_redis, rink_server, tmp_path):
 
 
 class Sender(threading.Thread):
-    """Sends ten records now and then until it is told to end: there is always a batch to be killed in."""
+    """Sends ten records now and then until it is told to end: there is always a batch to be killed
+    in.
+    """
 
     def __init__(self, shop):
         super().__init__(daemon=True)
@@ -133,7 +137,9 @@ def is_amid_a_batch(folder):
 
 
 def kill_amid_batches(drivers, folder, active, waiting, kills):
-    """Kill the driver that runs the query, until so many were amid a batch; returns the last one's heir."""
+    """Kill the driver that runs the query, until so many were amid a batch; returns the last one's
+    heir.
+    """
     chance, amid = random.Random(5), 0
     for round_ in range(1, 9):
         until(lambda: is_amid_a_batch(folder), "a batch", active)
@@ -229,9 +235,10 @@ def test_a_driver_whose_jvm_alone_is_frozen_goes_on_when_it_thaws_and_ends_when_
 @pytest.mark.deep
 def test_two_drivers_at_one_checkpoint_try_again_until_one_of_them_is_left(drivers):
     both = [drivers(name, program="meeting_process.py") for name in ("here", "there")]
-    # Who finds the other's entry says the first; who loses the race for its name, the second. One run of five minutes had 33 of these.
+    # Who finds the other's entry says the first; who loses the race for its name, the second. One
+    # run of five minutes had 33 of these.
     said = r"(CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using)"
-    met = re.compile(rf"query 'meets' failed .* is started again in .*{said}")
+    met = re.compile(rf"query 'meets' failed .* restarting in .*{said}")
     until(lambda: any(met.search(one.log.read_text()) for one in both), "a meeting", both[0])
     for one in both:
         assert one.process.poll() is None

@@ -1,4 +1,6 @@
-"""Guards under a real `foreachBatch`: once over a replay, a stale driver, and workers that go on after their job was cancelled."""
+"""Guards under a real `foreachBatch`: once over a replay, a stale driver, and workers that go on
+after their job was cancelled.
+"""
 
 import contextlib
 import shutil
@@ -221,7 +223,9 @@ class CutPart:
 
 @pytest.mark.deep
 def test_a_batch_is_cut_by_its_keys_alone_also_where_it_lies_by_them_already(shop, spark, tmp_path):
-    """So after a groupBy() into as many partitions: Spark leaves a repartition() by the same keys out, and joins small ones."""
+    """So after a groupBy() into as many partitions: Spark leaves a repartition() by the same keys
+    out, and joins small ones.
+    """
     shop.send(RECORDS)
     guard = Cut()
 
@@ -292,7 +296,9 @@ def test_rows_of_a_part_come_in_order_of_their_key_so_a_replay_has_the_same_comm
 
 
 class Waits:
-    """A part function that has its rows, and goes on once a file is there: long after its job was cancelled."""
+    """A part function that has its rows, and goes on once a file is there: long after its job was
+    cancelled.
+    """
 
     def __init__(self, each, folder):
         self.each, self.folder = each, folder

@@ -192,7 +192,7 @@ def test_a_body_that_hides_an_error_does_not_lose_its_batch(shop, spark, tmp_pat
         except Exception:
             fails.clear()
 
-    with pytest.raises(PySparkException, match="was not written: let what `write` raises pass"):
+    with pytest.raises(PySparkException, match="was not written: do not catch what `write` raises"):
         query_of(shop, spark, tmp_path, guard, Grant(1), hides).awaitTermination()
     query_of(shop, spark, tmp_path, guard, Grant(1), hides).awaitTermination()
     assert sums(shop) == SUMS

@@ -1,4 +1,5 @@
-"""The demo's pipeline on a Spark standalone cluster, and what only a cluster shows; all run Rink from the wheel.
+"""The demo's pipeline on a Spark standalone cluster, and what only a cluster shows; all run Rink
+from the wheel.
 
 Run as a script, this is the driver of the latter: on_the_cluster.
 """
@@ -66,7 +67,9 @@ def test_the_pipeline_goes_through_a_kill_and_a_freeze_on_a_cluster(python, spar
 
 @pytest.fixture(scope="module")
 def told(python, spark_cluster, tmp_path_factory):
-    """What a driver tells whose query lost a worker in the middle of a batch; and what is in Redis then."""
+    """What a driver tells whose query lost a worker in the middle of a batch; and what is in Redis
+    then.
+    """
     import redis
     import spark_shop
     from spark_shop_on import ShopOn
@@ -79,7 +82,8 @@ def told(python, spark_cluster, tmp_path_factory):
         shop = ShopOn(client, server.url, spark_shop)
         shop.send(RECORDS)
         shop.send([], stream="totals")
-        # Executors have another current directory: what the driver finds through `.` they do not find.
+        # Executors have another current directory: what the driver finds through `.` they do not
+        # find.
         known = environment(PYSPARK_PYTHON=python, PYTHONPATH=".")
         command = [python, str(Path(__file__)), spark_cluster.url, server.url, str(folder)]
         log = folder / "log"
@@ -100,7 +104,9 @@ def told(python, spark_cluster, tmp_path_factory):
 
 
 def executing(driver, folder, log):
-    """Wait until an executor has a part of a batch in hand; returns the process of Python that has it."""
+    """Wait until an executor has a part of a batch in hand; returns the process of Python that has
+    it.
+    """
     end = time.monotonic() + WAIT_S
     while not (found := list(folder.glob("at-*"))):
         if driver.poll() is not None or time.monotonic() > end:

@@ -1,4 +1,6 @@
-"""Spark Connect, whose client has neither a JVM nor a SparkContext: sources, sinks, jobs, queries and role maps."""
+"""Spark Connect, whose client has neither a JVM nor a SparkContext: sources, sinks, jobs, queries
+and role maps.
+"""
 
 import contextlib
 import json

@@ -1,4 +1,6 @@
-"""What docs/spark.md says that a user of Redis needs is what its steps need, and no less: on a real one, without Spark."""
+"""What docs/spark.md says that a user of Redis needs is what its steps need, and no less: on a real
+one, without Spark.
+"""
 
 import re
 from pathlib import Path

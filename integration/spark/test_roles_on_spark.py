@@ -147,7 +147,7 @@ def test_each_role_is_hashed_once(df):
     ("given", "says"),
     [
         ({"role": "name"}, "there is no column 'name'; there are: Ro.le, at"),
-        ({"role": "at"}, "column 'at' holds bigint, and roles are strings"),
+        ({"role": "at"}, "column 'at' holds bigint, but roles are strings"),
         ({"by": -1}, "the size is 0 to"),
         ({"by": 3, "scheme": "other"}, "scheme 'other' is not known here"),
         ({"rank": "AT"}, "there is a column 'AT' already"),
@@ -278,7 +278,7 @@ def test_every_format_gives_the_same_plan(files, name):
     ("line", "says"),
     [
         (("--role-column", "name"), "there is no column 'name'; there are: role, n"),
-        (("--role-column", "n"), "column 'n' holds bigint, and roles are strings"),
+        (("--role-column", "n"), "column 'n' holds bigint, but roles are strings"),
     ],
 )
 def test_a_column_that_cannot_be_used(files, line, says):

@@ -1,4 +1,6 @@
-"""How much one step moves, partitions that are full, and a Redis in trouble: on a real one, without Spark."""
+"""How much one step moves, partitions that are full, and a Redis in trouble: on a real one, without
+Spark.
+"""
 
 import threading
 
@@ -198,7 +200,7 @@ def test_a_task_that_fails_removes_what_it_has_put_aside(shop, monkeypatch):
     columns = T.StructType().add("key", "string").add("value", "binary")
     where = {"appName": "shop", "stream": "orders", "redis": shop.url, "name": "q"}
     writer = StreamWriter(Options(where, of_sink=True), columns, overwrite=False)
-    monkeypatch.setattr(staging, "AT_ONCE", 1)
+    monkeypatch.setattr(staging, "MAX_STEP_RECORDS", 1)
     rows = [{"key": f"k{n}", "value": b"x"} for n in range(20)]
 
     def batches():

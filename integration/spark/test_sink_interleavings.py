@@ -1,7 +1,8 @@
-"""Two drivers of one query, whose commands come in any order and who may die between any two: each row once.
+"""Two drivers of one query, whose commands come in any order and who may die between any two: each
+row once.
 
-A driver goes on by one command of Redis at a time, as the schedule says; it does what Spark would have it do. Hypothesis
-makes schedules, and shrinks one that fails.
+A driver goes on by one command of Redis at a time, as the schedule says; it does what Spark would
+have it do. Hypothesis makes schedules, and shrinks one that fails.
 """
 
 import random
@@ -32,8 +33,8 @@ STATE = "rink:{shop/orders}:sink:q"
 @pytest.fixture
 def small_steps(monkeypatch):
     monkeypatch.setattr(publishing, "STEP", 2)
-    monkeypatch.setattr(publishing, "_LOOKS_AGAIN_S", 0.0)
-    monkeypatch.setattr(staging, "AT_ONCE", 2)
+    monkeypatch.setattr(publishing, "_LOOK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(staging, "MAX_STEP_RECORDS", 2)
     return monkeypatch
 
 
@@ -83,7 +84,8 @@ class World:
 
 
 class Driver:
-    """Runs the query until it dies or is refused; stands still before each command until it is let go on.
+    """Runs the query until it dies or is refused; stands still before each command until it is let
+    go on.
 
     Its second half is what the sink has for a connection.
     """
@@ -190,9 +192,11 @@ class Driver:
 
 
 def play(world, schedule):
-    """Have two drivers go on as the schedule says, each started anew where it is over; both die in the end.
+    """Have two drivers go on as the schedule says, each started anew where it is over; both die in
+    the end.
 
-    A new one has the last grant, or the next; so the other may be stale from then on. Returns the last token.
+    A new one has the last grant, or the next; so the other may be stale from then on. Returns the
+    last token.
     """
     alive, token, highest = {}, 1, [0, 0]
     chance = random.Random(world.seed)
@@ -219,8 +223,9 @@ def play(world, schedule):
 
 
 def replay(world, token):
-    """Have the last driver write the newest batch again, and all behind it; where a partition is full, it is started anew,
-    and each try helps."""
+    """Have the last driver write the newest batch again, and all behind it; where a partition is
+    full, it is started anew, and each try helps.
+    """
     newest = int(world.shop.redis.hget(STATE, "batch:x") or 0)
     assert newest <= world.committed + 1  # so Spark's checkpoint never comes behind it by itself
     world.committed, before = newest - 1, None

@@ -134,7 +134,7 @@ def test_a_write_without_an_id_that_met_a_full_partition_leaves_what_it_publishe
     records = [(0, f"a{n}") for n in range(5)]
     for _ in range(2):
         messages = [Staged("", *one) for one in put_aside(shop, *records).items()]
-        with pytest.raises(PartitionFull, match=r"It has no writeId, so nobody goes on with it"):
+        with pytest.raises(PartitionFull, match=r"It has no writeId, so no run continues it"):
             writer.commit(messages)
         writer.abort(messages)
     assert published(shop) == ["a0", "a1", "a2"]

@@ -1,4 +1,6 @@
-"""Records with a field of each kind: what the sink writes is what the source reads, and what workers read."""
+"""Records with a field of each kind: what the sink writes is what the source reads, and what
+workers read.
+"""
 
 import asyncio
 from datetime import UTC, date, datetime, time, timedelta

@@ -126,7 +126,7 @@ def test_a_staged_list_that_is_not_whole_stops_the_batch_before_anything_is_writ
         shop.redis.lpop(key)
     else:
         shop.redis.rpush(key, "more")
-    with pytest.raises(StateError, match=r"of 2 records that were put aside.*can be repeated"):
+    with pytest.raises(StateError, match=r"of 2 staged records.*can be repeated"):
         sink(shop).commit(SinkBatch("x", 0), manifest)
     assert published(shop) == published(shop, 1) == []
     assert left(shop) == [], "each try would leave nearly a batch for 30 days"
@@ -153,7 +153,7 @@ def test_what_is_lost_after_it_was_begun_with_is_told_with_the_way_out(shop):
     told = r"is gone.*\(2 records of the batch were published\).*HDEL (\S+) manifest"
     with pytest.raises(StateError, match=told) as error:
         sink(shop).commit(SinkBatch("x", 0), put_aside(shop, *many))
-    shop.redis.execute_command(*str(error.value).rpartition("loss: ")[2].split())
+    shop.redis.execute_command(*str(error.value).rpartition("loss, run ")[2].split())
     sink(shop).commit(SinkBatch("x", 0), put_aside(shop, *many))
     sink(shop).commit(SinkBatch("x", 1), put_aside(shop, (0, "next")))
     assert published(shop) == ["a0", "a1", "next"]
@@ -258,7 +258,7 @@ def test_a_stale_driver_is_refused_and_nothing_is_written(shop):
     with pytest.raises(StaleToken) as told:
         stale.raise_fence()
     assert (told.value.token, told.value.newer) == (2**62, 2**62 + 1)
-    with pytest.raises(StaleToken, match="writes nothing here any more"):
+    with pytest.raises(StaleToken, match="writes nothing there any more"):
         stale.commit(SinkBatch("x", 0), put_aside(shop, (0, "stale")))
     assert published(shop) == []
     sink(shop, token=2**62 + 1).commit(SinkBatch("x", 0), put_aside(shop, (0, "fresh")))
@@ -292,7 +292,9 @@ def test_a_driver_that_was_frozen_amid_publishing_writes_nothing_twice(shop):
 
 def test_a_decision_whose_answer_was_lost_stands_also_behind_the_next_drivers_fence(shop):
     class LosesAnAnswer(DiesAfter):
-        """`decide` is carried out, its answer is lost, the next driver begins; then it is sent again."""
+        """`decide` is carried out, its answer is lost, the next driver begins; then it is sent
+        again.
+        """
 
         def run_each(self, name, asked):
             found = self.plain.run_each(name, asked)

@@ -136,7 +136,9 @@ def test_a_query_under_a_lower_token_is_refused(shop):
 
 
 def by_hasher(shop):
-    """Declare a stream with a hasher that sends every key to the last partition; `app` is the option for it."""
+    """Declare a stream with a hasher that sends every key to the last partition; `app` is the
+    option for it.
+    """
     made = sys.modules["options_on_redis"].app.stream(
         "orders-2", record=Order, partition_by="order_id", partition_count=COUNT, hasher=lambda key: -1
     )  # fmt: skip
@@ -158,7 +160,7 @@ def test_rows_go_where_the_hasher_of_the_stream_says(shop):
 
 def test_bytes_without_the_hasher_of_their_stream_are_refused(shop):
     by_hasher(shop)
-    with pytest.raises(ConfigError, match=r"has a hasher of its own .* option app=MODULE:ATTR"):
+    with pytest.raises(ConfigError, match=r"has its own hasher .* option app=MODULE:ATTR"):
         writer(shop, stream="orders-2")
 
 
@@ -207,7 +209,7 @@ def test_what_a_task_put_aside_is_kept_for_as_long_as_the_option_says(shop):
     ],
 )  # fmt: skip
 def test_what_a_sink_cannot_use_is_told(shop, option, bad):
-    with pytest.raises(ConfigError, match=f"the option {option} is .*{bad}"):
+    with pytest.raises(ConfigError, match=f"the option {option} (is|must be) .*{bad}"):
         writer(shop, name="s", **{option: bad})
 
 
@@ -219,7 +221,7 @@ def test_what_a_sink_cannot_use_is_told(shop, option, bad):
     ],
 )  # fmt: skip
 def test_what_a_query_cannot_use_is_told(shop, option, bad):
-    with pytest.raises(ConfigError, match=f"the option {option} is .*{bad}"):
+    with pytest.raises(ConfigError, match=f"the option {option} (is|must be) .*{bad}"):
         query(shop, group="q", **{option: bad})
 
 
@@ -238,7 +240,7 @@ def test_a_query_has_no_end(shop, option):
 
 def test_offsets_of_other_partitions_are_refused(shop):
     with pytest.raises(
-        ConfigError, match=r"partitions 0 to 2, and offsets were given for \[0, 7\]"
+        ConfigError, match=r"partitions 0 to 2, but offsets were given for \[0, 7\]"
     ):
         read(source(shop, startingOffsets='{"0": "0-0", "7": "0-0"}'))
 
@@ -248,7 +250,7 @@ def test_batch_whose_query_has_no_id_is_refused(shop):
     made = writer(shop, name="s")
     page = pa.RecordBatch.from_pydict({"key": ["k"], "value": [b"1"]})
     message = made.write(iter([page]))
-    with pytest.raises(StateError, match=r"sink 's' .*no id of its query"):
+    with pytest.raises(StateError, match=r"sink 's' .*no query id"):
         made.commit([attrs.evolve(message, query="")], 0)
     assert sum(lengths(shop)) == 0
     assert shop.redis.keys("*:staged:*") == []

@@ -1,7 +1,8 @@
 """The reader of a query as PySpark 4.0 and 4.1 call it, on a real Redis and without Spark.
 
-The order of the calls is that of PySpark 4.0.5 and 4.1.4: `latestOffset` comes without a start, and a restart names the end of
-its log of offsets first, as an empty range, whether that batch was committed or not.
+The order of the calls is that of PySpark 4.0.5 and 4.1.4: `latestOffset` comes without a start, and
+a restart names the end of its log of offsets first, as an empty range, whether that batch was
+committed or not.
 """
 
 import contextlib

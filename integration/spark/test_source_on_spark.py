@@ -263,7 +263,7 @@ def test_a_checkpoint_of_another_partition_count_is_told(shop, spark, tmp_path):
     shop.send(RECORDS[:5])
     run(spark.readStream.format("rink").options(**shop.options(group="q")).load(), tmp_path / "q")
     shop.send([], stream="totals")
-    refused(shop, spark, tmp_path, "offsets of 4 partitions, and .* has 3", stream="totals")
+    refused(shop, spark, tmp_path, "offsets of 4 partitions, but .* has 3", stream="totals")
 
 
 @pytest.mark.deep

@@ -1,4 +1,6 @@
-"""A query as a group of its stream, on a real Redis and without Spark: what is kept, what is refused, what is noticed."""
+"""A query as a group of its stream, on a real Redis and without Spark: what is kept, what is
+refused, what is noticed.
+"""
 
 import asyncio
 import contextlib
@@ -15,7 +17,8 @@ from spark_support import COUNT, Shop, edges
 from rink.cli import apps
 from rink.cli.commands import commands
 from rink.errors import StaleToken, StateError
-from rink.redis import blocking_client
+from rink.redis.blocking_client import run_scripts
+from rink.spark import redis_connection
 from rink.spark.datasource import RinkDataSource
 from rink.spark.source import readers
 from rink.streams import App, Record, admin
@@ -182,9 +185,9 @@ def test_the_command_that_forgets_a_group_can_be_pasted(shop, monkeypatch):
 
 def test_a_name_that_a_processor_has_is_no_groups(shop):
     shop.redis.hset(shop.names.partition(0).offsets, mapping={"format": 1, "spark/q": "0-0"})
-    with pytest.raises(StateError, match="a processor's of the app"):
+    with pytest.raises(StateError, match="a processor of the app"):
         shop.group().begin(edges("earliest"))
-    with pytest.raises(StateError, match="a processor's of the app"):
+    with pytest.raises(StateError, match="a processor of the app"):
         shop.group().follow(edges("0-0"))
 
 
@@ -221,7 +224,7 @@ def test_a_restart_takes_over_and_the_one_before_ends(shop):
     after.follow(start)
     with pytest.raises(
         StateError,
-        match=r"another query reads .* as group 'spark/q': process .* reads one stream twice .*'group'",
+        match=r"another query reads .* as group 'spark/q': process .* reads a stream twice .*'group'",
     ):
         before.follow(start)
     after.follow(start)
@@ -320,7 +323,7 @@ def test_a_start_whose_entry_is_gone_is_an_error(shop):
     start = group.begin(edges("earliest")) | {0: ids[1]}
     group.follow(start)
     shop.trim(to=1)
-    with pytest.raises(StateError, match=rf"partition 0 .* behind {ids[1]} are gone"):
+    with pytest.raises(StateError, match=rf"partition 0 .* after {ids[1]} are gone"):
         group.follow(start)
     assert shop.offset() == ids[1]
     assert shop.group(strict=False).follow(start)[0] == ids[3]
@@ -345,7 +348,7 @@ def test_so_are_events_of_a_partition_of_which_nothing_was_read(shop):
     start = group.begin(edges("earliest"))
     group.follow(start)
     shop.trim(to=1)
-    with pytest.raises(StateError, match="behind 0-0 are gone"):
+    with pytest.raises(StateError, match="after 0-0 are gone"):
         group.follow(start)
 
 
@@ -388,7 +391,7 @@ def test_a_range_is_read_page_by_page_from_behind_its_start(shop, size):
 def test_a_page_behind_an_entry_that_is_gone_is_an_error(shop):
     ids = shop.add(count=6)
     shop.trim(to=3)
-    with pytest.raises(StateError, match=f"behind {ids[0]} are gone"):
+    with pytest.raises(StateError, match=f"after {ids[0]} are gone"):
         shop.read(ids[0], ids[5])
     assert shop.read(ids[0], ids[5], strict=False) == ids[3:]
 
@@ -406,7 +409,7 @@ def test_trimming_in_the_midst_of_a_read_is_an_error(shop):
         return found
 
     shop.connection.client.execute_command = trims_after_a_page
-    with pytest.raises(StateError, match=f"behind {ids[2]} are gone"):
+    with pytest.raises(StateError, match=f"after {ids[2]} are gone"):
         shop.read(ids[0], ids[5])
     assert len(pages) == 2
 
@@ -415,7 +418,7 @@ def test_the_first_page_of_all_is_an_error_where_more_was_taken_away_than_before
     ids = shop.add(count=4)
     shop.trim(to=2)
     assert shop.read("0-0", ids[3], removed=2) == ids[2:]
-    with pytest.raises(StateError, match="behind 0-0 are gone"):
+    with pytest.raises(StateError, match="after 0-0 are gone"):
         shop.read("0-0", ids[3], removed=1)
     assert shop.read("0-0", ids[3], removed=1, strict=False) == ids[2:]
 
@@ -432,19 +435,19 @@ def test_all_partitions_have_a_place(shop):
     assert shop.connection.partition_count(shop.place) == COUNT
 
 
-def test_a_redis_that_lacks_its_replicas_for_a_while_is_waited_for(rink_redis, monkeypatch):
-    """It says so of a command among several, one for each partition."""
+def test_redis_that_lacks_replicas_for_a_while_is_waited_for(rink_redis, monkeypatch):
+    """Redis refuses single commands of a round trip, one for each partition."""
     with contextlib.closing(Shop(rink_redis.url, patience=30.0)) as shop:
         shop.add(count=2)
-        plain, sent = blocking_client._execute, []
+        sent = []
 
-        def send(client, commands):
-            sent.append(commands)
+        def run(client, calls):
+            sent.append(calls)
             if len(sent) == 3:
                 shop.redis.config_set("min-replicas-to-write", 0)
-            return plain(client, commands)
+            return run_scripts(client, calls)
 
-        monkeypatch.setattr(blocking_client, "_execute", send)
+        monkeypatch.setattr(redis_connection, "run_scripts", run)
         shop.redis.config_set("min-replicas-to-write", 1)
         try:
             assert shop.group().begin(edges("earliest")) == edges("0-0")
@@ -466,7 +469,7 @@ def test_checkpoint_older_than_its_group_is_told_as_such(shop):
         shop.group().follow(start | {0: ids[1]})
     text = str(told.value)
     assert "checkpoint of this query is older than its group 'spark/q'" in text
-    assert f"behind {ids[1]}, but the group has committed up to {ids[3]}" in text
+    assert f"after {ids[1]}, but the group has committed up to {ids[3]}" in text
     assert "rink streams forget-group MODULE:ATTR spark/q --stream orders" in text
     assert told.value.key == shop.at()
     assert shop.offset() == ids[3]
@@ -481,7 +484,7 @@ def test_older_checkpoint_whose_events_are_left_is_a_warning(shop, caplog):
     again = shop.group()
     again.follow(edges("0-0") | {0: ids[1]})
     (line,) = [one.getMessage() for one in caplog.records if "older than its group" in one.msg]
-    assert f"behind {ids[1]}, although {ids[3]} is committed" in line
+    assert f"after {ids[1]}, although {ids[3]} is committed" in line
     again.follow(edges("0-0") | {0: ids[2]})
     shop.group().follow(edges("0-0") | {0: ids[2]})
     assert caplog.text.count("older than its group") == 1
@@ -494,7 +497,7 @@ def test_checkpoint_newer_than_the_stream_is_told_as_such(shop):
     group.follow(start)
     shop.redis.delete(shop.key())
     shop.redis.xadd(shop.key(), {"d": "x"}, id="5-0")
-    with pytest.raises(StateError, match=r"last event that Redis knows of is 5-0: it was restored"):
+    with pytest.raises(StateError, match=r"last event that Redis knows is 5-0, so Redis was restored"):
         group.follow(start)
 
 
@@ -543,15 +546,14 @@ def test_start_that_fails_before_a_batch_is_planned_leaves_no_group(shop, step, 
 def test_start_that_fails_halfway_in_its_registration_leaves_no_group(shop, monkeypatch):
     shop.add(count=3)
     group = shop.group()
-    plain = blocking_client._execute
 
-    def send(client, commands):
-        if len(commands) == COUNT and commands[0][-2] == 0:  # it does not only look
-            plain(client, commands[:1])
+    def run(client, calls):
+        if len(calls) == COUNT and calls[0].args[-2] == 0:  # `looks`: 0 registers
+            run_scripts(client, calls[:1])
             raise RuntimeError("on purpose")
-        return plain(client, commands)
+        return run_scripts(client, calls)
 
-    monkeypatch.setattr(blocking_client, "_execute", send)
+    monkeypatch.setattr(redis_connection, "run_scripts", run)
     with pytest.raises(RuntimeError, match="on purpose"):
         group.begin(edges("earliest"))
     assert registered_keys(shop) == ([], [])

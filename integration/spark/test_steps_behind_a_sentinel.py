@@ -1,4 +1,6 @@
-"""Source and sink behind a Sentinel: who was given a client that asks it goes on with the new master."""
+"""Source and sink behind a Sentinel: who was given a client that asks it goes on with the new
+master.
+"""
 
 import pytest
 from redis.sentinel import Sentinel

@@ -1,4 +1,6 @@
-"""Source and sink on a Redis Cluster: each partition has a slot of its own, and so has the state of a sink."""
+"""Source and sink on a Redis Cluster: each partition has a slot of its own, and so has the state of
+a sink.
+"""
 
 import pytest
 import redis

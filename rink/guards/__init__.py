@@ -1,4 +1,4 @@
-"""Guards: writes are accepted from the newest fencing token alone, and each part of each batch once.
+"""Accept writes only from the newest fencing token, and each part once.
 
     guard = RedisGuard("redis://…")
     guard.raise_fence(Fence.of(role))           # before anything is written under this token
@@ -9,8 +9,8 @@
             step.hincrby("carriers", "AA", 17)
     guard.finish(fence, batch, [part.result, …])
 
-Nothing here knows of Spark. Each guard is imported with what it needs once it is asked for, so `import rink.guards`
-brings neither redis nor SQLAlchemy nor pyarrow. See docs/guards.md.
+Nothing here depends on Spark. Each guard is imported with its libraries at its first use, so
+`import rink.guards` imports neither redis nor SQLAlchemy nor pyarrow. See docs/guards.md.
 """
 
 from typing import TYPE_CHECKING

@@ -1,11 +1,12 @@
-"""What goes wrong with guards, beside what `rink.errors` has.
+"""Define the errors of guards, besides those of `rink.errors`.
 
     RinkError
-        GuardError                       a database or a directory said no; or Redis, to a command of the user's
+        GuardError          a database or a directory failed, or Redis refused a user's command
 
-`StaleToken` is raised where the token counts no more, `StateError` where what lies in the store is not ours, was rolled back,
-or was cut otherwise, `ConfigError` and `UsageError` for calls that cannot be right. What Redis says of our own steps is
-raised as `rink.streams` does: RedisUnavailable and its like.
+`StaleToken` is raised for a stale token. `StateError` is raised if the store holds data that is not
+ours, that was rolled back, or that was cut into other parts. `ConfigError` and `UsageError` are
+raised for wrong calls. Errors of Redis in our own steps are those of `rink.streams`:
+RedisUnavailable and others.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from rink.errors import RinkError
 
 
 class GuardError(RinkError):
-    """What a guard's store said; the message names the place, and never a password.
+    """An error of a guard's store; the message never has a password.
 
-    Whatever the part wrote is rolled back, or marked as written: calling it again never writes it twice.
+    The part's writes were rolled back, or the part is marked as written. So a repeated call never
+    writes it twice.
 
     Attributes:
-        place: which store, and where in it.
-        again: whether the same call may well succeed if it is made again: the store was away or busy, or picked
-            this transaction as the one to give up.
+        place: the store, and the place in it.
+        again: whether the same call may succeed if it is repeated: the store was away or busy, or
+            it chose this transaction to abort.
     """
 
     def __init__(self, *args: object, place: str = "", again: bool = False) -> None:

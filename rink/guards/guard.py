@@ -1,12 +1,15 @@
-"""What a guard is, whatever it guards.
+"""Define the rules and the interface of all guards.
 
-Rules that hold for all of them:
-- A token counts from `raise_fence` (or `begin`) on, and every lower one of that name is refused from then on.
-- A part is written in one step with its mark, under the token that counts at that very moment, or not at all.
-- Parts are told apart by (query, batch number, part): marks keep the greatest number for each part of a query.
-- Guards are pickled to where parts are written. Connections are not: each process makes its own.
+- A token counts from `raise_fence` (or `begin`) on. From then on, every lower token of that name is
+  refused.
+- A part is written in one step with its mark, under the token that counts at that moment, or not at
+  all.
+- A part is identified by (query, batch number, part). Marks keep the greatest batch number for each
+  part of a query.
+- Guards are pickled to the processes that write parts. Connections are not: each process makes its
+  own.
 
-Deliberately absent: retries. All calls may be repeated, and who repeats knows for how long.
+Deliberately absent: retries. All calls may be repeated, and the caller knows for how long.
 """
 
 from __future__ import annotations
@@ -24,17 +27,17 @@ S = TypeVar("S")
 
 
 class Part(ABC, Generic[S]):
-    """One part of one batch: a context manager that gives the guard's step, or None where this part was written before.
+    """A part of a batch: a context manager for the guard's step.
 
-    Leaving without an exception writes what the step was told, and the mark, in one piece; with an exception nothing
-    is written. A Part is entered once.
+    It gives None if this part was written before. Leaving it without an exception writes the step
+    and the mark together. Leaving it with an exception writes nothing. A Part is entered once.
 
     Attributes:
-        result: what `Guard.finish` is to be told of this part, once it was left: a small value that can be pickled. It
-            stands here and not on the step, since there is no step for a part that was written before, and a database's
-            step is SQLAlchemy's own connection.
-        written: the newest batch of the query of which this part is written, as it was when it was entered; None where there
-            is none.
+        result: the value for `Guard.finish`, after the part was left: a small value that can be
+            pickled. It is here and not on the step, since a part that was written before has no
+            step, and a database's step is SQLAlchemy's own connection.
+        written: the newest batch of the query for which this part was written when it was entered;
+            None if there is none.
     """
 
     def __init__(self, fence: Fence, batch: Batch, number: int) -> None:
@@ -43,7 +46,7 @@ class Part(ABC, Generic[S]):
         self.number = check_count("part", number, least=0)
         if number >= batch.parts:
             raise ConfigError(
-                f"part {number} of {batch.parts}: they are numbered from 0 to {batch.parts - 1}"
+                f"part {number} of {batch.parts}: parts are numbered from 0 to {batch.parts - 1}"
             )
         self.result: Any = None
         self.written: int | None = None
@@ -52,7 +55,7 @@ class Part(ABC, Generic[S]):
 
     def __enter__(self) -> S | None:
         if self._entered:
-            raise UsageError("this part was entered before: ask the guard for it anew")
+            raise UsageError("this part was entered before: ask the guard for a new one")
         self._entered = True
         self._step = self._open()
         return self._step
@@ -92,48 +95,56 @@ class Part(ABC, Generic[S]):
 
 
 class Guard(ABC):
-    """Accepts writes under the newest token only, and each part of each batch once. May be pickled, and used by threads.
+    """Accept writes under the newest token only, and each part once.
 
-    Who decides what runs calls `raise_fence` once it has a token, then for each batch: `begin`; every `part`, anywhere
-    and in any order; `finish` with the results of all of them. All of it may be repeated after a failure.
+    A guard may be pickled, and threads may share it. The process that decides calls `raise_fence`
+    once it has a token. Then for each batch it calls `begin`, every `part` (anywhere and in any
+    order), and `finish` with the results of all parts. All of it may be repeated after a failure.
     """
 
     @abstractmethod
     def raise_fence(self, fence: Fence) -> None:
-        """Refuse all lower tokens of this name from now on. The same token again changes nothing.
+        """Refuse all lower tokens of this name from now on.
+
+        The same token again changes nothing.
 
         Raises:
-            StaleToken: a greater one has been seen.
+            StaleToken: the guard has seen a greater token.
         """
 
     @abstractmethod
     def begin(self, fence: Fence, batch: Batch) -> None:
-        """Begin a batch: raises the fence if it was not, and checks into how many parts the query is cut.
+        """Begin a batch.
+
+        It raises the fence if needed, and checks into how many parts the query is cut.
 
         Raises:
-            StaleToken: a greater token has been seen.
+            StaleToken: the guard has seen a greater token.
             StateError: this query's batches were cut into another number of parts.
         """
 
     @abstractmethod
     def part(self, fence: Fence, batch: Batch, number: int) -> Part[Any]:
-        """Return the part of that number, 0 to `batch.parts` - 1, to be entered with `with`.
+        """Return the part of a number, 0 to `batch.parts` - 1, for `with`.
 
-        Entering and leaving it raise StaleToken if a greater token has been seen, and StateError if there was no
-        `begin` under this one.
+        Entering and leaving it raise StaleToken if the guard has seen a greater token, and
+        StateError if there was no `begin` under this token.
         """
 
     @abstractmethod
     def finish(self, fence: Fence, batch: Batch, results: Sequence[Any]) -> None:
-        """End a batch, with the `result` of each of its parts: where a guard publishes a batch as a whole, it does now.
+        """End a batch, with the `result` of each of its parts.
+
+        A guard that publishes a batch as a whole does so now.
 
         Raises:
-            StaleToken: a greater token has been seen. Where parts publish themselves they are published all the same.
+            StaleToken: the guard has seen a greater token. Parts that publish themselves are
+                published all the same.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Close this process's connections; the guard makes new ones if it is used again."""
+        """Close this process's connections; a later use makes new ones."""
 
     def __enter__(self) -> Self:
         return self
@@ -143,7 +154,11 @@ class Guard(ABC):
 
 
 def check_told(fence: object, batch: object = None) -> None:
-    """Refuse what is no fence or no batch."""
+    """Check the types of a fence and a batch.
+
+    Raises:
+        ConfigError: an argument is not a fence or not a batch.
+    """
     if not isinstance(fence, Fence):
         raise ConfigError(f"fence must be a Fence, such as Fence.of(role), not {fence!r}")
     if batch is not None and not isinstance(batch, Batch):
@@ -154,16 +169,18 @@ def not_begun(fence: Fence, seen: int | None, place: str) -> StateError:
     """Return the error for a part under a token that the store has not seen."""
     known = "no token" if seen is None else f"token {seen}"
     return StateError(
-        f"{place} knows {known} of {fence.name!r}, and this part has {fence.token}: begin(fence, batch) comes "
-        "first. If it did, what lies there was rolled back (restored, or failed over): begin the batch anew",
+        f"{place} knows {known} of {fence.name!r}, but this part has {fence.token}: call "
+        "begin(fence, batch) first. If it was called, the store was rolled back (restored, or "
+        "failed over): begin the batch anew",
         key=place,
     )
 
 
 def cut_otherwise(batch: Batch, stored: int, place: str) -> StateError:
-    """Return the error for a batch that is cut into another number of parts than the query's first."""
+    """Return the error for a batch with another number of parts."""
     return StateError(
-        f"{place}: query {batch.query!r} has {stored} parts, and this batch is cut into {batch.parts}: a part that "
-        f"was written could be written again. Restart with {stored} parts, or with a new checkpoint",
+        f"{place}: query {batch.query!r} has {stored} parts, but this batch is cut into "
+        f"{batch.parts}, so a written part could be written again. Restart with {stored} parts, "
+        "or with a new checkpoint",
         key=place,
     )

@@ -1,10 +1,13 @@
-"""A guard of a directory of Parquet files: parts write files aside, one manifest publishes a whole batch.
+"""Guard a directory of Parquet files.
 
-    {directory}/data/{query}/{batch}-{part}-{uuid}.parquet     what parts wrote, published or not
-    {directory}/manifests/00000000000000000017.json            what holds, in its order
+Parts write files aside, and one manifest publishes a whole batch:
 
-So a batch is there as a whole or not at all, and who reads the directory through `files()` or `read()` sees nothing else. The
-fence is looked at when the manifest is made: a file of a stale part is an orphan, and harms nobody.
+    {directory}/data/{query}/{batch}-{part}-{uuid}.parquet     written by parts, published or not
+    {directory}/manifests/00000000000000000017.json            the published state, in its order
+
+So a batch is there as a whole or not at all. Readers use `files()` or `read()` and see nothing
+else. The fence is checked when the manifest is made. So a stale part leaves only an orphan file,
+which does no harm.
 """
 
 from __future__ import annotations
@@ -33,11 +36,11 @@ __all__ = ["ParquetGuard", "ParquetStep", "PartFile", "Vacuumed"]
 
 @attrs.frozen
 class Vacuumed:
-    """What `vacuum` has removed.
+    """The number of files and manifests that `vacuum` has removed.
 
     Attributes:
-        files: of parts that were never published.
-        manifests: that later ones repeat.
+        files: files of parts that were never published.
+        manifests: manifests that later ones repeat.
     """
 
     files: int
@@ -45,12 +48,13 @@ class Vacuumed:
 
 
 class ParquetGuard(Guard):
-    """Guards a directory, on a file system of POSIX that all processes share. The step of a part is a `ParquetStep`.
+    """Guard a directory on a POSIX file system that all processes share.
 
-    All files have one schema. A batch is published by `finish`, which needs the `result` of each part.
+    The step of a part is a `ParquetStep`. All files have one schema. `finish` publishes a batch,
+    and needs the `result` of each part.
 
     Args:
-        directory: must be there. Give each output its own, and put nothing else into it.
+        directory: must exist. Give each output its own, and put nothing else into it.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -58,9 +62,9 @@ class ParquetGuard(Guard):
             raise ConfigError("directory is empty: give a path")
         if re.match(r"[a-zA-Z][\w+.-]*://", os.fspath(directory)):
             raise ConfigError(
-                f"{directory} is a URL: ParquetGuard needs a directory with hard links"
+                f"{directory} is a URL: ParquetGuard needs a local directory with hard links"
             )
-        # Absolute: where parts are written, another directory is the current one.
+        # Absolute, since the processes that write parts have another current directory.
         self._directory = Path(os.fspath(directory)).absolute()
         self._own: PerProcess[Log] = PerProcess()
         self._own.ends_with(self)
@@ -90,14 +94,14 @@ class ParquetGuard(Guard):
         """Publish a batch: all its files, or none.
 
         Args:
-            fence: under which it was begun.
-            batch: which one.
+            fence: the fence under which it was begun.
+            batch: the batch.
             results: the `result` of each part, in any order.
 
         Raises:
-            StaleToken: a greater token has been seen; nothing is published.
-            StateError: a file is not there, or the batch was not begun.
-            ConfigError: a part has no result, or two; or their schemas differ.
+            StaleToken: the guard has seen a greater token; nothing is published.
+            StateError: a file is missing, or the batch was not begun.
+            ConfigError: a part has no result, or two; or the schemas differ.
         """
         check_told(fence, batch)
         tried = False
@@ -106,7 +110,7 @@ class ParquetGuard(Guard):
             nonlocal tried
             newest = newest_of(batch.query, fold)
             is_published = newest is not None and newest >= batch.number
-            if is_published and tried:  # whoever has raised the fence since
+            if is_published and tried:  # this call has published it, even if the fence rose since
                 return None
             tried = True
             self._refuse_stale(fence, fold)
@@ -118,21 +122,24 @@ class ParquetGuard(Guard):
             files = _checked(batch, results)
             schema = _one_schema(files, fold.schema)
             self._look_at(files, fold)
-            listed = [{"path": one.path, "rows": one.rows, "bytes": one.bytes} for one in files]
-            told_of = {"name": fence.name, "token": fence.token, "query": batch.query}
+            listed = [{"path": file.path, "rows": file.rows, "bytes": file.bytes} for file in files]
+            grant = {"name": fence.name, "token": fence.token, "query": batch.query}
             counts = {"number": batch.number, "parts": batch.parts}
-            return {"batch": {**told_of, **counts, "files": listed, "schema": schema}}
+            return {"batch": {**grant, **counts, "files": listed, "schema": schema}}
 
         self._log().publish(make)
 
     def files(self) -> list[str]:
-        """Return the absolute paths of all published files, in the order of their batches."""
+        """Return the absolute paths of all published files, in batch order."""
         log = self._log()
         with log.folded() as fold:
             return [str(self._directory / path) for path in log.files(fold)]
 
     def read(self) -> pa.Table:
-        """Return all that is published as one table; without rows and columns where nothing was."""
+        """Return all published rows as one table.
+
+        It has no rows and no columns if nothing was published.
+        """
         log = self._log()
         with log.folded() as fold:
             paths, schema = log.files(fold), fold.schema
@@ -146,23 +153,25 @@ class ParquetGuard(Guard):
                         tables.append(file.read().replace_schema_metadata(None))
                 except (pa.ArrowException, FileNotFoundError) as error:
                     raise StateError(
-                        f"{self._directory / path} is published and cannot be read: {error}. Restore it from a backup",
+                        f"{self._directory / path} is published but cannot be read: {error}. "
+                        "Restore it from a backup",
                         key=path,
                     ) from error
         return pa.concat_tables([unpacked(schema).empty_table(), *tables])
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The schema of all that is published; None before the first rows."""
+        """Return the schema of all published rows; None before the first rows."""
         with self._log().folded() as fold:
             return unpacked(fold.schema) if fold.schema else None
 
     def vacuum(self, older_than_s: float) -> Vacuumed:
-        """Remove files that no batch has published, and manifests that later ones repeat.
+        """Remove unpublished files, and manifests that later ones repeat.
 
         Args:
-            older_than_s: only what is older. A batch that takes longer than that may lose a file while it is under way, and is
-                then refused as a whole: make it longer than any batch, a day for instance.
+            older_than_s: the least age of what is removed. It must be longer than any batch takes,
+                for example a day. A batch that takes longer may lose a file, and is then refused as
+                a whole.
         """
         horizon = time.time() - check_seconds("older_than_s", older_than_s)
         doomed: set[str] = set()
@@ -198,22 +207,25 @@ class ParquetGuard(Guard):
             raise cut_otherwise(batch, parts, str(self._directory))
 
     def _look_at(self, files: Sequence[PartFile], fold: Fold) -> None:
-        for one in files:
-            path = self._directory / one.path
+        for file in files:
+            path = self._directory / file.path
             if (
-                one.path not in fold.condemned
+                file.path not in fold.condemned
                 and path.is_file()
-                and path.stat().st_size == one.bytes
+                and path.stat().st_size == file.bytes
             ):
                 continue
             raise StateError(
-                f"{path} is not there as part {one.part} wrote it; vacuum takes what is older than it is told. Write "
-                "the batch anew",
-                key=one.path,
+                f"{path} is not there as part {file.part} wrote it. vacuum removes files of its "
+                "given age. Write the batch anew",
+                key=file.path,
             )
 
     def _orphans(self, fold: Fold, horizon: float) -> set[str]:
-        """Unpublished files that are old; and what was condemned before and is still there: somebody may be removing it."""
+        """Return old unpublished files, and condemned files that are still there.
+
+        A condemned file stays condemned, since another process may be removing it.
+        """
         published, found = set(self._log().files(fold)), set()
         for path in (self._directory / "data").glob("*/*.parquet"):
             name = path.relative_to(self._directory).as_posix()
@@ -241,7 +253,8 @@ class _ParquetPart(Part[ParquetStep]):
             self.written = newest_of(self.batch.query, fold)
             if self._is_written():
                 return None
-            return ParquetStep(guard._directory, self.batch, self.number, fold.schema)  # noqa: SLF001
+            directory = guard._directory  # noqa: SLF001
+            return ParquetStep(directory, self.batch, self.number, fold.schema)
 
     def _commit(self, step: ParquetStep) -> PartFile:
         try:
@@ -257,8 +270,8 @@ class _ParquetPart(Part[ParquetStep]):
         step.drop()
 
     def _refuse(self, fold: Fold) -> None:
-        # A greater token than was seen is let through: another machine's view of the directory may be older than the manifest
-        # that `begin` made. `finish` asks again.
+        # Another machine's view of the directory may be older than the manifest that `begin` made.
+        # So a token above all seen ones is accepted here. `finish` checks again.
         self._guard._refuse_stale(self.fence, fold)  # noqa: SLF001
         self._guard._refuse_other_cut(self.batch, fold)  # noqa: SLF001
 
@@ -270,37 +283,41 @@ def _path(directory: Any) -> str | os.PathLike[str]:
 
 
 def newest_of(query: str, fold: Fold) -> int | None:
-    """The newest batch of a query that is published; None where none is."""
+    """Return the newest published batch of a query; None if there is none."""
     _, newest = fold.queries.get(query, (0, None))
     return newest
 
 
 def _checked(batch: Batch, results: Sequence[Any]) -> list[PartFile]:
-    """Return what is to be published, in the order of the parts."""
+    """Return the files to publish, in the order of the parts."""
     by_part: dict[int, PartFile] = {}
-    for one in results:
-        if not isinstance(one, PartFile):
-            raise ConfigError(f"finish takes the `result` of each part, not {one!r}")
-        if one.part in by_part:
-            raise ConfigError(f"part {one.part} of batch {batch.number} is given twice")
-        if one.path and not one.path.startswith(f"{folder_of(batch)}/{batch.number}-{one.part}-"):
+    for result in results:
+        if not isinstance(result, PartFile):
+            raise ConfigError(f"finish takes the `result` of each part, not {result!r}")
+        if result.part in by_part:
+            raise ConfigError(f"part {result.part} of batch {batch.number} is given twice")
+        prefix = f"{folder_of(batch)}/{batch.number}-{result.part}-"
+        if result.path and not result.path.startswith(prefix):
             raise ConfigError(
-                f"{one.path} is not of part {one.part} of batch {batch.number} of {batch.query!r}"
+                f"{result.path} does not belong to part {result.part} of batch {batch.number} of "
+                f"{batch.query!r}"
             )
-        by_part[one.part] = one
+        by_part[result.part] = result
     missing = set(range(batch.parts)) ^ set(by_part)
     if missing:
         raise ConfigError(
-            f"batch {batch.number} has parts 0 to {batch.parts - 1}, each with one result: see {sorted(missing)[:10]}"
+            f"batch {batch.number} has parts 0 to {batch.parts - 1}, each with one result: check "
+            f"{sorted(missing)[:10]}"
         )
     return [by_part[part] for part in sorted(by_part) if by_part[part].path]
 
 
 def _one_schema(files: Sequence[PartFile], published: str) -> str:
-    for one in files:
-        published = published or one.schema
-        if not unpacked(one.schema).equals(unpacked(published)):
+    for file in files:
+        published = published or file.schema
+        if not unpacked(file.schema).equals(unpacked(published)):
             raise ConfigError(
-                f"the schema of {one.path} is not that of the rest: nothing is published"
+                f"the schema of {file.path} differs from that of the other files: nothing is "
+                "published"
             )
     return published

@@ -1,18 +1,20 @@
-"""The log of a ParquetGuard: numbered manifests, each made at most once, folded to what holds now.
+"""Keep the log of a ParquetGuard: numbered manifests, folded to a state.
 
-Rules:
-- Manifest n is made with `link()`, which refuses an existing name, by who has folded all before it. So whatever it was
-  checked against held at that very moment: manifests are the order of all things.
-- Each 50th holds the fold too, and who reads begins with the newest such. So older ones may be removed. A process that
-  slept meanwhile may then make one of the removed names again: nobody reads it. Hence who publishes
-  looks again afterwards whether the fold has it, and otherwise begins anew.
-- Each 1,000th ends a volume, and stays. A fold names the files of its own volume only, so that it does not grow with all that was
-  ever published; those of earlier volumes are in the folds that end them.
-- All manifests bear the mark of the first. So a process that outlives a directory which was removed and made anew, or
-  replaced by another, takes nothing of the one for the other.
+Invariants:
+- Manifest n is made with `link()`, which refuses an existing name, by a process that has folded all
+  manifests before it. So its checks held at that moment, and the manifests give all changes one
+  order.
+- Every 50th manifest also holds the fold, and readers begin with the newest fold. So older
+  manifests may be removed. A process that slept meanwhile may then make a removed name again, which
+  nobody reads. So a writer checks afterwards whether the fold has its entry, and otherwise begins
+  anew.
+- Every 1,000th manifest ends a volume, and stays. A fold names only the files of its own volume, so
+  it does not grow forever. The folds that end earlier volumes name the files of those.
+- All manifests have the id of the first. So if a directory was removed and made anew, or replaced
+  by another, a process never mixes the two.
 - Files are removed only after a manifest has condemned them, and nobody publishes a condemned file.
 
-Deliberately absent: locks, and clocks but for the age of what is removed.
+Deliberately absent: locks, and clocks except for the age of what is removed.
 """
 
 from __future__ import annotations
@@ -32,33 +34,33 @@ import attrs
 from rink.errors import RinkError, StateError
 from rink.guards.errors import GuardError
 
-EVERY = 50
-"""Each so manieth manifest holds the fold."""
+FOLD_INTERVAL = 50
+"""Each manifest whose number this divides holds the fold."""
 
-VOLUME = 20 * EVERY
-"""Each so manieth manifest ends a volume."""
+VOLUME = 20 * FOLD_INTERVAL
+"""Each manifest whose number this divides ends a volume."""
 
 FORMAT = 2
-TRIES = 1_000
+MAX_TRIES = 1_000
 _NAME = re.compile(r"(\d{20})\.json")
 _REPAIR = (
-    "A guard's folder holds nothing else: move it away if it is not the guard's; if it is damaged, restore this file from a "
-    "backup, or begin with a new directory and a new checkpoint"
+    "A guard's folder holds nothing else. Move the file away if it is not the guard's. If it is "
+    "damaged, restore it from a backup, or begin with a new directory and a new checkpoint"
 )
 
 
 @attrs.define
 class Fold:
-    """What all manifests up to a number come to.
+    """The state after all manifests up to a number.
 
     Attributes:
-        number: of the last one; 0 before the first.
-        log: the mark that all of them bear; "" before the first.
+        number: the number of the last manifest; 0 before the first.
+        log: the id that all manifests have; "" before the first.
         fences: the greatest token by name.
         queries: how many parts, and the last batch, by query.
-        files: what its volume has published, in order, as paths in the directory.
-        schema: of all of them, base64; "" before the first.
-        condemned: files that are to be removed, or are removed already.
+        files: the published files of the last volume, in order, as paths in the directory.
+        schema: the schema of all files, base64; "" before the first.
+        condemned: files that are being removed, or were removed.
     """
 
     number: int = 0
@@ -70,7 +72,7 @@ class Fold:
     condemned: set[str] = attrs.Factory(set)
 
     def apply(self, entry: dict[str, Any]) -> None:
-        """Take the next manifest into account."""
+        """Apply the next manifest."""
         if self.number % VOLUME == 0:
             self.files = []
         self.number, self.log = entry["number"], entry["log"]
@@ -78,33 +80,32 @@ class Fold:
             self.fences[fence["name"]] = int(fence["token"])
         if batch := entry.get("batch"):
             self.queries[batch["query"]] = (int(batch["parts"]), int(batch["number"]))
-            self.files += [one["path"] for one in batch["files"]]
+            self.files += [file["path"] for file in batch["files"]]
             self.schema = self.schema or batch["schema"]
         if "condemned" in entry:
             self.condemned = set(entry["condemned"])
 
     @property
     def volumes(self) -> range:
-        """The numbers of the manifests that end the volumes before its own."""
+        """Return the numbers of the manifests that ended earlier volumes."""
         return range(VOLUME, self.number, VOLUME)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for a manifest."""
+        """Return the state as JSON for a manifest."""
         return attrs.asdict(self) | {"condemned": sorted(self.condemned)}
 
     @classmethod
-    def of_json(cls, said: dict[str, Any]) -> Fold:
-        """Return what a manifest says."""
+    def of_json(cls, stored: dict[str, Any]) -> Fold:
+        """Return the state in a manifest."""
         queries = {
-            query: (int(parts), int(batch)) for query, (parts, batch) in said["queries"].items()
+            query: (int(parts), int(batch)) for query, (parts, batch) in stored["queries"].items()
         }
-        fences = {name: int(token) for name, token in said["fences"].items()}
-        return cls(
-            **said | {"queries": queries, "fences": fences, "condemned": set(said["condemned"])}
-        )
+        fences = {name: int(token) for name, token in stored["fences"].items()}
+        condemned = set(stored["condemned"])
+        return cls(**stored | {"queries": queries, "fences": fences, "condemned": condemned})
 
     def copy(self) -> Fold:
-        """Return one of its own."""
+        """Return a copy."""
         return Fold.of_json(self.as_json())
 
 
@@ -115,14 +116,18 @@ class Log:
         self._directory = directory
         self._folder = directory / "manifests"
         self._fold = Fold()
-        self._volumes: dict[int, list[str]] = {}  # of those that were asked for
+        self._volumes: dict[int, list[str]] = {}  # those that were read
         self._lock = threading.RLock()
 
     def make_folders(self) -> None:
-        """Make what lies in the directory; the directory itself must be there, or a typing error would make one."""
+        """Make the folders inside the directory.
+
+        The directory itself must exist, or a typing error would make one.
+        """
         if not self._directory.is_dir():
             raise GuardError(
-                f"{self._directory} is not a directory: make it, on a file system that all processes share",
+                f"{self._directory} is not a directory: make it, on a file system that all "
+                "processes share",
                 place=str(self._directory),
             )
         for name in ("manifests", "data"):
@@ -132,12 +137,12 @@ class Log:
 
     @contextlib.contextmanager
     def folded(self) -> Iterator[Fold]:
-        """Give what holds now; it may be looked at inside only."""
+        """Yield the current state, which may only be used inside the block."""
         with self._lock, told(self._directory):
             yield self._refreshed()
 
     def files(self, fold: Fold) -> list[str]:
-        """Return all that is published, in order, as paths in the directory."""
+        """Return all published files, in order, as paths in the directory."""
         with self._lock, told(self._directory):
             for number in fold.volumes:
                 if number not in self._volumes:
@@ -149,32 +154,36 @@ class Log:
         """Add a manifest.
 
         Args:
-            make: says what to add, checked against the fold; None where the fold has it, which ends this. It is asked until
-                then, so it may raise what it finds.
+            make: checks the state and returns the entry to add, or None if the state has it, which
+                ends this call. It is called until then, and may raise.
         """
         with self._lock, told(self._directory):
             self.make_folders()
-            for _ in range(TRIES):
+            for _ in range(MAX_TRIES):
                 fold = self._refreshed()
                 entry = make(fold)
                 if entry is None:
                     return
                 self._link(fold, entry)
         raise GuardError(
-            f"{self._folder}: others published {TRIES} times while this tried to",
+            f"{self._folder}: other processes published {MAX_TRIES} times while this one tried, "
+            "so it gave up: call it again",
             place=str(self._folder),
             again=True,
         )
 
     def remove_before(self, horizon: float) -> int:
-        """Remove manifests before the newest fold that end no volume, and what was left of some, older than a moment; how many."""
+        """Remove old manifests before the newest fold, and temporary files.
+
+        It keeps manifests that end a volume. It returns how many manifests it removed.
+        """
         removed = 0
         with self._lock, told(self._directory):
             newest = _newest_fold(self._numbers())
             for number in self._numbers():
                 if number >= newest or number % VOLUME == 0:
                     continue
-                with contextlib.suppress(FileNotFoundError):  # another one does the same
+                with contextlib.suppress(FileNotFoundError):  # another process does the same
                     if self._path(number).stat().st_mtime < horizon:
                         self._path(number).unlink()
                         removed += 1
@@ -187,12 +196,12 @@ class Log:
     def _link(self, fold: Fold, entry: dict[str, Any]) -> None:
         number = fold.number + 1
         if fold.number:
-            # Where it was removed meanwhile, this number is too old to be read.
+            # If manifest n - 1 was removed meanwhile, number n is too old to be read.
             with contextlib.suppress(FileNotFoundError):
                 self._refuse_other_log(self._read(fold.number))
-        told_of = {"rink": "guard", "format": FORMAT, "log": fold.log or uuid.uuid4().hex}
-        entry = {**told_of, "number": number, **entry}
-        if number % EVERY == 0:
+        header = {"rink": "guard", "format": FORMAT, "log": fold.log or uuid.uuid4().hex}
+        entry = {**header, "number": number, **entry}
+        if number % FOLD_INTERVAL == 0:
             after = fold.copy()
             after.apply(entry)
             entry["fold"] = after.as_json()
@@ -202,7 +211,8 @@ class Log:
                 file.write(json.dumps(entry).encode())
                 file.flush()
                 os.fsync(file.fileno())
-            # Who was first has it: the fold will say what it was. Not there: `remove_before` took it for one left behind.
+            # If the name exists, another process was first, and the fold will show its entry. If
+            # the temporary file is missing, `remove_before` took it for an old one.
             with contextlib.suppress(FileExistsError, FileNotFoundError):
                 os.link(aside, self._path(number))
             sync(self._folder)
@@ -210,26 +220,29 @@ class Log:
             aside.unlink(missing_ok=True)
 
     def _refreshed(self) -> Fold:
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             try:
                 self._catch_up()
                 return self._fold
             except (FileNotFoundError, NotADirectoryError):
                 if not self._folder.is_dir():
                     if not self._directory.is_dir():
-                        self.make_folders()  # says so
+                        self.make_folders()  # raises
                     return self._fold
         raise GuardError(
-            f"{self._folder}: manifests vanish while they are read", place=str(self._folder)
+            f"{self._folder}: manifests vanish while they are read: check what else removes files "
+            "there",
+            place=str(self._folder),
         )
 
     def _catch_up(self) -> None:
         numbers = self._numbers()
         last, known = numbers[-1] if numbers else 0, self._fold.number
         if last < known and not self._path(known).exists():
-            # A copy of the directory put back, or another machine's older view of it.
+            # A copy of the directory was put back, or another machine has an older view of it.
             raise StateError(
-                f"{self._folder} had manifest {known}, and ends with {last or 'none'}: it was rolled back. {_REPAIR}",
+                f"{self._folder} had manifest {known}, and ends with {last or 'none'}: it was "
+                f"rolled back. {_REPAIR}",
                 key=str(self._folder),
             )
         newest = _newest_fold(numbers)
@@ -238,7 +251,7 @@ class Log:
         for number in numbers:
             while self._fold.number < number:
                 self._apply(self._fold.number + 1, number)
-        # A listing may be older than the files are, where it comes over a network.
+        # Over a network, a listing may be older than the files.
         while self._path(self._fold.number + 1).exists():
             self._apply(self._fold.number + 1, self._fold.number + 1)
 
@@ -260,13 +273,16 @@ class Log:
             raise self._broken(number, "it is not there, and later ones are") from None
 
     def _apply(self, number: int, listed: int) -> None:
-        """Take the next one into account; a listing has this one or a later one. It may lack some that are there."""
+        """Apply the next manifest; `listed` is it or a later one.
+
+        A listing may lack manifests that are there.
+        """
         try:
             entry = self._read(number)
         except FileNotFoundError:
             numbers = self._numbers()
             if number in numbers or listed not in numbers or _newest_fold(numbers) > number:
-                raise  # somebody removes what is old: look again
+                raise  # another process removes old manifests: look again
             raise self._broken(number, "it is not there, and later ones are") from None
         self._refuse_other_log(entry)
         try:
@@ -278,8 +294,9 @@ class Log:
     def _refuse_other_log(self, entry: dict[str, Any]) -> None:
         if self._fold.log not in {"", entry.get("log")}:
             raise StateError(
-                f"{self._directory} is not the directory that it was when this guard saw it last: it was removed and made anew, or "
-                "another lies in its place. Make a new guard (with a new checkpoint), or put the old directory back",
+                f"{self._directory} is not the directory that this guard saw before: it was "
+                "removed and made anew, or another one replaced it. Make a new guard (with a new "
+                "checkpoint), or put the old directory back",
                 key=str(self._directory),
             )
 
@@ -287,7 +304,7 @@ class Log:
         try:
             entry = json.loads(self._path(number).read_bytes())
         except ValueError as error:
-            raise self._broken(number, f"it is no JSON ({error})") from error
+            raise self._broken(number, f"it is not JSON ({error})") from error
         if (
             not isinstance(entry, dict)
             or entry.get("rink") != "guard"
@@ -296,10 +313,10 @@ class Log:
             raise self._broken(number, "it was not written by a guard under this name")
         if entry.get("format") != FORMAT:
             raise self._broken(
-                number, f"it has format {entry.get('format')!r}, and this release reads {FORMAT}"
+                number, f"it has format {entry.get('format')!r}, but this release reads {FORMAT}"
             )
         if not isinstance(entry.get("log"), str):
-            raise self._broken(number, "it does not say of which log it is")
+            raise self._broken(number, "it does not name its log")
         return entry
 
     def _numbers(self) -> list[int]:
@@ -309,7 +326,7 @@ class Log:
                 found.append(int(match[1]))
             elif not name.startswith("."):
                 path = self._folder / name
-                raise StateError(f"{path} is no manifest of a guard. {_REPAIR}", key=str(path))
+                raise StateError(f"{path} is not a manifest of a guard. {_REPAIR}", key=str(path))
         return sorted(found)
 
     def _path(self, number: int) -> Path:
@@ -322,7 +339,7 @@ class Log:
 
 @contextlib.contextmanager
 def told(place: Path) -> Iterator[None]:
-    """Raise what the file system says inside as an error of ours."""
+    """Raise errors of the file system inside as errors of ours."""
     try:
         yield
     except OSError as error:
@@ -332,8 +349,8 @@ def told(place: Path) -> Iterator[None]:
             f"{place}: {error.filename}" if error.filename not in {None, str(place)} else str(place)
         )
         raise GuardError(
-            f"{where}: {error.strerror or error}: a guard's directory must be writable for all who write, and on a file system "
-            "with hard links",
+            f"{where}: {error.strerror or error}: all writers must be able to write to a guard's "
+            "directory, and its file system must have hard links",
             place=str(place),
         ) from error
 
@@ -348,4 +365,4 @@ def sync(folder: Path) -> None:
 
 
 def _newest_fold(numbers: list[int]) -> int:
-    return max((number for number in numbers if number % EVERY == 0), default=0)
+    return max((number for number in numbers if number % FOLD_INTERVAL == 0), default=0)

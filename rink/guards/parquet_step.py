@@ -1,4 +1,7 @@
-"""What a part of a ParquetGuard writes: one new file, streamed; nobody sees it before the batch is published."""
+"""Write a part of a ParquetGuard to one new file, as a stream.
+
+No reader sees the file before the batch is published.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +23,17 @@ from rink.errors import ConfigError, UsageError
 from rink.guards.parquet_log import sync, told
 from rink.guards.values import Batch
 
-ROWS_AT_ONCE = 10_000
+MAX_CHUNK_ROWS = 10_000
 
 
 @attrs.frozen
 class PartFile:
-    """What one part has written: the `result` of a part, for `finish`.
+    """The file of one part: the `result` of a part, for `finish`.
 
     Attributes:
-        part: its number.
-        path: the file, in the guard's directory; "" where the part wrote no rows.
-        rows: how many.
+        part: the part's number.
+        path: the file, in the guard's directory; "" if the part wrote no rows.
+        rows: how many rows the file has.
         bytes: how large the file is.
         schema: its Arrow schema, base64.
     """
@@ -43,10 +46,10 @@ class PartFile:
 
 
 class ParquetStep:
-    """Takes rows of one part and writes them to a file of its own. A part without rows has no file.
+    """Write rows of one part to a file of its own; without rows there is none.
 
     Attributes:
-        rows: how many it has taken.
+        rows: how many rows it has taken.
     """
 
     def __init__(self, directory: Path, batch: Batch, part: int, schema: str) -> None:
@@ -61,10 +64,11 @@ class ParquetStep:
         self.rows = 0
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Append a table or a record batch of pyarrow's; all have one schema.
+        """Append a table or a record batch of pyarrow. All must have one schema.
 
         Raises:
-            ConfigError: the schema is not that of what was written before, here or to this directory.
+            ConfigError: the schema differs from that of earlier rows, of this part or of the
+                directory.
         """
         if not isinstance(rows, pa.Table | pa.RecordBatch):
             raise ConfigError(
@@ -79,18 +83,19 @@ class ParquetStep:
         self.rows += rows.num_rows
 
     def write_rows(self, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> None:
-        """Append rows given as dicts; what a dict lacks is null.
+        """Append rows given as dicts; missing columns become null.
 
         Raises:
-            ConfigError: a row has a column that the schema has not, or a value that does not fit.
+            ConfigError: a row has a column that is not in the schema, or a value that does not fit.
         """
         names = set(schema.names)
         coming = iter(rows)
-        while some := list(itertools.islice(coming, ROWS_AT_ONCE)):
+        while some := list(itertools.islice(coming, MAX_CHUNK_ROWS)):
             for row in some:
                 if not names.issuperset(row):
                     raise ConfigError(
-                        f"a row has {sorted(set(row) - names)}, which the schema has not"
+                        f"a row has the columns {sorted(set(row) - names)}, which are not in the "
+                        "schema"
                     )
             try:
                 chunk = pa.RecordBatch.from_pylist(some, schema=schema)
@@ -99,7 +104,7 @@ class ParquetStep:
             self.write(chunk)
 
     def close(self) -> PartFile:
-        """Write the file's end, so that it survives a crash of the machine; returns what it is."""
+        """Write the file's end so that it survives a crash, and return its entry."""
         self._is_open = False
         if self._file is None:
             return PartFile(self._part)
@@ -114,7 +119,7 @@ class ParquetStep:
         return PartFile(self._part, path, self.rows, size, packed(self._schema))
 
     def drop(self) -> None:
-        """Remove the file; what cannot be removed is an orphan, which `vacuum` finds."""
+        """Remove the file; if that fails, it is an orphan, which `vacuum` finds."""
         self._is_open = False
         if self._file is None:
             return
@@ -126,15 +131,15 @@ class ParquetStep:
 
     def _ready(self, schema: pa.Schema) -> None:
         if not self._is_open:
-            raise UsageError("this part is over: a step takes rows inside its `with` only")
+            raise UsageError("this part is over: a step takes rows only inside its `with`")
         for other, whose in (
             (self._schema, "this part"),
-            (self._published, "what is published here"),
+            (self._published, "the published files"),
         ):
             if other is not None and not schema.equals(other):
                 raise ConfigError(
-                    f"the schema of these rows is not that of {whose}: "
-                    f"{_plain(schema)} instead of {_plain(other)}. Cast them, or write to another directory"
+                    f"the schema of these rows is not that of {whose}: {_plain(schema)} instead "
+                    f"of {_plain(other)}. Cast them, or write to another directory"
                 )
         if self._file is not None:
             return
@@ -147,17 +152,17 @@ class ParquetStep:
 
 
 def folder_of(batch: Batch) -> str:
-    """Return where a query's files lie in the directory."""
+    """Return the folder of a query's files in the directory."""
     return f"data/{encode(batch.query)}"
 
 
 def packed(schema: pa.Schema) -> str:
-    """Return a schema as text, without what it says besides names and types."""
+    """Return a schema as text, with only names and types."""
     return base64.b64encode(schema.remove_metadata().serialize().to_pybytes()).decode()
 
 
 def unpacked(schema: str) -> pa.Schema:
-    """Return the schema behind a text."""
+    """Return the schema that `packed` wrote."""
     return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(schema)))
 
 

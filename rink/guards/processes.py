@@ -1,7 +1,8 @@
-"""What each process has for itself: connections, of a guard that was pickled or forked into it.
+"""Keep a value for each process, such as the connections of a guard.
 
-Copies of a guard share what their process made: a worker unpickles one for each task. What a parent made stays
-untouched in a child, and is kept there: closing it, or letting it be collected, could speak on the parent's connection.
+Copies of a guard share what their process made, since a worker unpickles one for each task. A child
+does not touch what its parent made, and keeps it: closing it, or letting it be collected, could
+write to the parent's connection.
 """
 
 from __future__ import annotations
@@ -28,24 +29,25 @@ class PerProcess(Generic[T]):
         self._name = name or uuid.uuid4().hex
 
     @classmethod
-    def of(cls, *told: Any) -> Self:
-        """Return the one of what it is made from: who is told the same, shares it.
+    def of(cls, *args: Any) -> Self:
+        """Return the value that is shared by all callers with the same arguments.
 
-        So a guard that a query's function makes, at each start anew, leaves no connection more. A digest, since there may
-        be a password in it.
+        So a guard that a query's function makes at each start leaves no connections behind. The
+        name is a digest, since the arguments may hold a password.
         """
-        return cls(hashlib.sha256(pickle.dumps(told)).hexdigest())
+        return cls(hashlib.sha256(pickle.dumps(args)).hexdigest())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._name,)
 
     def get(self, make: Callable[[], T]) -> T:
-        """Return this process's, made now if there is none."""
+        """Return this process's value, and make it if needed."""
         pid = os.getpid()
         key = (pid, self._name)
         found = _made.get(key)
         if found is None:
-            # A lock for each process: a fork may copy one that a thread of the parent holds.
+            # A lock for each process, since a fork may copy a lock that a thread of the parent
+            # holds.
             with _locks.setdefault(pid, threading.Lock()):
                 found = _made.get(key)
                 if found is None:
@@ -53,7 +55,10 @@ class PerProcess(Generic[T]):
         return cast("T", found)
 
     def ends_with(self, owner: object, end: Callable[[T], object] = lambda _: None) -> None:
-        """Forget this process's, and end it, when its owner is collected; what copies of the owner need they make anew."""
+        """Forget this process's value, and end it, when its owner is collected.
+
+        Copies of the owner make it anew if they need it.
+        """
 
         def ended(own: PerProcess[T]) -> None:
             made = own.take()
@@ -63,5 +68,5 @@ class PerProcess(Generic[T]):
         weakref.finalize(owner, ended, self).atexit = False
 
     def take(self) -> T | None:
-        """Return this process's and forget it; None where there is none."""
+        """Return this process's value and forget it; None if there is none."""
         return cast("T | None", _made.pop((os.getpid(), self._name), None))

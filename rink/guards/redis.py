@@ -1,14 +1,16 @@
-"""A guard of what lies in Redis: a part's commands, its mark and the look at the fence are one Lua step.
+"""Guard keys in Redis.
 
-What lies where, for a fence `flights` under the default prefix:
+The commands of a part, its mark and the check of the fence are one Lua step. For a fence `flights`,
+under the default prefix, Redis holds:
 
-    rink:guard:flights          the fence, how many parts each query has, the most that any had
-    rink:guard:{flights/3}      of part 3: the fence again, the mark of each query, how far a part got that failed
+    rink:guard:flights      the fence, how many parts each query has, the most that any had
+    rink:guard:{flights/3}  of part 3: the fence again, the mark of each query, the progress of a
+                            part that failed
 
-A step sees one slot only, so the fence stands with each part. `begin` tells the first hash into how many parts a query is
-cut before it opens their hashes, and refuses a stale token in the same step. So whoever raises the fence
-finds there how many hashes may be written, and has raised all of them when `raise_fence` returns. One
-server and a cluster do the same, but that one server does it in one step.
+A step sees one slot only, so the fence is stored with each part. `begin` first stores in the first
+hash into how many parts a query is cut, and refuses a stale token in the same step. Then it opens
+the hashes of the parts. So `raise_fence` finds there how many hashes may be written, and has raised
+all of them when it returns. A single server works like a cluster, but raises them in one step.
 """
 
 from __future__ import annotations
@@ -26,20 +28,23 @@ from rink.guards.redis_line import Connect, Line, connected
 from rink.guards.redis_step import CommandBounds, RedisStep, shown
 from rink.guards.values import Batch, Fence
 
-MOST_COMMANDS = 50_000
-MOST_BYTES = 16 * 2**20
+MAX_COMMANDS = 50_000
+MAX_BYTES = 16 * 2**20
 
 
 class RedisGuard(Guard):
-    """Guards keys in Redis. The step of a part is a `RedisStep`: redis-py's methods, recorded.
+    """Guard keys in Redis; a part's step is a `RedisStep`.
+
+    A RedisStep records redis-py's methods.
 
     Args:
-        redis: a URL, or a function without arguments that returns a blocking client of redis-py's (Redis or
-            RedisCluster) and that can be pickled.
-        prefix: what the guard's own keys begin with. With a hash tag in it (`{flights}:guard:`) all of them, and so all
-            data, lie in one slot of a cluster.
-        most_commands: so many commands one step may have; 50,000 keep Redis from all else for about a tenth of a second.
-        most_bytes: so large one step may be.
+        redis: a URL, or a function without arguments that returns a blocking client of redis-py
+            (Redis or RedisCluster). It must be possible to pickle the function.
+        prefix: the beginning of the guard's own keys. With a hash tag in it (`{flights}:guard:`),
+            all of them, and so all data, lie in one slot of a cluster.
+        most_commands: the most commands of one step. Redis serves nobody else for about a tenth of
+            a second while it runs 50,000.
+        most_bytes: the most bytes of one step.
     """
 
     def __init__(
@@ -47,23 +52,23 @@ class RedisGuard(Guard):
         redis: str | Connect,
         *,
         prefix: str = "rink:guard:",
-        most_commands: int = MOST_COMMANDS,
-        most_bytes: int = MOST_BYTES,
+        most_commands: int = MAX_COMMANDS,
+        most_bytes: int = MAX_BYTES,
     ) -> None:
         if isinstance(redis, str):
             if not redis.startswith(("redis://", "rediss://", "unix://")):
                 raise ConfigError("a URL of Redis begins with redis://, rediss:// or unix://")
         elif not callable(redis):
             raise ConfigError(
-                f"redis must be a URL or a function that returns a client, not {type(redis).__name__}: a client "
-                "cannot be pickled to where parts are written"
+                "redis must be a URL or a function that returns a client, not "
+                f"{type(redis).__name__}: a client cannot be pickled to where parts are written"
             )
         self._source = redis
         self._prefix, self._tag = _checked(prefix)
         self._bounds = CommandBounds(
             check_count("most_commands", most_commands), check_count("most_bytes", most_bytes)
         )
-        # Of a function only its name could be compared, and another one may bear it later.
+        # Functions can only be compared by name, and another function may get that name later.
         self._own: PerProcess[Line] = (
             PerProcess.of("redis", redis) if isinstance(redis, str) else PerProcess()
         )
@@ -71,22 +76,29 @@ class RedisGuard(Guard):
     def raise_fence(self, fence: Fence) -> None:  # noqa: D102 - as of Guard
         check_told(fence)
         line = self._line()
-        said = line.run("begin", [self._key(fence)], fence.token, "", "")
-        self._refuse(fence, None, said)
-        self._open(line, fence, int(said[1]))
+        reply = line.run("begin", [self._key(fence)], fence.token, "", "")
+        self._refuse(fence, None, reply)
+        self._open(line, fence, int(reply[1]))
 
     def begin(self, fence: Fence, batch: Batch) -> None:  # noqa: D102
         check_told(fence, batch)
         line = self._line()
-        said = line.run("begin", [self._key(fence)], fence.token, encode(batch.query), batch.parts)
-        self._refuse(fence, batch, said)
-        # Each time: what was lost (a failover, FLUSHALL) is there again, so a query is not refused for ever.
+        query = encode(batch.query)
+        reply = line.run("begin", [self._key(fence)], fence.token, query, batch.parts)
+        self._refuse(fence, batch, reply)
+        # Open the parts each time. So lost hashes (a failover, FLUSHALL) are restored, and the
+        # query is not refused forever.
         self._open(line, fence, batch.parts)
 
     def part(self, fence: Fence, batch: Batch, number: int) -> Part[RedisStep]:  # noqa: D102
         return _RedisPart(self, fence, batch, number)
 
-    def finish(self, fence: Fence, batch: Batch, results: Sequence[Any]) -> None:  # noqa: ARG002, D102
+    def finish(  # noqa: D102
+        self,
+        fence: Fence,
+        batch: Batch,
+        results: Sequence[Any],  # noqa: ARG002
+    ) -> None:
         check_told(fence, batch)
         [seen] = self._line().fields(self._key(fence), "fence")
         if seen is not None and int(seen) > fence.token:
@@ -115,8 +127,8 @@ class RedisGuard(Guard):
         keys = [self._of_part(fence, number) for number in range(parts)]
         self._refuse(fence, None, line.run_on_all("open", keys, fence.token))
 
-    def _refuse(self, fence: Fence, batch: Batch | None, said: Sequence[str]) -> None:
-        match said:
+    def _refuse(self, fence: Fence, batch: Batch | None, reply: Sequence[str]) -> None:
+        match reply:
             case ["stale", newer]:
                 raise fence.stale(int(newer), self._place())
             case ["cut", stored] if batch is not None:
@@ -138,7 +150,8 @@ class _RedisPart(Part[RedisStep]):
         if self._is_written():
             return None
         tag = self._guard._tag or f"{encode(self.fence.name)}/{self.number}"  # noqa: SLF001
-        return RedisStep(line, self._at, tag, self._guard._prefix, self._guard._bounds)  # noqa: SLF001
+        bounds = self._guard._bounds  # noqa: SLF001
+        return RedisStep(line, self._at, tag, self._guard._prefix, bounds)  # noqa: SLF001
 
     def _commit(self, step: RedisStep) -> None:
         line, place = self._guard._line(), self._guard._place()  # noqa: SLF001
@@ -147,8 +160,8 @@ class _RedisPart(Part[RedisStep]):
             flat += [len(words), *words]
         count = len(step.commands)
         keys: list[str | bytes] = [self._at, *step.keys_written]
-        told = self.fence.token, self._query, self.batch.number, step.close(), count
-        match line.run("part", keys, *told, *flat):
+        args = self.fence.token, self._query, self.batch.number, step.close(), count
+        match line.run("part", keys, *args, *flat):
             case ["stale", newer]:
                 raise self.fence.stale(int(newer), place)
             case ["unknown", seen]:
@@ -165,33 +178,36 @@ class _RedisPart(Part[RedisStep]):
         applied = (
             "nothing was written"
             if done == 0
-            else f"the {done} before it are carried out, and will not be again: the same part goes on behind them"
+            else f"the {done} before it were carried out and will not be repeated: the same part "
+            "continues after them"
         )
         return GuardError(
-            f"{place}, key {self._at!r}: command {done + 1} of {len(step.commands)}, {shown(step.commands[done])}, "
-            f"failed: {why}; {applied}. Part {self.number} of batch {self.batch.number} is not marked: put right what "
-            "lies under the key, and write the part again",
+            f"{place}, key {self._at!r}: command {done + 1} of {len(step.commands)}, "
+            f"{shown(step.commands[done])}, failed: {why}; {applied}. Part {self.number} of batch "
+            f"{self.batch.number} is not marked: correct the data under the key, and write the "
+            "part again",
             place=f"{place}, key {self._at!r}",
         )
 
     def _torn(self, place: str, how: str) -> StateError:
         batch, _, done = how.split(" ")
         return StateError(
-            f"{place}, key {self._at!r}: of batch {batch} of query {self.batch.query!r} the first {done} commands were carried "
-            f"out before one failed, and this part (batch {self.batch.number}) brings other commands, so it cannot go on there. "
-            f"Put the data right by hand, then HDEL the field {'torn:' + self._query!r}",
+            f"{place}, key {self._at!r}: of batch {batch} of query {self.batch.query!r} the first "
+            f"{done} commands were carried out before one failed. This part (batch "
+            f"{self.batch.number}) has other commands, so it cannot continue there. Correct the "
+            f"data by hand, then HDEL the field {'torn:' + self._query!r}",
             key=self._at,
         )
 
 
 def _checked(prefix: object) -> tuple[str, str]:
-    """Return the prefix and the hash tag in it, '' without one."""
+    """Return the prefix and its hash tag; "" without one."""
     if not isinstance(prefix, str) or not prefix or not prefix.isprintable():
-        raise ConfigError(f"prefix must be a str of one character or more, not {prefix!r}")
+        raise ConfigError(f"prefix must be a str of at least one character, not {prefix!r}")
     before, opened, rest = prefix.partition("{")
     tag, closed, after = rest.partition("}")
     if "}" in before or (opened and not (tag and closed)) or "{" in tag + after or "}" in after:
         raise ConfigError(
-            f"prefix {prefix!r}: braces are a hash tag: one pair, with something in it"
+            f"prefix {prefix!r}: braces must be one hash tag: one pair, with text in it"
         )
     return prefix, tag

@@ -1,4 +1,7 @@
-"""How a guard speaks to Redis: one client for each process, our scripts, our errors."""
+"""Connect a guard to Redis, with our scripts and our errors.
+
+Each process has one client.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +30,19 @@ from rink.redis.scripts import Script, ScriptCall, compose, read
 
 Connect = Callable[[], Client]
 
-KEYS_AT_ONCE = 1_000
-"""Of so many keys the fence is raised in one step."""
+MAX_STEP_KEYS = 1_000
+"""The most keys for which one step raises the fence."""
 
 
 @cache
 def script(name: str) -> Script:
-    """Return a script of ours; only `part` is refused while Redis is out of memory."""
+    """Return a script of ours; if Redis is out of memory, only `part` fails."""
     return compose([read(__package__, name)], "" if name == "part" else "allow-oom")
 
 
 @attrs.frozen
 class CommandSpec:
-    """What Redis knows of a command: how many words it has, where keys stand among them, what it is."""
+    """A command as Redis describes it: its words, its keys and its flags."""
 
     arity: int
     flags: frozenset[str]
@@ -49,28 +52,28 @@ class CommandSpec:
 
     @classmethod
     def of(cls, arity: Any, flags: Any, first: Any, last: Any, step: Any) -> CommandSpec:
-        """Return what a reply to COMMAND says."""
+        """Return the description in a reply to COMMAND."""
         return cls(int(arity), frozenset(map(text, flags)), int(first), int(last), int(step))
 
     def keys(self, words: Sequence[bytes]) -> list[bytes]:
-        """Return the keys among the words; not all of them where `movablekeys` is a flag."""
+        """Return the keys among the words; with `movablekeys` not all of them."""
         if self.first == 0:
             return []
         last = self.last if self.last >= 0 else len(words) + self.last
         return list(words[self.first : last + 1 : max(self.step, 1)])
 
     def fits(self, words: Sequence[bytes]) -> bool:
-        """Return whether it may have so many words."""
+        """Return whether the command may have so many words."""
         return len(words) == self.arity if self.arity > 0 else len(words) >= -self.arity
 
 
 class Line:
-    """A client of redis-py's, with our scripts.
+    """A client of redis-py, with our scripts.
 
     Attributes:
-        client: a blocking one.
+        client: a blocking client.
         is_cluster: whether one step is confined to one slot.
-        server: where it looks for Redis, for messages.
+        server: the address of Redis, for messages.
     """
 
     def __init__(self, client: Client) -> None:
@@ -86,23 +89,26 @@ class Line:
             return int(cast("Any", self.client).keyslot(key))
         return 0
 
-    def run(self, name: str, keys: Sequence[str | bytes], *given: Any) -> list[str]:
-        """Run one step of ours; all of them may be repeated, and redis-py does."""
-        call = ScriptCall(script(name), keys, given)
+    def run(self, name: str, keys: Sequence[str | bytes], *args: Any) -> list[str]:
+        """Run one step of ours; redis-py may repeat it, so it must be repeatable."""
+        call = ScriptCall(script(name), keys, args)
         with self.told(text(keys[0])), self._one_server():
             [reply] = run_scripts(self.client, [call])
         return [text(word) for word in reply]
 
-    def run_on_all(self, name: str, keys: Sequence[str], *given: Any) -> list[str]:
-        """Run a step for many keys, a slot at a time; returns the first answer that is not ok, else ok."""
+    def run_on_all(self, name: str, keys: Sequence[str], *args: Any) -> list[str]:
+        """Run a step for many keys, a slot at a time.
+
+        It returns the first answer that is not ok, else ok.
+        """
         by_slot: dict[int, list[str]] = {}
         for key in keys:
             by_slot.setdefault(self.slot(key), []).append(key)
         for some in by_slot.values():
-            for i in range(0, len(some), KEYS_AT_ONCE):
-                said = self.run(name, some[i : i + KEYS_AT_ONCE], *given)
-                if said[0] != "ok":
-                    return said
+            for i in range(0, len(some), MAX_STEP_KEYS):
+                reply = self.run(name, some[i : i + MAX_STEP_KEYS], *args)
+                if reply[0] != "ok":
+                    return reply
         return ["ok"]
 
     def fields(self, key: str, *fields: str) -> list[str | None]:
@@ -112,7 +118,7 @@ class Line:
         return [None if value is None else text(value) for value in found]
 
     def command(self, words: Sequence[bytes]) -> CommandSpec | None:
-        """Return what Redis knows of a command, or None; it is asked once for all of them."""
+        """Return Redis' description of a command, or None; it is read once."""
         if not self._commands:
             with self.told():
                 self._commands = _table(cast("dict[str, Any]", self.client.command()))
@@ -124,11 +130,11 @@ class Line:
         return self._commands.get(name)
 
     def told(self, *keys: str) -> Any:
-        """Raise what redis-py raises inside as one of our errors."""
+        """Raise errors of redis-py inside as errors of ours."""
         return explained(self.server, *keys)
 
     def close(self) -> None:
-        """Close the idle connections: another guard of the same URL may be in a part."""
+        """Close idle connections; another guard of the same URL may be in a part."""
         close_idle(self.client)
 
     @contextlib.contextmanager
@@ -137,13 +143,13 @@ class Line:
             yield
         except MovedError as error:
             raise ConfigError(
-                f"Redis at {self.server} is a node of a cluster: give the guard a function that returns a "
-                "redis.RedisCluster, instead of a URL"
+                f"Redis at {self.server} is a node of a cluster: give the guard a function that "
+                "returns a redis.RedisCluster, instead of a URL"
             ) from error
 
 
 def connected(source: str | Connect) -> Line:
-    """Make the client that a guard was told of."""
+    """Make the client of a guard."""
     if isinstance(source, str):
         retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), 3)
         return Line(client_of(source, retry))
@@ -151,13 +157,13 @@ def connected(source: str | Connect) -> Line:
 
 
 def text(value: Any) -> str:
-    """Return what Redis said as text, whether the client decodes or not."""
+    """Return a reply of Redis as text, whether the client decodes or not."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def _table(said: dict[str, Any]) -> dict[str, CommandSpec]:
+def _table(reply: dict[str, Any]) -> dict[str, CommandSpec]:
     table = {}
-    for name, known in said.items():
+    for name, known in reply.items():
         places = known["first_key_pos"], known["last_key_pos"], known["step_count"]
         table[name] = CommandSpec.of(known["arity"], known["flags"], *places)
         for sub in known.get("subcommands") or ():

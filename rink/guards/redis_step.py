@@ -1,7 +1,8 @@
-"""What is recorded in a part of a RedisGuard: redis-py's methods, each checked when it is called, none sent.
+"""Record the commands of a part of a RedisGuard.
 
-What Redis would refuse in the middle of a step is refused here where it can be known: unknown commands, too few words,
-what scripts cannot run, keys of another slot. What cannot be known is what lies under the keys.
+redis-py's methods are checked when they are called; none is sent. Commands that Redis would refuse
+in the middle of a step are refused here, if possible: unknown commands, too few words, commands
+that scripts cannot run, keys of another slot. Only the data under the keys cannot be checked.
 """
 
 from __future__ import annotations
@@ -19,34 +20,35 @@ from rink.guards.redis_line import CommandSpec, Line
 from rink.redis.errors import CrossSlot
 
 WORDS_LIMIT = 7_000
-"""So many words a command may have: Lua's `unpack` takes no more than 8,000."""
+"""The most words of a command: Lua's `unpack` takes no more than 8,000."""
 
 _PUBLISHING = {b"PUBLISH", b"SPUBLISH"}
-"""These write nothing and may be in a step: they are sent once, with it."""
+"""These commands write nothing and may be in a step: they are sent once, with it."""
 
 _ELSEWHERE = {b"MIGRATE", b"MOVE", b"SWAPDB"}
-"""These reach out of this database."""
+"""These commands reach out of this database."""
 
 
 @attrs.frozen
 class CommandBounds:
-    """How much one step may hold: Redis does nothing else while it is carried out."""
+    """The bounds of one step: Redis serves nobody else while it runs."""
 
     commands: int
     bytes: int
 
 
 class RedisStep(CoreCommands):
-    """Records the commands of one part: `step.hincrby("carriers", "AA", 3)`; each method returns the step.
+    """Record the commands of one part: `step.hincrby("carriers", "AA", 3)`.
 
-    All go to Redis in one piece when the part is left. So nothing can be read here: what a write depends on must be in
-    the batch, or be a command that does it (HINCRBY, SET … NX, ZADD … GT).
+    Each method returns the step. All commands go to Redis together when the part is left. So a step
+    cannot read: the data for a write must be in the batch, or the command must compute it (HINCRBY,
+    SET … NX, ZADD … GT).
 
     Attributes:
         tag: the hash tag of this part: keys that hold `{tag}` lie in its slot.
     """
 
-    _event_dispatcher: Any = None  # a client of redis-py's has one
+    _event_dispatcher: Any = None  # a client of redis-py has one
 
     def __init__(self, line: Line, at: str, tag: str, prefix: str, bounds: CommandBounds) -> None:
         self._line, self._bounds = line, bounds
@@ -59,13 +61,16 @@ class RedisStep(CoreCommands):
         self._is_open = True
 
     def key(self, name: str) -> str:
-        """Return a key of that name in this part's slot, which a cluster asks of all keys of a step."""
+        """Return a key of that name in this part's slot.
+
+        On a cluster, all keys of a step must lie there.
+        """
         return f"{{{self.tag}}}:{name}"
 
     def execute_command(self, *args: Any, **_: Any) -> Self:
         """Record a command, given as its words; redis-py's methods call this."""
         if not self._is_open:
-            raise UsageError("this part is over: a step takes commands inside its `with` only")
+            raise UsageError("this part is over: a step takes commands only inside its `with`")
         words = self._encoded(args)
         known = self._line.command(words)
         shown = _shown(words)
@@ -77,17 +82,17 @@ class RedisStep(CoreCommands):
         return self
 
     def close(self) -> str:
-        """Take no more; returns a digest of all commands."""
+        """Take no more commands, and return a digest of all."""
         self._is_open = False
         return self._digest.hexdigest()
 
     def get_encoder(self) -> Any:
-        """Return redis-py's encoder; some of its methods ask for it."""
+        """Return redis-py's encoder, which some of its methods ask for."""
         return self._line.encoder
 
     def _encoded(self, args: Sequence[Any]) -> list[bytes]:
         if not args:
-            raise UsageError("no command was given")
+            raise UsageError("no command was given: give its words")
         first, *rest = args
         name = self._line.encoder.encode(first).upper().split()
         try:
@@ -97,20 +102,22 @@ class RedisStep(CoreCommands):
 
     def _check(self, known: CommandSpec | None, words: Sequence[bytes], shown: str) -> None:
         if known is None:
-            raise UsageError(f"{shown}: Redis at {self._line.server} knows no such command")
+            raise UsageError(f"{shown}: Redis at {self._line.server} has no such command")
         if not known.fits(words):
-            raise UsageError(f"{shown}: {len(words) - 1} arguments are not as many as it takes")
+            raise UsageError(f"{shown}: {len(words) - 1} is a wrong number of arguments")
         if len(words) > WORDS_LIMIT:
             raise UsageError(
-                f"{shown}: {len(words)} words, and a command in a step has {WORDS_LIMIT} at most: make several of it"
+                f"{shown}: {len(words)} words, but a command in a step may have {WORDS_LIMIT}: "
+                "split it into several"
             )
         if words[0] in _PUBLISHING:
             return
         if known.flags & {"noscript", "blocking"} or words[0] in _ELSEWHERE:
-            raise UsageError(f"{shown}: Redis cannot run it in one step with the rest")
+            raise UsageError(f"{shown}: Redis cannot run it in one step with the others")
         if "write" not in known.flags or not known.first:
             raise UsageError(
-                f"{shown}: a step is sent when the part is left, so it cannot read or ask; it writes keys"
+                f"{shown}: a step is sent when the part is left, so it cannot read; it can only "
+                "write keys"
             )
 
     def _check_keys(self, known: CommandSpec, words: Sequence[bytes], shown: str) -> None:
@@ -123,13 +130,14 @@ class RedisStep(CoreCommands):
             return
         if "movablekeys" in known.flags:
             raise CrossSlot(
-                f"{shown}: on a cluster a step takes no command whose keys stand anywhere"
+                f"{shown}: on a cluster, a step takes no command whose keys have no fixed place"
             )
         for key in keys:
             if self._line.slot(key) != self._slot:
                 raise CrossSlot(
-                    f"{shown}: on a cluster all keys of a part lie in its slot: write step.key({key.decode(errors='replace')!r}), "
-                    "or give the guard a prefix with a hash tag, such as '{flights}:guard:', and all keys the same tag"
+                    f"{shown}: on a cluster, all keys of a part must lie in its slot: write "
+                    f"step.key({key.decode(errors='replace')!r}), or give the guard a prefix with "
+                    "a hash tag, such as '{flights}:guard:', and all keys the same tag"
                 )
             self.keys_written[key] = None
 
@@ -137,9 +145,10 @@ class RedisStep(CoreCommands):
         self._size += sum(map(len, words))
         if len(self.commands) >= self._bounds.commands or self._size > self._bounds.bytes:
             raise UsageError(
-                f"{shown}: more than {self._bounds.commands} commands or {self._bounds.bytes} bytes in one step, and Redis does "
-                "nothing else meanwhile: cut the batch into more parts, add up before writing, or raise most_commands "
-                "or most_bytes of the guard"
+                f"{shown}: more than {self._bounds.commands} commands or {self._bounds.bytes} "
+                "bytes in one step, and Redis serves nobody else meanwhile. Cut the batch into "
+                "more parts, add up before writing, or raise most_commands or most_bytes of the "
+                "guard"
             )
         for word in (b"%d" % len(words), *words):
             self._digest.update(b"%d:" % len(word))
@@ -147,11 +156,11 @@ class RedisStep(CoreCommands):
 
 
 def _shown(words: Sequence[bytes]) -> str:
-    """A command for messages: its name and its first word; values are the user's."""
+    """Return a command for messages: name and first word, but no values."""
     return " ".join(
         [
             words[0].decode(errors="replace"),
-            *(repr(one.decode(errors="replace")[:100]) for one in words[1:2]),
+            *(repr(word.decode(errors="replace")[:100]) for word in words[1:2]),
         ]
     )
 

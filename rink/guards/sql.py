@@ -1,10 +1,12 @@
-"""A guard of a database: a part's rows and its mark are one transaction, which ends with a look at the fence.
+"""Guard a database: a part's rows and its mark are one transaction.
 
-Order within a part: what the user writes; the mark; the fence last, `FOR SHARE`, just before the commit. So parts run side by
-side, and raising the fence waits only for those that are committing; any other finds the greater token at its end. A part that
-is frozen has no lock of ours: whoever follows does not wait for it, unless both write the same rows. Of two attempts
-of one part the second finds the mark at its end, and what it wrote is rolled back.
-SQLite has one writer at a time (`BEGIN IMMEDIATE`): there raising waits for the part under way, which then was before it.
+Invariant: a transaction commits only if the fence has its token at that moment. Order within a
+part: the user's writes, the mark, and last the fence, `FOR SHARE`, just before the commit. So parts
+run side by side, and raising the fence waits only for parts that are committing. Any other part
+finds the greater token at its end. A frozen part holds no lock of ours, so its successor does not
+wait for it, unless both write the same rows. Of two attempts of one part, the second finds the mark
+at its end, and its writes are rolled back. SQLite has one writer at a time (`BEGIN IMMEDIATE`).
+There, raising waits for the active part, which then was before it.
 """
 
 from __future__ import annotations
@@ -27,23 +29,26 @@ from rink.guards.values import Batch, Fence
 IDLE_TIMEOUT_S = 60.0
 
 _ENDS_A_TRANSACTION = re.compile(
-    r"(?:^|;)\s*(?:commit|end|abort|begin|start\s+transaction|prepare\s+transaction|rollback(?!\s+(?:\w+\s+)?to\b))\b",
+    r"(?:^|;)\s*(?:commit|end|abort|begin|start\s+transaction|prepare\s+transaction|"
+    r"rollback(?!\s+(?:\w+\s+)?to\b))\b",
     re.IGNORECASE,
 )
 
 
 class SqlGuard(Guard):
-    """Guards a database. The step of a part is SQLAlchemy's Connection, in a transaction that the guard ends.
+    """Guard a database.
 
-    Its tables are `rink_fences`, `rink_queries` and `rink_marks`, made where they are not there; names in them are
-    percent-encoded.
+    The step of a part is SQLAlchemy's Connection, in a transaction that the guard ends. The guard
+    makes its tables `rink_fences`, `rink_queries` and `rink_marks` if they are missing. Names in
+    them are percent-encoded.
 
     Args:
-        url: as SQLAlchemy takes it, of PostgreSQL or of a SQLite file. It is pickled with the guard, password and all.
-        schema: where the guard's tables lie; None is the user's default. Not on SQLite.
+        url: as SQLAlchemy takes it, of PostgreSQL or of a SQLite file. It is pickled with the
+            guard, including the password.
+        schema: the schema of the guard's tables; None is the user's default. Not on SQLite.
         connect_args: for the driver's `connect`; they are pickled too.
-        idle_timeout_s: so long a part may be between two statements before PostgreSQL ends its transaction: a frozen process
-            would keep its locks for ever. 0 is for ever.
+        idle_timeout_s: the longest time between two statements of a part before PostgreSQL ends its
+            transaction. A frozen process would keep its locks forever. 0 means no limit.
     """
 
     def __init__(
@@ -67,10 +72,12 @@ class SqlGuard(Guard):
             pickle.dumps(self._connect_args)
         except Exception as error:
             raise ConfigError(
-                f"connect_args cannot be pickled, and a guard goes to where parts are written: {error}"
+                "connect_args cannot be pickled, but a guard is sent to the processes that write "
+                f"parts: {error}"
             ) from error
         self._idle_timeout_s = check_seconds("idle_timeout_s", idle_timeout_s)
-        # Of its own, whoever has the same URL: a part may SET what then holds for its connection.
+        # Not shared with other guards of the same URL: a part may SET what then holds for its
+        # connection.
         self._own: PerProcess[Database] = PerProcess()
         self._own.ends_with(self, Database.close)
 
@@ -94,7 +101,12 @@ class SqlGuard(Guard):
     def part(self, fence: Fence, batch: Batch, number: int) -> Part[sa.Connection]:  # noqa: D102
         return _SqlPart(self, fence, batch, number)
 
-    def finish(self, fence: Fence, batch: Batch, results: Sequence[Any]) -> None:  # noqa: ARG002, D102
+    def finish(  # noqa: D102
+        self,
+        fence: Fence,
+        batch: Batch,
+        results: Sequence[Any],  # noqa: ARG002
+    ) -> None:
         check_told(fence, batch)
         with self._database().transaction() as connection:
             seen = self._seen(connection, fence, lock=False)
@@ -115,10 +127,14 @@ class SqlGuard(Guard):
         return self._own.get(make)
 
     def _seen(self, connection: sa.Connection, fence: Fence, *, lock: bool) -> int | None:
-        """Return the token that counts. Who commits locks it; a part does not before: raising the fence would wait for it."""
+        """Return the token that counts.
+
+        A commit locks it. A part does not lock it before, since raising the fence would wait for
+        the part.
+        """
         fences = self._database().tables.fences
-        asked = sa.select(fences.c.token).where(fences.c.name == encode(fence.name))
-        return connection.scalar(asked.with_for_update(read=True) if lock else asked)
+        query = sa.select(fences.c.token).where(fences.c.name == encode(fence.name))
+        return connection.scalar(query.with_for_update(read=True) if lock else query)
 
     def _raise(self, connection: sa.Connection, fence: Fence) -> None:
         database, name = self._database(), encode(fence.name)
@@ -182,18 +198,24 @@ class _SqlPart(Part[sa.Connection]):
             or step.get_transaction() is not transaction
         ):
             raise UsageError(
-                "the part's transaction was ended inside the part; what was written after that is not kept. "
-                "The guard ends it: leave the `with`"
+                "the part's transaction was ended inside the part, and later writes are not "
+                "kept. Let the guard end it: only leave the `with`"
             )
         is_mine = self._mark(step)
-        self._before(self._guard._seen(step, self.fence, lock=True), self._guard._shown)  # noqa: SLF001
+        seen = self._guard._seen(step, self.fence, lock=True)  # noqa: SLF001
+        self._before(seen, self._guard._shown)  # noqa: SLF001
         if not is_mine:
-            return  # another attempt of this part was first, and closing rolls this one back
+            # Another attempt of this part was first, and closing the connection rolls this one
+            # back.
+            return
         self._may_commit = True
         transaction.commit()
 
     def _refuse_stale(self) -> None:
-        """Say so if the fence was raised: above READ COMMITTED this transaction cannot see it, and fails otherwise."""
+        """Raise StaleToken if the fence was raised.
+
+        Above READ COMMITTED, this transaction cannot see that, and fails with another error.
+        """
         database = self._guard._database()  # noqa: SLF001
         with database.engine.connect() as connection:
             seen = self._guard._seen(connection, self.fence, lock=False)  # noqa: SLF001
@@ -204,7 +226,7 @@ class _SqlPart(Part[sa.Connection]):
         place = self._guard._shown  # noqa: SLF001
         try:
             step.close()
-        except Exception:  # it rolls back by being closed, whatever was said of that
+        except Exception:  # an invalid connection is closed, and closing rolls back
             step.invalidate()
         if isinstance(error, Exception) and passes(error):
             raise explain(error, place) from error
@@ -213,7 +235,7 @@ class _SqlPart(Part[sa.Connection]):
         try:
             return self._guard._seen(connection, self.fence, lock=False)  # noqa: SLF001
         except sa.exc.DBAPIError as error:
-            # `begin` makes the tables: who writes parts needs no right to.
+            # `begin` makes the tables: a process that only writes parts needs no right to do so.
             if has_no_table(error):
                 raise not_begun(self.fence, None, self._guard._shown) from error  # noqa: SLF001
             raise
@@ -224,7 +246,7 @@ class _SqlPart(Part[sa.Connection]):
         return connection.scalar(sa.select(marks.c.batch).where(mine))
 
     def _mark(self, connection: sa.Connection) -> bool:
-        """Mark the part as written; False if it was meanwhile."""
+        """Mark the part as written; return False if it was marked meanwhile."""
         database = self._guard._database()  # noqa: SLF001
         marks = database.tables.marks
         insert = database.insert(marks).values(
@@ -241,11 +263,12 @@ class _SqlPart(Part[sa.Connection]):
 
     def _refuse_commit(self, _: sa.Connection) -> None:
         if not self._may_commit:
-            raise UsageError("the guard commits this part when it is left: do not commit in it")
+            raise UsageError("do not commit inside a part: the guard commits it when it is left")
 
     def _refuse_words(self, _: sa.Connection, __: Any, statement: str, *___: Any) -> None:
         if _ENDS_A_TRANSACTION.search(statement):
             raise UsageError(
-                "the guard ends this part's transaction when it is left: do not begin, commit or roll back in it (a text "
-                "in the statement that reads as if is refused, too: give it as a parameter)"
+                "do not begin, commit or roll back inside a part: the guard ends its transaction "
+                "when it is left (a text in the statement that looks like it is refused, too: "
+                "pass it as a parameter)"
             )

@@ -1,6 +1,6 @@
-"""The database of a SqlGuard: its engine, our three tables, and what it says as errors of ours.
+"""Keep the database of a SqlGuard: its engine, its tables, and its errors.
 
-PostgreSQL and SQLite only: a guard stands and falls with how rows are locked, and these two are what is tested.
+PostgreSQL and SQLite only: a guard depends on how rows are locked, and these two are tested.
 """
 
 from __future__ import annotations
@@ -21,20 +21,27 @@ from rink.guards.errors import GuardError
 BACKENDS = ("postgresql", "sqlite")
 
 _MAKING_TABLES = 0x72696E6B
-"""PostgreSQL's advisory lock for making our tables: two who do it at once would both find none."""
+"""PostgreSQL's advisory lock for making our tables. Without it, two processes could both make
+them.
+"""
 
 FORMAT = 1
-"""The version of our tables' layout; every row has it."""
+"""The version of our tables' layout. Every row has it."""
 
 _PASSING = re.compile(r"08...|40...|53...|55P03|25P03|57...")
-"""SQLSTATEs of what passes: connections, deadlocks and serialization, resources, locks, timeouts, shutdowns."""
+"""SQLSTATEs of errors that pass: connections, deadlocks and serialization, resources, locks,
+timeouts, shutdowns.
+"""
 
 _REFUSED = re.compile("authentication|password|does not exist|no pg_hba", re.IGNORECASE)
 _BUSY = re.compile("locked|busy", re.IGNORECASE)
 
 
 class Tables:
-    """Our tables. Names in them are percent-encoded, as in keys: PostgreSQL takes no NUL, and collations compare."""
+    """Our tables; names in them are percent-encoded, as in keys.
+
+    PostgreSQL takes no NUL in a text, and collations change how texts compare.
+    """
 
     def __init__(self, schema: str | None) -> None:
         self.metadata = sa.MetaData(schema=schema)
@@ -86,7 +93,7 @@ class Database:
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:
-        """Raise what SQLAlchemy raises inside as one of our errors."""
+        """Raise errors of SQLAlchemy inside as errors of ours."""
         try:
             yield
         except (exc.SQLAlchemyError, OSError) as error:
@@ -94,7 +101,7 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """Give a transaction of our own, over tables that are there."""
+        """Yield a transaction of our own, after making the tables."""
         with self.told():
             self._make_tables()
             with self.engine.begin() as connection:
@@ -102,9 +109,9 @@ class Database:
                 yield connection
 
     def bound(self, connection: sa.Connection) -> None:
-        """Make PostgreSQL end this transaction if nothing comes for long.
+        """Make PostgreSQL end this transaction if it is idle for long.
 
-        A frozen process would keep its locks.
+        Otherwise a frozen process would keep its locks.
         """
         if not self.is_sqlite and self._idle_timeout_s:
             milliseconds = str(max(1, round(self._idle_timeout_s * 1000)))
@@ -112,18 +119,18 @@ class Database:
             connection.execute(sa.select(setting))
 
     def insert(self, table: sa.Table) -> Any:
-        """Return an INSERT that knows ON CONFLICT."""
+        """Return an INSERT that has ON CONFLICT."""
         return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         self.engine.dispose()
 
     def _make_tables(self) -> None:
         if self._are_made:
             return
         with self._making, self.engine.begin() as connection:
-            if not self.is_sqlite:  # SQLite: all transactions of ours begin with the lock
+            if not self.is_sqlite:  # on SQLite, all our transactions begin with the lock
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING_TABLES)))
             self.tables.metadata.create_all(connection, checkfirst=True)
             self._look_at(connection)
@@ -132,13 +139,15 @@ class Database:
     def _look_at(self, connection: sa.Connection) -> None:
         inspector = sa.inspect(connection)
         for table in self.tables.metadata.tables.values():
-            found = {one["name"] for one in inspector.get_columns(table.name, schema=table.schema)}
+            columns = inspector.get_columns(table.name, schema=table.schema)
+            found = {column["name"] for column in columns}
             if found | {"format"} >= {column.name for column in table.columns}:
                 self._check_format(connection, table, has_it="format" in found)
             else:
                 raise StateError(
-                    f"{self.place} has a table {table.fullname} with the columns {', '.join(sorted(found))}: it is not "
-                    "the guard's. Rename it, or give the guard another schema",
+                    f"{self.place} has a table {table.fullname} with the columns "
+                    f"{', '.join(sorted(found))}, which is not the guard's. Rename it, or give "
+                    "the guard another schema",
                     key=table.fullname,
                 )
 
@@ -152,87 +161,95 @@ class Database:
                 return
         has = "no column format" if other is None else f"rows of format {other}"
         raise StateError(
-            f"{self.place}: table {table.fullname} has {has}, and this version of Rink reads format {FORMAT}: another "
-            "version wrote it. Finish its work with that version; then this removes what it left: DROP TABLE "
-            + ", ".join(one.fullname for one in self.tables.metadata.tables.values()),
+            f"{self.place}: table {table.fullname} has {has}, but this version of Rink reads "
+            f"format {FORMAT}: another version wrote it. Finish its work with that version, then "
+            "run DROP TABLE "
+            + ", ".join(each.fullname for each in self.tables.metadata.tables.values()),
             key=table.fullname,
         )
 
 
 def read(url: object) -> sa.URL:
-    """Return a URL that a guard can use, or raise a ConfigError that never shows its password."""
+    """Return a URL that a guard can use.
+
+    Raises:
+        ConfigError: the URL cannot be used; the message never has its password.
+    """
     try:
         parsed = sa.make_url(url)  # type: ignore[arg-type]
     except (exc.ArgumentError, ValueError):
         raise ConfigError(
-            "the URL of the database cannot be read: write it as postgresql+psycopg://user:password@host/database "
-            "or sqlite:////path/to/file (SQLAlchemy's form)"
+            "the URL of the database cannot be read: write it as "
+            "postgresql+psycopg://user:password@host/database or sqlite:////path/to/file "
+            "(SQLAlchemy's form)"
         ) from None
     if parsed.get_backend_name() not in BACKENDS:
-        raise ConfigError(f"{shown(parsed)}: SqlGuard knows PostgreSQL and SQLite")
+        raise ConfigError(f"{shown(parsed)}: SqlGuard supports only PostgreSQL and SQLite")
     try:
         dialect = parsed.get_dialect()
         dialect.import_dbapi()
     except (exc.NoSuchModuleError, ImportError) as error:
         raise ConfigError(
-            f"{shown(parsed)}: its driver cannot be imported ({error}): install it, or name another, such as "
-            "postgresql+psycopg://"
+            f"{shown(parsed)}: its driver cannot be imported ({error}): install it, or name "
+            "another driver, such as postgresql+psycopg://"
         ) from error
     if dialect.is_async:
         raise ConfigError(
-            f"{shown(parsed)}: {parsed.drivername} is for asyncio; a guard needs a blocking driver"
+            f"{shown(parsed)}: {parsed.drivername} is for asyncio: name a blocking driver"
         )
     if parsed.get_backend_name() == "sqlite" and (
         parsed.database in {None, "", ":memory:"} or "memory" in str(parsed.query.get("mode", ""))
     ):
-        raise ConfigError(
-            f"{shown(parsed)}: each process would have a database of its own; name a file"
-        )
+        raise ConfigError(f"{shown(parsed)}: each process would have its own database: name a file")
     return parsed
 
 
 def shown(url: sa.URL) -> str:
-    """Return a URL for messages: without its password, and without its query, which may hold one."""
+    """Return a URL for messages, without its password and its query.
+
+    A query may hold a password, too.
+    """
     return url.set(query={}).render_as_string(hide_password=True)
 
 
 def explain(error: Exception, place: str) -> RinkError:
-    """Return the error of ours for one of SQLAlchemy's."""
+    """Return our error for an error of SQLAlchemy."""
     if isinstance(error, RinkError):
         return error
-    said = error.orig if isinstance(error, exc.DBAPIError) and error.orig is not None else error
-    what = (str(said).strip() or type(said).__name__).splitlines()[0]
+    cause = error.orig if isinstance(error, exc.DBAPIError) and error.orig is not None else error
+    what = (str(cause).strip() or type(cause).__name__).splitlines()[0]
     if not passes(error):
         return GuardError(f"{place}: {what}", place=place)
     return GuardError(
-        f"{place}: {what}. What was under way is rolled back, or was committed and will be found: call it again",
+        f"{place}: {what}. The transaction was rolled back, or it was committed and its mark will "
+        "be found: call it again",
         place=place,
         again=True,
     )
 
 
 def passes(error: BaseException) -> bool:
-    """Return whether the same may go well if it is done again."""
+    """Return whether the same call may succeed if it is repeated."""
     if isinstance(error, exc.TimeoutError):
         return True
     if not isinstance(error, exc.DBAPIError):
         return False
-    said: Any = error.orig
-    state = getattr(said, "sqlstate", None) or getattr(said, "pgcode", None)
+    cause: Any = error.orig
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
     if state:
         return _PASSING.fullmatch(state) is not None
-    if getattr(said, "sqlite_errorname", None):
-        return _BUSY.search(str(said)) is not None
+    if getattr(cause, "sqlite_errorname", None):
+        return _BUSY.search(str(cause)) is not None
     return error.connection_invalidated or (
-        isinstance(error, exc.OperationalError) and not _REFUSED.search(str(said))
+        isinstance(error, exc.OperationalError) and not _REFUSED.search(str(cause))
     )
 
 
 def has_no_table(error: exc.DBAPIError) -> bool:
-    """Return whether the error says that our tables were never made."""
-    said: Any = error.orig
-    state = getattr(said, "sqlstate", None) or getattr(said, "pgcode", None)
-    return state == "42P01" or "no such table" in str(said)
+    """Return whether the error means that our tables were never made."""
+    cause: Any = error.orig
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    return state == "42P01" or "no such table" in str(cause)
 
 
 _LIBPQ = {
@@ -242,22 +259,23 @@ _LIBPQ = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""A wire that carries nothing any more is given up after about half a minute, where it would be waited for two hours, and with
-it the role of whoever writes."""
+"""Give up a dead connection after about half a minute. Otherwise the wait would be two hours, and
+the writer would keep its role as long.
+"""
 
 
 def _engine(url: sa.URL, connect_args: Mapping[str, Any], *, is_sqlite: bool) -> sa.Engine:
     if not is_sqlite:
         bounds = _LIBPQ if url.get_driver_name() in ("psycopg", "psycopg2") else {}
-        told = {name: value for name, value in bounds.items() if name not in url.query}
+        defaults = {name: value for name, value in bounds.items() if name not in url.query}
         return sa.create_engine(
-            url, connect_args={**told, **connect_args}, pool_pre_ping=True, max_overflow=-1
+            url, connect_args={**defaults, **connect_args}, pool_pre_ping=True, max_overflow=-1
         )
     engine = sa.create_engine(
         url, connect_args={"timeout": 30.0, **connect_args}, poolclass=pool.NullPool
     )
 
-    # Python's sqlite3 begins transactions when it pleases, and without the lock: both are ours to do.
+    # Python's sqlite3 begins transactions at its own choice, and without the lock, so we do both.
     @sa.event.listens_for(engine, "connect")
     def ours_to_begin(connection: Any, _: object) -> None:
         connection.isolation_level = None

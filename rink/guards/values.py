@@ -1,4 +1,7 @@
-"""What a guard is told: who writes, and what. Names are any text; what a store cannot take is encoded there."""
+"""Define the arguments of guards: the fence, and the batch.
+
+Names are any text. Each guard encodes what its store does not take.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +14,35 @@ from rink.core.keys import check_name, encode
 from rink.errors import ConfigError, StaleToken
 
 TOKEN_LIMIT = 2**63
-"""Tokens are below: etcd's are of 64 bits, and so are a database's."""
+"""The limit of tokens: etcd's have 64 bits, and so have a database's."""
 
 PARTS_LIMIT = 10_000
-"""Into so many parts a batch may be cut: a guard may have to touch every one of them."""
+"""The most parts of a batch: a guard may have to touch every one of them."""
 
 FENCE_BYTES, QUERY_BYTES = 2_000, 200
-"""How long names may be when percent-encoded: PostgreSQL indexes the one, the other names a directory."""
+"""How long names may be when percent-encoded: PostgreSQL indexes the fence's, and the query's names
+a directory.
+"""
 
 
 class Held(Protocol):
-    """What has a name and a fencing token: a role."""
+    """An object with a name and a fencing token: a role."""
 
     @property
     def name(self) -> str:
-        """The role's name."""
+        """Return the role's name."""
 
     @property
     def token(self) -> int:
-        """Its fencing token."""
+        """Return its fencing token."""
 
 
 def _short_name(what: str, name: object, limit: int) -> str:
     checked = check_name(what, name)
     if (size := len(encode(checked))) > limit:
         raise ConfigError(
-            f"{what} name {checked[:40]!r}… takes {size} bytes when percent-encoded; a guard takes {limit}"
+            f"{what} name {checked[:40]!r}… takes {size} bytes when percent-encoded; a guard "
+            f"takes {limit}: use a shorter name"
         )
     return checked
 
@@ -63,10 +69,10 @@ def _check_parts(_: object, __: object, parts: int) -> None:
 
 @attrs.frozen
 class Fence:
-    """Under which token it is written.
+    """The token under which a batch is written.
 
     Attributes:
-        name: whose token it is: a role's name. A greater token of the same name makes this one stale.
+        name: the role's name. A greater token of the same name makes this one stale.
         token: 1 to 2^63 - 1.
     """
 
@@ -75,16 +81,17 @@ class Fence:
 
     @classmethod
     def of(cls, role: Held) -> Self:
-        """Return the fence of a role, or of whatever has `name` and `token`."""
+        """Return the fence of a role, or of any object with `name` and `token`."""
         try:
             return cls(role.name, role.token)
         except AttributeError as error:
             raise ConfigError(f"{role!r} has no name and token: give a role") from error
 
     def stale(self, newer: int, place: str) -> StaleToken:
-        """Return the error for a write under this fence where a greater token has been seen."""
+        """Return the error for a write under this fence, now that it is stale."""
         return StaleToken(
-            f"token {self.token} of {self.name!r} counts no more: {place} has seen {newer}; nothing was written",
+            f"token {self.token} of {self.name!r} counts no more: {place} has seen {newer}; "
+            "nothing was written",
             role=self.name,
             token=self.token,
             newer=newer,
@@ -93,12 +100,12 @@ class Fence:
 
 @attrs.frozen
 class Batch:
-    """What is written: one batch of a query.
+    """A batch of a query.
 
     Attributes:
-        query: what tells this query's batches from all others', and is new with each new checkpoint, since
-            the numbers then begin anew.
-        number: 0 or more; a later batch has a greater one.
+        query: an id of the query. It is new with each new checkpoint, since batch numbers then
+            begin anew.
+        number: 0 or more; a later batch has a greater number.
         parts: how many parts each batch of this query is cut into, always the same.
     """
 

@@ -1,12 +1,12 @@
-"""The data pipeline on Spark: streams as tables, jobs as roles, fenced output, role maps at scale.
+"""Run the data pipeline on Spark: tables, jobs, fences and role maps.
 
-    spark.readStream.format("rink")     the streams of rink.streams: see docs/spark.md for its options
-    JobRunner(spark, r)                 jobs and streaming queries, run by who holds their roles
-    fenced(foreach_batch, guard, role)  what foreachBatch writes, refused from a driver that lost its role
-    rink.spark.roles                    roles to ranks and members, by the hundred million
+    spark.readStream.format("rink")     the streams of rink.streams; options: docs/spark.md
+    JobRunner(spark, r)                 runs jobs and streaming queries where their roles are held
+    fenced(foreach_batch, guard, role)  refuses what a driver writes after it lost its role
+    rink.spark.roles                    maps hundreds of millions of roles to ranks and members
 
-It needs PySpark (`etcd-rink[spark]`). Each name is imported when it is asked for: executors start
-processes often, and need little.
+It needs PySpark (`etcd-rink[spark]`). Each name is imported at its first use, because executors
+start processes often and need little of it.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""A `foreachBatch` whose writes count under the newest token only, and once for each batch."""
+"""Guard what `foreachBatch` writes: newest token only, each batch once."""
 
 from __future__ import annotations
 
@@ -25,41 +25,50 @@ from rink.spark.sink.staging import rolled_back
 Each = Callable[[Any, Iterator[Any]], Any]
 ForeachBatch = Callable[[DataFrame, int, "FencedBatch"], Any]
 _WHERE = ("app", "appName", "stream", "redis", "redisTimeout")
-"""The options of the sink that say where a stream is, and for how long Redis is asked."""
+"""The options of the sink that say where a stream is, and how long a call to Redis is repeated."""
 _CUT = "__rink_part"
 _begun: dict[str, tuple[str, int, set[str]]] = {}
-"""For each query its run, its batch, and the names of the outputs that were begun in it."""
+"""By query id: its run, its batch, and the names of the outputs that the batch has begun."""
 
 
 def fence(role: Any) -> dict[str, str]:
-    """Return the options by which source and sink know under which grant a query runs.
+    """Return the options that bind a source or a sink to a grant.
 
-    `.options(**fence(role))` in `readStream` and in `writeStream` of `format("rink")`.
+    Use `.options(**fence(role))` in `readStream` and in `writeStream` of `format("rink")`.
     """
     return {"name": role.name, "fencingToken": str(role.token)}
 
 
 class FencedStream:
-    """A stream that a query writes with `format("rink")`: its fence can be raised before the query begins.
+    """Raise the fence of a stream before a query writes to it.
+
+    The query writes with `format("rink")`.
 
     Args:
-        options: those of the sink that say where the stream is: app, or appName and redis; stream; redisTimeout.
+        options: the options of the sink that say where the stream is: app, or appName and redis;
+            stream; redisTimeout.
 
     Raises:
-        ConfigError: they cannot be used, or are about something else: the name of the sink is the role's.
+        ConfigError: an option is wrong, or does not say where the stream is. The sink's name is the
+            name of the role.
     """
 
     def __init__(self, **options: str) -> None:
         known = {name.lower() for name in _WHERE}
         if others := [name for name in options if name.lower() not in known]:
             raise ConfigError(
-                f"FencedStream takes options that say where the stream is ({', '.join(_WHERE)}), and not "
-                f"{', '.join(others)}: name and token come from the role whose fence is raised, all else belongs to the query"
+                f"FencedStream takes options that say where the stream is ({', '.join(_WHERE)}), "
+                f"not {', '.join(others)}: leave them out. Name and token come from the role whose "
+                "fence is raised, and all other options belong to the query"
             )
         self._place = StreamPlace.of(Options(options, of_sink=True))
 
     def raise_fence(self, fence: Fence) -> None:
-        """Refuse all lower tokens of the sink of this name from now on; raises a StaleToken."""
+        """Refuse all lower tokens of this name in the sink from now on.
+
+        Raises:
+            StaleToken: the sink has seen a greater token.
+        """
         raise_fence(self._place, connection(self._place), fence.name, fence.token)
 
     def __repr__(self) -> str:
@@ -69,7 +78,7 @@ class FencedStream:
 def fenced(
     foreach_batch: ForeachBatch, guard: Guard, role: Any, *, parts: int = 8
 ) -> Callable[[DataFrame, int], None]:
-    """Wrap what is given to `foreachBatch` with a guard; its fence is raised here and now.
+    """Wrap a function for `foreachBatch`, and raise the guard's fence now.
 
         def write(df, batch_id, out):
             out.write(totals_of(df), by="carrier", each=upsert)
@@ -78,25 +87,26 @@ def fenced(
             for row in rows:
                 step.hset("carrier:" + row["carrier"], mapping=row)
 
-        stream.writeStream.foreachBatch(fenced(write, guard, role)).option("checkpointLocation", ...).start()
+        query = stream.writeStream.foreachBatch(fenced(write, guard, role))
+        query.option("checkpointLocation", ...).start()
 
     Args:
-        foreach_batch: called with the DataFrame, the batch's id, and a `FencedBatch` to write through. What it writes
-            by other ways is not fenced.
-        guard: of `rink.guards`.
-        role: the grant (a `Role`, or a job's), anything with `name` and `token`.
-        parts: into how many parts each batch is cut; for one checkpoint always the same.
+        foreach_batch: called with the DataFrame, the batch's id, and a `FencedBatch` to write
+            through. What it writes in other ways is not fenced.
+        guard: a guard of `rink.guards`.
+        role: the grant: a `Role`, a job's grant, or anything with `name` and `token`.
+        parts: into how many parts each batch is cut. Keep it the same for one checkpoint.
 
     Raises:
-        StaleToken: a later driver has been here.
-        ConfigError: the function cannot be called this way.
+        StaleToken: the guard has seen a greater token.
+        ConfigError: the function cannot be called with these arguments.
     """
     try:
         inspect.signature(foreach_batch).bind(None, 0, None)
     except TypeError as error:
         raise ConfigError(
-            f"{foreach_batch!r} cannot be called with (df, batch_id, out): what it writes by itself no guard can "
-            f"refuse; have it write through the third: {error}"
+            f"{foreach_batch!r} cannot be called with (df, batch_id, out). A guard cannot refuse "
+            f"what the function writes by itself: write through the third argument: {error}"
         ) from error
     check_plain("foreachBatch", foreach_batch, "df", "batch_id", "out")
     check_count("parts", parts)
@@ -112,13 +122,13 @@ def fenced(
 
 
 class FencedBatch:
-    """One batch of one query, to be written through a guard.
+    """Write one batch of one query through a guard.
 
     Attributes:
-        fence: under which it is written.
+        fence: the fence under which the batch is written.
         query: the id of the query, new with each checkpoint.
         number: Spark's batch id.
-        parts: into how many it is cut.
+        parts: into how many parts the batch is cut.
     """
 
     def __init__(
@@ -135,7 +145,7 @@ class FencedBatch:
         self.query = query
         self.number = number
         self.parts = parts
-        self._begun = begun  # in this batch, here or through another guard
+        self._begun = begun  # the outputs of this batch, also those of other guards
         self._torn: set[str] = set()
 
     def write(
@@ -150,25 +160,29 @@ class FencedBatch:
         """Cut a DataFrame by key, and write each part in one step with its mark.
 
         Args:
-            df: what is to be written.
-            each: called on executors with the guard's step and the rows of one part; a part that was written before is
-                not called for.
-            by: the columns of the key: rows of one key are in one part, the same one in a replay, and come in order of
-                the key; several of one key in no fixed order.
-            name: of this output, where a batch has several, through whichever guards: its marks are kept under it.
-            arrow: give pyarrow.RecordBatches in place of rows as dicts.
+            df: the rows to write.
+            each: called on executors with the guard's step and the rows of one part. It is not
+                called for a part that was written before.
+            by: the columns of the key. Rows of one key are in one part, also in a replay. They come
+                in the order of the keys; several rows of one key come in no fixed order.
+            name: the name of this output, if a batch has several, through any guards. Its marks are
+                kept under this name.
+            arrow: pass pyarrow.RecordBatches instead of rows as dicts.
 
         Raises:
-            ConfigError: the function cannot be called this way.
-            UsageError: an output of this name was written before, in this batch.
-            StaleToken: (as Spark's PythonException where a part was refused) a later driver has been here.
-            StateError: (so, too) a later batch of this query was written: its checkpoint was rolled back.
+            ConfigError: the function cannot be called with these arguments.
+            UsageError: this batch has already an output of this name.
+            StaleToken: the guard has seen a greater token. If an executor found it, Spark raises a
+                PythonException.
+            StateError: a later batch of this query was written, so its checkpoint was rolled back.
+                If an executor found it, Spark raises a PythonException.
         """
         self._torn.add(name)
         if name in self._begun:
             raise UsageError(
-                f"output {name!r} of batch {self.number} was written already, here or by another fenced function: give "
-                "each output of a batch a name (write(..., name=...)), or this one would count as written"
+                f"output {name!r} of batch {self.number} was written already, here or by another "
+                "fenced function: give each output of a batch a name (write(..., name=...)), or "
+                "this one would count as written"
             )
         check_plain("each", each, "step", "rows")
         keys = [by] if isinstance(by, str) else list(by)
@@ -181,31 +195,33 @@ class FencedBatch:
         )
         self._guard.begin(self.fence, batch)
         write = _Part(self._guard, self.fence, batch, each, arrow)
-        found = cut.mapInArrow(write, "part int, result binary").collect()
-        results = {row.part: pickle.loads(bytes(row.result)) for row in found}  # noqa: S301 - our executors' own
+        rows = cut.mapInArrow(write, "part int, result binary").collect()
+        # Our own executors pickled these.
+        results = {row.part: pickle.loads(bytes(row.result)) for row in rows}  # noqa: S301
         for number in set(range(self.parts)) - results.keys():
-            # Spark drops what it knows to be empty, tasks and all.
+            # Spark runs no task for a part that it knows to be empty.
             results[number] = write.part(number, iter(()))
         self._guard.finish(self.fence, batch, [results[number] for number in sorted(results)])
         self._torn.remove(name)
 
     def end(self) -> None:
-        """See that the batch is whole, before Spark notes it down as done.
+        """Check that the batch is whole, before Spark records it as done.
 
         Raises:
-            UsageError: a `write` failed, and the function went on as if it had not.
-            StaleToken: a later driver has been here.
+            UsageError: a `write` failed, and the function caught its exception.
+            StaleToken: the guard has seen a greater token.
         """
         if self._torn:
             raise UsageError(
-                f"output {min(self._torn)!r} of batch {self.number} was not written: let what `write` raises pass, or Spark takes "
-                "the batch for done, and what it holds is lost"
+                f"output {min(self._torn)!r} of batch {self.number} was not written: do not catch "
+                "what `write` raises. Otherwise Spark takes the batch for done, and its rows are "
+                "lost"
             )
         self._guard.raise_fence(self.fence)
 
 
 class _Part:
-    """What an executor does with one part; it travels there."""
+    """Write one part on an executor."""
 
     def __init__(self, guard: Guard, fence: Fence, batch: Batch, each: Each, arrow: bool) -> None:
         self._guard = guard
@@ -229,7 +245,7 @@ class _Part:
         )
 
     def part(self, number: int, rows: Iterator[Any]) -> Any:
-        """Write one part; returns what the guard's `finish` is to be told."""
+        """Write one part, and return its result for the guard's `finish`."""
         part = self._guard.part(self._fence, self._batch, number)
         with part as step:
             if step is not None:
@@ -246,28 +262,30 @@ class _Part:
 
 
 def _cut(df: DataFrame, parts: int, keys: Sequence[str]) -> DataFrame:
-    """Return the rows by parts, those of a key always in the same one, and in its order.
-
-    Not by `df.repartition(parts, *keys)`: where the rows lie by these keys already Spark leaves that out, and may then make fewer
-    partitions of them, by how many cores it has at the moment; a replay would be cut otherwise. Its hash it is. Shuffled rows
-    come in no fixed order, and a guard goes on in a part where it failed: a replay is to have the same.
+    """Return the rows in parts, each key in one part, sorted by key.
 
     Raises:
-        ConfigError: a key has a collation: Spark's hash tells apart what is one value to it, and which of them stands for
-            all of them may be another one in a replay.
+        ConfigError: a key has a collation. Spark's hash differs for texts that the collation takes
+            for equal, and a replay may choose another one of them to stand for all.
     """
     if collated := sorted(_collations(df.select(*keys).schema)):
         raise ConfigError(
-            f"by={list(keys)!r}: rows are cut by their bytes, and a key here has the collation {collated[0]}, by which texts with "
-            "other bytes are equal: a replay could write them again, or not at all. Group by, and give, a column of "
-            "collate(..., 'UTF8_BINARY'), lower(...) if need be"
+            f"by={list(keys)!r}: rows are cut by their bytes, and a key here has the collation "
+            f"{collated[0]}. It takes texts with different bytes for equal, so a replay could "
+            "write them again, or not at all. Group by, and give, a column of collate(..., "
+            "'UTF8_BINARY'); add lower(...) if case must not matter"
         )
+    # A replay must cut a batch as before and give each part the same rows in the same order, since
+    # a guard continues a part where it failed. `df.repartition(parts, *keys)` does not hold that:
+    # if the rows already lie by these keys, Spark leaves it out, and may then make fewer
+    # partitions, by the number of cores at that moment. Spark's hash alone, and a sort, depend on
+    # nothing else.
     part = F.pmod(F.hash(*keys), F.lit(parts))
     return repartition_by_id(df.withColumn(_CUT, part), parts, _CUT).sortWithinPartitions(*keys)
 
 
 def _collations(kind: T.DataType) -> set[str]:
-    """Return the collations in a type, but for that by which texts are equal if their bytes are."""
+    """Return the collations in a type, except UTF8_BINARY (of bytes)."""
     match kind:
         case T.StringType():
             return {kind.collation} - {"UTF8_BINARY"}
@@ -281,28 +299,32 @@ def _collations(kind: T.DataType) -> set[str]:
 
 
 def _without_cut(rows: Any, number: int, guard: Guard) -> Any:
-    """Return a RecordBatch without the column that says to which part each row belongs."""
+    """Return a RecordBatch without the column of part numbers."""
     import pyarrow.compute as pc
 
     if pc.any(pc.not_equal(rows.column(_CUT), number)).as_py():
         raise StateError(
-            f"{guard!r}: Spark brings rows of other parts as part {number}: a replay could write them again, or not at all. Nothing of "
-            "this part was written: this release of Spark cuts otherwise than those Rink knows",
+            f"{guard!r}: Spark brings rows of other parts as part {number}, so a replay could "
+            "write them again, or not at all. Nothing of this part was written. This release of "
+            "Spark cuts batches in a way that Rink does not know: use one that Rink supports",
             key=repr(guard),
         )
     return rows.drop_columns([_CUT])
 
 
 def _batch_of(df: DataFrame, number: int) -> tuple[str, int, set[str]]:
-    """Return its query and number, and the names of its outputs so far, which all fenced functions have in common."""
+    """Return a batch's query and number, and the names of its outputs so far.
+
+    All fenced functions of a query share the set of names.
+    """
     context = context_of(df.sparkSession)
     query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     if not query:
         raise UsageError(
-            "a fenced function is what foreachBatch calls in a streaming query, on classic Spark (on Connect its "
-            "driver is another process, which holds no role)"
+            "a fenced function must be called by foreachBatch in a streaming query on classic "
+            "Spark (on Connect, foreachBatch runs in another process, which holds no role)"
         )
-    # The group of a query's Spark jobs is its run: a replay comes with the next one.
+    # The group of a query's Spark jobs is its run. A replay comes in the next run.
     run = context.getLocalProperty("spark.jobGroup.id")
     if _begun.get(query, ())[:2] != (run, number):
         _begun[query] = run, number, set()

@@ -1,8 +1,7 @@
 """Hide what PySpark 4.0 and 4.1 lack.
 
-All code that depends on the release is here.
-
-It looks for features, not for release numbers, since platforms backport features.
+All code that depends on the release is here. It looks for features, not for release numbers,
+since platforms backport features.
 
 | feature | since |
 |---|---|
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = [
-    "DataSourceStreamArrowWriter", "SupportsTriggerAvailableNow", "arrow_function", "arrow_schema", "check_read_limit", "repartition_by_id",
+    "DataSourceStreamArrowWriter", "SupportsTriggerAvailableNow", "arrow_function", "arrow_schema",
+    "check_read_limit", "repartition_by_id",
 ]  # fmt: skip
 
 try:
@@ -36,8 +36,10 @@ try:
 except ImportError:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
-    class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[no-redef,misc]
-        """Writes the batches of a query from Arrow batches.
+    class DataSourceStreamArrowWriter(  # type: ignore[no-redef,misc]
+        DataSourceStreamWriter, DataSourceArrowWriter
+    ):
+        """Write the batches of a query from Arrow batches.
 
         Spark 4.0 checks that every writer, even of a query, is a DataSourceArrowWriter.
         """
@@ -51,7 +53,7 @@ except ImportError:
     HAS_READ_LIMITS = False
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands in for a class that this release does not know."""
+        """Stand in for a class that this release does not have."""
 
 
 def check_read_limit(most: int | None) -> None:
@@ -62,9 +64,9 @@ def check_read_limit(most: int | None) -> None:
     """
     if most is not None and not HAS_READ_LIMITS:
         raise ConfigError(
-            f"the option maxOffsetsPerTrigger needs PySpark 4.2 or later, and this is {pyspark.__version__}: "
-            "leave it out. Then a batch has all events that are there when it is planned (tasks read them in "
-            "pages)"
+            "the option maxOffsetsPerTrigger needs PySpark 4.2 or later, and this is "
+            f"{pyspark.__version__}: leave it out. Then a batch has all events that are there "
+            "when it is planned (tasks read them in pages)"
         )
 
 
@@ -72,7 +74,7 @@ def check_read_limit(most: int | None) -> None:
 
 
 def arrow_schema(columns: StructType) -> Any:
-    """Return columns as Spark wants them from a source: times are in UTC."""
+    """Return columns as Spark wants them from a source, with times in UTC."""
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return to_arrow_schema(columns, timezone="UTC")
     return to_arrow_schema(columns)
@@ -82,11 +84,13 @@ def arrow_function(compute: Callable[[Any], Any], returns: str) -> Any:
     """Return a function of a binary column that Python computes.
 
     Args:
-        compute: from a pyarrow binary Array to an Array of that length: int32, or a struct of int32.
+        compute: from a pyarrow binary Array to an Array of that length: int32, or a struct of
+            int32.
         returns: the type of the new column, as Spark spells it.
 
     Returns:
-        A user-defined function of Spark. Without `arrow_udf` it makes pandas Series on the way, which takes longer.
+        A user-defined function of Spark. Without `arrow_udf` it makes pandas Series on the way,
+        which takes longer.
     """
     if hasattr(F, "arrow_udf"):
 
@@ -123,8 +127,8 @@ _numbers: dict[int, list[int]] = {}
 def repartition_by_id(df: DataFrame, parts: int, column: str) -> DataFrame:
     """Return the rows in partitions whose numbers a column holds.
 
-    Without `repartitionById`, each row gets a number whose hash leads to its partition. If a release hashes differently,
-    rows come to a wrong partition, and `FencedBatch` refuses them.
+    Without `repartitionById`, each row gets a number whose hash leads to its partition. If a
+    release hashes differently, rows come to a wrong partition, and `FencedBatch` refuses them.
     """
     if hasattr(df, "repartitionById"):
         return df.repartitionById(parts, column)

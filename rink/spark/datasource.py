@@ -1,4 +1,4 @@
-"""`format("rink")`: streams of rink.streams as tables and streams of Spark."""
+"""Offer the streams of rink.streams to Spark as `format("rink")`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rink.spark.source.readers import BatchReader, StreamReader
 
 
 class RinkDataSource(DataSource):
-    """Reads and writes the streams of an app; see docs/spark.md for its options."""
+    """Read and write the streams of an app; docs/spark.md lists the options."""
 
     @classmethod
     def name(cls) -> str:
-        """Return what `format(...)` is given."""
+        """Return the name for `format(...)`."""
         return "rink"
 
     def schema(self) -> StructType:
@@ -35,19 +35,23 @@ class RinkDataSource(DataSource):
         return columns if created is None else tables.with_options(columns, created)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads a stream once."""
+        """Return a reader that reads a stream once."""
         return BatchReader(self._options_of_read(schema), schema)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return what reads a stream as a query does."""
+    def streamReader(  # noqa: N802 - Spark's name
+        self, schema: StructType
+    ) -> DataSourceStreamReader:
+        """Return a reader that reads a stream as a query."""
         return StreamReader(self._options_of_read(schema), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return what writes a DataFrame once."""
+        """Return a writer that writes a DataFrame once."""
         return BatchWriter(self._options_of_write(), schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """Return what writes the batches of a query."""
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """Return a writer that writes the batches of a query."""
         return StreamWriter(self._options_of_write(), schema, overwrite=overwrite)
 
     def _options_of_read(self, schema: StructType) -> Options:

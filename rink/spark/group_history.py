@@ -1,7 +1,8 @@
-"""A group's past as DataFrames: the versions that etcd keeps, and what `rink watch --json` has noted.
+"""Show a group's past as DataFrames.
 
-etcd knows no times but those that members wrote down, so who wants to know for how long something took has the group
-followed: `rink watch orders --json >> orders.jsonl`, on any machine.
+The versions come from etcd. The events come from the lines of `rink watch --json`. etcd stores
+only the times that members write into versions. To know how long something took, follow the group
+on any machine: `rink watch orders --json >> orders.jsonl`.
 """
 
 from __future__ import annotations
@@ -19,25 +20,29 @@ from rink.session import BaseSession
 
 _MOVE = "struct<what:string,before:string,after:string>"
 _VERSIONS = (
-    "number long, proclaimed timestamp, by string, because array<string>, ranks array<string>, scheme string, "
-    f"pins map<string,string>, token_base long, size_before int, size_after int, ranks_moved int, moves array<{_MOVE}>, problem string"
+    "number long, proclaimed timestamp, by string, because array<string>, ranks array<string>, "
+    "scheme string, pins map<string,string>, token_base long, size_before int, size_after int, "
+    f"ranks_moved int, moves array<{_MOVE}>, problem string"
 )
 _EVENTS = (
-    "event string, at timestamp, revision long, version long, settled boolean, text string, member string, "
-    "phase string, roles array<string>, because array<string>, ttl double"
+    "event string, at timestamp, revision long, version long, settled boolean, text string, "
+    "member string, phase string, roles array<string>, because array<string>, ttl double"
 )
 
 
 @attrs.frozen
 class Episode:
-    """From the first change to settled: as long, at most, some role had no holder.
+    """A time from the first change until the group was settled.
+
+    Some role may have had no holder for at most that long.
 
     Attributes:
-        began: when, as text, in the session's time zone.
-        seconds: until it was settled; None where it is not yet.
-        unseen_s: of a member that was killed or cut off etcd knows when its lease has ended: so long, at most, its roles
-            had no holder before `began`; 0 where nobody was, or its file is older than this.
-        causes: why versions were proclaimed, and who was gone.
+        began: the time of the first change, as text in the session's time zone.
+        seconds: seconds until the group was settled; None if it is not settled yet.
+        unseen_s: the ttl of a member that was killed or cut off, since etcd notices that only when
+            the lease ends. Its roles had no holder for at most that long before `began`. 0 if there
+            was no such member, or if its file is older than this field.
+        causes: why versions were proclaimed, and which members were gone.
     """
 
     began: str
@@ -48,14 +53,15 @@ class Episode:
 
 @attrs.frozen
 class NotedReport:
-    """What a group's past comes to.
+    """A summary of a group's past.
 
     Attributes:
-        versions: how many are known.
-        moves: for each kind of cause, how many ranks came to another member, came anew or went: (cause, versions, ranks).
-        longest: the longest episodes, longest first; empty where no events were given.
-        unsettled_s: seconds of all episodes together, without what etcd did not see.
-        longest_drain: (member, seconds, how many roles) of the drain that took longest; None where there was none.
+        versions: how many versions are known.
+        moves: (cause, versions, ranks) for each kind of cause; ranks counts those that moved, were
+            added or were removed.
+        longest: the longest episodes, longest first; empty without events.
+        unsettled_s: the seconds of all episodes together, without `unseen_s`.
+        longest_drain: (member, seconds, roles) of the longest drain; None if there was none.
     """
 
     versions: int
@@ -72,10 +78,10 @@ class NotedReport:
         lines = [f"{self.versions} versions"]
         lines += [f"{cause}: {ranks} ranks moved in {n} versions" for cause, n, ranks in self.moves]
         lines += [f"not settled for {self.unsettled_s:.3f} s in all"] if self.longest else []
-        for one in self.longest:
-            took = "not settled yet" if one.seconds is None else f"{one.seconds:.3f} s"
-            unseen = f", and up to {one.unseen_s:g} s before" if one.unseen_s else ""
-            lines.append(f"{one.began}  {took}{unseen}  {'; '.join(one.causes)}")
+        for episode in self.longest:
+            took = "not settled yet" if episode.seconds is None else f"{episode.seconds:.3f} s"
+            unseen = f", and up to {episode.unseen_s:g} s before" if episode.unseen_s else ""
+            lines.append(f"{episode.began}  {took}{unseen}  {'; '.join(episode.causes)}")
         if self.longest_drain is not None:
             member, seconds, roles = self.longest_drain
             lines.append(f"longest drain: {member}, {roles} roles, {seconds:.3f} s")
@@ -87,20 +93,22 @@ class GroupHistory:
     """A group's past.
 
     Attributes:
-        versions: one row for each version that etcd keeps: number, proclaimed, by, because, ranks, scheme, pins,
-            token_base, size_before, size_after, ranks_moved, moves (of ranks and of pins), problem. What moved is NULL
-            where the version before is not kept.
-        events: one row for each line of `rink watch --json`; empty where none were given.
+        versions: one row for each version that etcd keeps: number, proclaimed, by, because, ranks,
+            scheme, pins, token_base, size_before, size_after, ranks_moved, moves (of ranks and of
+            pins), problem. The columns of changes are NULL if etcd does not keep the version
+            before.
+        events: one row for each line of `rink watch --json`; empty without files.
     """
 
     versions: DataFrame
     events: DataFrame
 
     def moves_by_cause(self) -> DataFrame:
-        """Return how many ranks moved by kind of cause (joined, replaced, left, …): cause, versions, ranks.
+        """Return how many ranks moved, by kind of cause.
 
-        A rank that there is anew, and one that there is no more, counts as well: its roles have moved. A version with
-        several causes counts for each kind.
+        Kinds are joined, replaced, left, …. The columns are cause, versions and ranks. A rank that
+        was added or removed counts as well, since its roles have moved. A version with several
+        causes counts for each kind.
         """
         kinds = F.array_distinct(F.transform("because", _kind))
         found = self.versions.where(F.col("moves").isNotNull())
@@ -112,10 +120,11 @@ class GroupHistory:
         )
 
     def episodes(self) -> DataFrame:
-        """Return each time from the first change to settled: began, ended, seconds, unseen_s, causes.
+        """Return each time from the first change until the group was settled.
 
-        Within it, some role may have had no holder: for `seconds` at most, from when etcd knew; and where a member was
-        killed or cut off for up to `unseen_s` before, its ttl.
+        The columns are began, ended, seconds, unseen_s and causes. Within an episode, some role may
+        have had no holder: for at most `seconds` after etcd knew of the change, and, if a member
+        was killed or cut off, for at most `unseen_s` (its ttl) before.
         """
         in_order = Window.orderBy("revision", "line")
         before = in_order.rowsBetween(Window.unboundedPreceding, -1)
@@ -140,7 +149,10 @@ class GroupHistory:
         )
 
     def drains(self) -> DataFrame:
-        """Return how long members took to release what they had lost: member, began, ended, seconds, roles."""
+        """Return how long members took to release the roles that they had lost.
+
+        The columns are member, began, ended, seconds and roles.
+        """
         of_member = Window.partitionBy("member").orderBy("revision", "line")
         found = self._in_lines().where(F.col("event").isin("draining", "drained", "gone"))
         return (
@@ -154,10 +166,10 @@ class GroupHistory:
         )  # fmt: skip
 
     def report(self, most: int = 10) -> NotedReport:
-        """Return what it comes to.
+        """Return a summary.
 
         Args:
-            most: how many of the longest episodes.
+            most: how many of the longest episodes to return.
         """
         moves = [(row.cause, row.versions, row.ranks) for row in self.moves_by_cause().collect()]
         episodes = self.episodes().cache()
@@ -179,7 +191,7 @@ class GroupHistory:
         )
 
     def _in_lines(self) -> DataFrame:
-        # Several lines have one revision; they were written in the order in which one thing leads to the next.
+        # Several lines can have one revision. The file has them in order of cause and effect.
         return self.events.withColumn("line", F.monotonically_increasing_id())
 
 
@@ -193,14 +205,14 @@ def history(
     """Return a group's past.
 
     Args:
-        spark: the session of Spark.
-        session: of Rink; nothing is joined.
-        group: its name.
+        spark: Spark's session.
+        session: Rink's session. It joins no group.
+        group: the group's name.
         events: the files that `rink watch GROUP --json` wrote, as Spark reads them.
 
     Raises:
         StateError: there is no such group.
-        EtcdError: it could not be read.
+        EtcdError: etcd could not be read.
     """
     keys = Keys.of(session.prefix, check_name("group", group))
     view = read_group(session.etcd, keys)
@@ -222,11 +234,13 @@ def _row(step: VersionStep) -> tuple[Any, ...]:
     version, changed = step.entry.version, step.changed
     if version is None:
         return (step.entry.number, *[None] * 11, step.entry.problem)
-    moves = changed and [(str(one.what), one.before, one.after) for one in changed.moves]
+    moves = changed and [(str(move.what), move.before, move.after) for move in changed.moves]
     return (
-        step.entry.number, version.proclaimed, version.by, list(version.because), list(version.ranks), version.scheme,
+        step.entry.number, version.proclaimed, version.by, list(version.because),
+        list(version.ranks), version.scheme,
         dict(version.pins), version.token_base,
-        changed and changed.size_before, changed and changed.size_after, changed and len(changed.ranks), moves,
+        changed and changed.size_before, changed and changed.size_after,
+        changed and len(changed.ranks), moves,
         step.entry.problem,
     )  # fmt: skip
 

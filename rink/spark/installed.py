@@ -1,4 +1,4 @@
-"""Check at import, without importing PySpark, that it is new enough."""
+"""Check that PySpark is new enough, without importing it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ OLDEST = "4.0"
 def check_pyspark() -> None:
     """Refuse a PySpark without data sources in Python.
 
-    It accepts that there is no PySpark: `rink.spark.roles.rank_arrays` needs none. Importing PySpark would
-    take half a second, so this looks for its files only.
+    A missing PySpark is accepted, since `rink.spark.roles.rank_arrays` does not need it. Importing
+    PySpark would take half a second, so this looks only for its files.
 
     Raises:
-        ImportError: this PySpark is too old; the message names its version and what is needed.
+        ImportError: this PySpark is too old; the message names its version and the needed one.
     """
     spec = find_spec("pyspark")
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
@@ -31,9 +31,9 @@ def check_pyspark() -> None:
     if PathFinder.find_spec("pyspark.sql.datasource", of_sql) is not None:
         return
     raise ImportError(
-        f"rink.spark needs PySpark {OLDEST} or later, and {sys.executable} has PySpark {_version(folders)} "
-        f"(in {folders[0]}). {install_command('spark')} brings a newer one; a platform that brings its own "
-        f"must have Spark {OLDEST} or later",
+        f"rink.spark needs PySpark {OLDEST} or later, and {sys.executable} has PySpark "
+        f"{_version(folders)} (in {folders[0]}). {install_command('spark')} brings a newer one; a "
+        f"platform that brings its own must have Spark {OLDEST} or later",
         name="pyspark",
     )
 

@@ -1,4 +1,7 @@
-"""What `.option(...)` may say to source and sink: each name with its meaning, checked before Spark runs anything."""
+"""Check the options of source and sink before Spark runs anything.
+
+Each option stands here with its meaning.
+"""
 
 from __future__ import annotations
 
@@ -23,32 +26,34 @@ from rink.streams.stream import Stream, partition_bounds
 
 _COMMON = {
     "app": "the app as its workers load it, MODULE:ATTR, importable on executors too",
-    "appName": "in place of app: its name; then redis is needed, and record where columns are wanted",
+    "appName": ("instead of app: the app's name. Then give redis, and record if you want columns"),
     "stream": "the stream's name, as in `load(NAME)`",
     "redis": "a URL, or MODULE:FUNCTION that makes a blocking client of redis-py's",
-    "record": "the record class, MODULE:CLASS, where there is no app; `raw`: bytes, also where there is one",
-    "fencingToken": "of the role under which the query runs: lower tokens are refused from then on",
-    "redisTimeout": "seconds for which a call is repeated while Redis is away (30)",
+    "record": "the record class, MODULE:CLASS, if there is no app; `raw`: bytes, even with an app",
+    "fencingToken": "the token of the query's role: lower tokens are refused from then on",
+    "redisTimeout": "seconds for which a call is repeated while Redis does not answer (30)",
 }
 _SOURCE = {
-    "name": "in place of group: as `rink.spark.fence(role)` gives it",
-    "group": "the name under which a streaming query is known to the stream; each query has its own",
-    "startingOffsets": 'earliest (default), latest, or JSON: {"0": id, ...}: behind these ids',
-    "startingTimestamp": "in place of startingOffsets: milliseconds since 1970, or a time as Spark reads it",
-    "endingOffsets": "of a batch: latest (default), or JSON as above: up to these ids",
-    "endingTimestamp": "in place of endingOffsets: up to before this time",
+    "name": "instead of group: the role's name, as `rink.spark.fence(role)` gives it",
+    "group": "the name of a streaming query in the stream; each query has its own",
+    "startingOffsets": 'earliest (default), latest, or JSON: {"0": id, ...}: after these ids',
+    "startingTimestamp": (
+        "instead of startingOffsets: milliseconds since 1970, or a time as Spark reads it"
+    ),
+    "endingOffsets": "for a batch: latest (default), or JSON as above: up to these ids",
+    "endingTimestamp": "instead of endingOffsets: up to before this time",
     "timeZone": "the zone of times without one, such as Europe/Berlin",
     "maxOffsetsPerTrigger": "the most rows in a batch of a query",
     "failOnDataLoss": "true (default): it is an error if events are gone before they were read",
     "metadata": "true (default): the columns _partition, _id and _timestamp",
 }
 _SINK = {
-    "name": "of the sink: of all queries that write to the stream each has its own",
-    "writeId": "of a batch: written once, however often a job with this id runs within 30 days",
+    "name": "the sink's name; each query that writes to the stream has its own",
+    "writeId": "for a batch: written once, even if jobs with this id run again within 30 days",
     "stagingTtl": "seconds until staged records of a lost task are removed (86,400)",
-    "fullTimeout": "longest wait for room in a full partition, in seconds (10)",
+    "fullTimeout": "the longest wait for room in a full partition, in seconds (10)",
     "partitionSize": "without an app: how many events a partition holds (50,000)",
-    "trim": "where there is no app: committed (default) or oldest",
+    "trim": "without an app: committed (default) or oldest",
 }
 OF_SOURCE = {**_COMMON, **_SOURCE}
 ALL = {**OF_SOURCE, **_SINK}
@@ -58,14 +63,14 @@ _SPARKS = {"checkpointlocation", "queryname", "outputmode"}
 
 @attrs.frozen
 class StreamPlace:
-    """One stream of one app in one Redis, as options name it; goes to executors.
+    """The place of one stream: its app and its Redis. Executors get a copy.
 
     Attributes:
         app: MODULE:ATTR, or "".
         app_name: the app's name.
         redis: a URL, or MODULE:FUNCTION.
         record: MODULE:CLASS, `raw`, or "" for the app's own.
-        patience: seconds that a call is repeated while Redis is away.
+        patience: seconds for which a call is repeated while Redis does not answer.
     """
 
     app: str
@@ -77,18 +82,18 @@ class StreamPlace:
 
     @property
     def names(self) -> Names:
-        """The stream's keys."""
+        """Return the stream's keys."""
         return Names.of(self.app_name, self.stream)
 
     def __str__(self) -> str:
         return f"stream {self.stream!r} of app {self.app_name!r}"
 
     def declared(self) -> Stream[Any] | None:
-        """The stream as the app declares it; None where there is no app."""
+        """Return the stream as the app declares it; None without an app."""
         return _stream_of(_app_of(self.app), self.app, self.stream) if self.app else None
 
     def record_class(self) -> type[Any] | None:
-        """The class of its records; None where bytes are all that is known, or wanted."""
+        """Return the class of the records; None if rows are bytes."""
         if self.record == "raw":
             return None
         if self.record:
@@ -97,18 +102,23 @@ class StreamPlace:
         return declared.record if declared else None
 
     def codec(self) -> Codec[Any]:
-        """Return how the records lie in Redis."""
+        """Return the codec of the records in Redis."""
         if not self.record and (declared := self.declared()) is not None:
             return declared.codec
         return JsonCodec(_record_of(self.record))
 
     @classmethod
     def of(cls, options: Options) -> StreamPlace:
-        """Read the options that name it; raises a ConfigError."""
+        """Read the options that name a stream.
+
+        Raises:
+            ConfigError: an option is missing or wrong.
+        """
         app, redis = options.text("app"), options.text("redis")
         if bool(app) == bool(options.text("appName")):
             raise ConfigError(
-                "give one of the options app (MODULE:ATTR, as for `rink worker`) and appName (with redis)"
+                "give one of the options app (MODULE:ATTR, as for `rink worker`) and appName "
+                "(with redis)"
             )
         name = options.text("appName")
         if app:
@@ -117,7 +127,8 @@ class StreamPlace:
             _stream_of(found, app, options.needed("stream"))
         if not redis:
             raise ConfigError(
-                "the option redis is missing: a URL, or MODULE:FUNCTION that makes a blocking client of redis-py's"
+                "the option redis is missing: a URL, or MODULE:FUNCTION that makes a blocking "
+                "client of redis-py's"
             )
         place = cls(
             app=app,
@@ -132,10 +143,10 @@ class StreamPlace:
 
 
 class Options:
-    """The options that a query gave, whatever the case of their names.
+    """The options of a query; the case of their names does not matter.
 
     Raises:
-        ConfigError: one that there is not.
+        ConfigError: there is no such option.
     """
 
     def __init__(self, given: Mapping[str, str], *, of_sink: bool) -> None:
@@ -148,21 +159,20 @@ class Options:
         return self._given.get(name.lower(), otherwise)
 
     def needed(self, name: str) -> str:
-        """Return an option that has to be there."""
+        """Return an option that must be given."""
         if found := self.text(name):
             return found
-        told = ALL[name]
-        raise ConfigError(f"the option {name} is missing: {told}")
+        raise ConfigError(f"the option {name} is missing: {ALL[name]}")
 
     def flag(self, name: str, otherwise: bool) -> bool:
-        """Return a yes or no."""
+        """Return an option that is true or false."""
         found = self.text(name, str(otherwise)).lower()
         if found not in ("true", "false"):
             raise ConfigError(f"the option {name} is true or false, not {found!r}")
         return found == "true"
 
     def seconds(self, name: str, otherwise: float) -> float:
-        """Return a number of seconds above 0."""
+        """Return an option that is a number of seconds above 0."""
         text = self.text(name, str(otherwise))
         try:
             found = float(text)
@@ -173,7 +183,7 @@ class Options:
         return found
 
     def count(self, name: str, otherwise: int | None) -> int | None:
-        """Return a whole number above 0."""
+        """Return an option that is a whole number above 0."""
         text = self.text(name)
         if not text:
             return otherwise
@@ -182,11 +192,11 @@ class Options:
         return int(text)
 
     def token(self) -> int:
-        """Return the fencing token; 0 where the query has none."""
+        """Return the fencing token; 0 if the query has none."""
         return self.count("fencingToken", 0) or 0
 
     def bounds(self, declared: Stream[Any] | None) -> PartitionBounds:
-        """Return what a partition may hold: as the app says, or else as the options say."""
+        """Return the bounds of a partition: from the app, else from the options."""
         if declared is not None:
             return partition_bounds(declared)
         trim = self.text("trim", "committed")
@@ -195,18 +205,21 @@ class Options:
         return PartitionBounds(self.count("partitionSize", 50_000) or 0, loses=trim == "oldest")
 
     def edge(self, offsets: str, timestamp: str, otherwise: str) -> str | dict[int, str]:
-        """Return where to begin or to end: earliest, latest, or an id for each partition, or one for all.
+        """Return an edge of what is read.
+
+        It is `earliest` or `latest`, one id for all partitions, or an id or word for each
+        partition.
 
         Args:
-            offsets: the option with ids.
-            timestamp: the option with a time.
-            otherwise: what counts where neither is given.
+            offsets: the name of the option with ids.
+            timestamp: the name of the option with a time.
+            otherwise: the edge if neither is given.
         """
         if (when := self.text(timestamp)) and self.text(offsets):
             raise ConfigError(f"give one of the options {offsets} and {timestamp}")
         if when:
             at = milliseconds(timestamp, when, self.text("timeZone"))
-            return f"({at}-0" if at else entry_ids.NONE  # as Redis writes: all ids below
+            return f"({at}-0" if at else entry_ids.NONE  # in Redis' notation: all ids below
         words = dict.fromkeys((otherwise, "latest"))
         text = self.text(offsets, otherwise)
         if text in words:
@@ -218,10 +231,11 @@ class Options:
             edges = {}
         if not edges or not all(at in words or entry_ids.is_id(at) for at in edges.values()):
             raise ConfigError(
-                f'the option {offsets} is {", ".join(words)} or JSON such as {{"0": "1700000000000-0", "1": "latest"}}, '
+                f"the option {offsets} is {', '.join(words)} or JSON such as "
+                f'{{"0": "1700000000000-0", "1": "latest"}}, '
                 f"for each partition an id or one of these words, not {text!r}"
             )
-        # Scripts compare ids part by part as text: there is one way to write each.
+        # Scripts compare ids part by part as text, so each id needs one notation.
         return {
             n: at if at in words else "{}-{}".format(*entry_ids.order(at))
             for n, at in edges.items()
@@ -229,61 +243,69 @@ class Options:
 
 
 def check_names(given: Mapping[str, str], what: str, known: Mapping[str, str]) -> None:
-    """Refuse unknown options with a ConfigError that names the nearest one."""
+    """Refuse unknown options, and name the nearest known one.
+
+    Raises:
+        ConfigError: an option is unknown.
+    """
     lower = {name.lower(): name for name in known}
     wrong = sorted(given.keys() - lower.keys() - _SPARKS)
     if not wrong:
         return
-    told = []
+    hints = []
     for name in wrong:
         near = difflib.get_close_matches(name, lower, n=1)
-        told.append(name + (f" (did you mean {lower[near[0]]}?)" if near else ""))
+        hints.append(name + (f" (did you mean {lower[near[0]]}?)" if near else ""))
     raise ConfigError(
-        f'format("rink") as {what} has no option {", ".join(told)}. It has '
+        f'format("rink") as {what} has no option {", ".join(hints)}. It has '
         + "; ".join(f"{name}: {meaning}" for name, meaning in known.items())
     )
 
 
 def _with_stream(given: Mapping[str, str]) -> dict[str, str]:
-    """Return options by names in lower case; take a path for the stream.
+    """Return options by names in lower case, with the path as the stream.
 
-    `load("orders")` names the stream as a path.
+    `load("orders")` gives the stream's name as the option `path`.
     """
     found = {str(name).lower(): str(value) for name, value in given.items()}
     for name, meaning in {**ALL, "path": "the stream's name"}.items():
         if not found.get(name.lower(), "given").strip():
             raise ConfigError(
-                f"the option {name} is empty: {meaning}. Give it a value; an optional one can be left out"
+                f"the option {name} is empty: {meaning}. Give it a value; an optional one can be "
+                "left out"
             )
     if "paths" in found:
         raise ConfigError(
-            f"load() reads one stream, and not {found['paths']}: read each by its own load(), and union them"
+            f"load() reads one stream, and not {found['paths']}: read each by its own load(), and "
+            "union them"
         )
     path = found.pop("path", "")
     if path and found.setdefault("stream", path) != path:
         raise ConfigError(
-            f"the option stream is {found['stream']!r}, and load, save or start names {path!r}: name one stream"
+            f"the option stream is {found['stream']!r}, and load, save or start names {path!r}: "
+            "name one stream"
         )
     return found
 
 
 def named(text: str, what: str) -> Any:
-    """Import what MODULE:ATTR names.
+    """Import the object that MODULE:ATTR names.
 
     Raises:
-        ConfigError: there is no such thing; the message says where it was looked for.
+        ConfigError: it cannot be imported; the message names the option.
     """
     module, _, path = text.partition(":")
     if not module or not path:
-        raise ConfigError(f"the option {what} is MODULE:ATTR, such as shop:app, and not {text!r}")
+        raise ConfigError(f"the option {what} is MODULE:ATTR, such as shop:app, not {text!r}")
     try:
         found: Any = importlib.import_module(module)
         for part in path.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise ConfigError(
-            f"the option {what}={text!r} cannot be loaded: {error}. Drivers and executors must be able to import "
-            "it: install it there, or give it along as one .py file (spark.submit.pyFiles; sources see no .zip)"
+            f"the option {what}={text!r} cannot be loaded: {error}. Drivers and executors must be "
+            "able to import it: install it there, or send it as one .py file "
+            "(spark.submit.pyFiles; sources see no .zip)"
         ) from error
     return found
 
@@ -291,7 +313,9 @@ def named(text: str, what: str) -> Any:
 def _app_of(text: str) -> App:
     found = named(text, "app")
     if not isinstance(found, App):
-        raise ConfigError(f"the option app={text!r} is {found!r}, and no rink.streams.App")
+        raise ConfigError(
+            f"the option app={text!r} is {found!r}, not a rink.streams.App: name the app itself"
+        )
     return found
 
 
@@ -302,7 +326,8 @@ def _stream_of(app: App, text: str, name: str) -> Stream[Any]:
         )
     if not (found := app.streams[name]).is_trimmed:
         raise ConfigError(
-            f"stream {name!r} holds dead letters: read them with a processor, or `rink streams dead`"
+            f"stream {name!r} holds dead letters: read them with a processor, or `rink streams "
+            "dead`"
         )
     return found
 
@@ -310,5 +335,7 @@ def _stream_of(app: App, text: str, name: str) -> Stream[Any]:
 def _record_of(text: str) -> type[Any]:
     found: type[Any] = named(text, "record")
     if not is_record_class(found):
-        raise ConfigError(f"the option record={text!r} is no record class")
+        raise ConfigError(
+            f"the option record={text!r} is not a record class: name an attrs class or a dataclass"
+        )
     return found

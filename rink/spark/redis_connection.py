@@ -1,4 +1,8 @@
-"""A blocking Redis for source and sink: one client for each process, steps that are repeated while it is away."""
+"""Connect source and sink to Redis.
+
+Each process has one blocking client for each server. Steps are repeated while Redis does not
+answer.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +43,12 @@ _made: dict[tuple[int, str, float], RedisConnection] = {}
 
 
 class RedisConnection:
-    """A client of redis-py's with our scripts and our errors.
+    """A client of redis-py with our scripts and our errors.
 
     Args:
-        client: a blocking one.
-        patience: seconds that a call is repeated while Redis is away. All calls may be repeated.
+        client: a blocking client.
+        patience: seconds for which a call is repeated while Redis does not answer. So every call
+            must be safe to repeat.
     """
 
     def __init__(self, client: Client, patience: float) -> None:
@@ -62,10 +67,12 @@ class RedisConnection:
         return self.run_each(name, [(keys, args)])[0]
 
     def run_each(self, name: str, steps: Sequence[KeysAndArgs]) -> list[Any]:
-        """Run a step for each of several partitions: in one round trip, unless Redis is a cluster.
+        """Run a step for several partitions.
+
+        It takes one round trip, unless Redis is a cluster.
 
         Raises:
-            RedisUnavailable: Redis is away for longer than `patience`.
+            RedisUnavailable: Redis did not answer for longer than `patience`.
             RedisError, StateError: as `rink.streams` raises them.
         """
         return self._run(script(name), steps)
@@ -76,7 +83,10 @@ class RedisConnection:
         return self.repeated(lambda: run_scripts(self.client, calls), *keys)
 
     def repeated(self, call: Callable[[], T], *keys: str) -> T:
-        """Repeat a call until Redis answers, for at most `patience`; raise errors of Rink."""
+        """Repeat a call until Redis answers, for at most `patience`.
+
+        It raises errors of Rink.
+        """
 
         def explain() -> T:
             with explained(self.server, *keys):
@@ -88,29 +98,27 @@ class RedisConnection:
         """Return how many partitions the stream has.
 
         Raises:
-            StateError: Redis knows no such stream.
+            StateError: Redis has no such stream.
         """
         return self._count_of(place, self._settled(place))
 
     def hasher(self, place: StreamPlace) -> str:
-        """Return the fingerprint of the stream's hasher in Redis.
-
-        "" for the built-in one.
-        """
+        """Return the fingerprint of the stream's hasher in Redis; "" if built in."""
         found = self._settled(place)
         return found.hasher if found else ""
 
     def settle_count(self, place: StreamPlace) -> None:
         """Check that Redis has the same number of partitions and hasher.
 
-        The first program writes them. It is called before anything else is written.
+        The first program writes them. Call this before anything else is written.
 
         Raises:
-            StateError: as of `partition_count`.
+            StateError: Redis has other ones, or neither Redis nor the app knows the stream.
         """
         found, declared = self._settled(place), _declared(place)
         self._count_of(place, found)
-        # Only if no program has: while Redis is out of memory, it also refuses a write that changes nothing.
+        # Write only if no program has written them. If Redis is out of memory, it also refuses a
+        # write that changes nothing.
         if found is None and declared is not None:
             self._run(settle_script(), [([place.names.about], (declared.count, declared.hasher))])
             self.partition_count(place)
@@ -127,15 +135,19 @@ class RedisConnection:
         settled = found or declared
         if settled is None:
             raise StateError(
-                f"Redis at {self.server} has no {place}: no key {about!r}. Check app, stream and redis; a "
-                "stream is there once something was sent, or a worker of the app has run",
+                f"Redis at {self.server} has no {place}: there is no key {about!r}. Check app, "
+                "stream and redis. A stream exists once an event was sent, or once a worker of "
+                "the app has run",
                 key=about,
             )
         return settled.count
 
 
 def connection(place: StreamPlace) -> RedisConnection:
-    """Return this process's connection to a server, for one patience; a forked child makes its own."""
+    """Return this process's connection to a server for one patience.
+
+    A forked child makes its own connection.
+    """
     key = (os.getpid(), place.redis, place.patience)
     found = _made.get(key)
     if found is None:
@@ -144,9 +156,9 @@ def connection(place: StreamPlace) -> RedisConnection:
 
 
 def clear_after(error: Exception, clear: Callable[[], None]) -> None:
-    """Remove what a failed step left in Redis; log what goes wrong here.
+    """Remove what a failed step left in Redis; log an error of the removal.
 
-    It does nothing if Redis is away, since that would take as long again.
+    It does nothing if Redis does not answer, since waiting again would take as long.
     """
     if isinstance(error, RedisUnavailable):
         return

@@ -1,4 +1,7 @@
-"""Entries of a partition to Arrow batches. Where JSON holds numbers, text and bools alone, Arrow reads it itself."""
+"""Turn the entries of a partition into Arrow batches.
+
+If JSON holds only numbers, text and bools, Arrow reads it itself.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,14 @@ _DATA, _ONLY = b"d", b"only"
 
 
 class Rows:
-    """Makes Arrow batches of one partition's entries.
+    """Make Arrow batches of one partition's entries.
 
     Args:
         wanted: the columns.
-        number: of the partition.
+        number: the partition's number.
         record: the class of the records; None: bytes, as a column `value`.
-        codec: how they lie in Redis.
-        group: events that were requeued for another processor than this are passed over.
+        codec: the codec of the records in Redis.
+        group: the query's group. Events that were requeued for another processor are skipped.
         what: the stream, for messages.
     """
 
@@ -71,7 +74,7 @@ class Rows:
         """Return a pyarrow.RecordBatch of these entries.
 
         Raises:
-            RecordError: one does not match its class; the message says which.
+            RecordError: an entry does not match its class; the message names the entry.
         """
         kept, data = self._data(entries)
         columns = self._columns(kept, data)
@@ -79,7 +82,7 @@ class Rows:
             if field.name in self._schema.names:
                 columns[field.name] = self._place_of(kept, field.name)
         arrays = [columns[name] for name in self._schema.names]
-        if self._schema != self._asked:  # names within columns may have another case
+        if self._schema != self._asked:  # names inside columns may differ by case
             arrays = [one.view(field.type) for one, field in zip(arrays, self._asked, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._asked)
 
@@ -89,12 +92,12 @@ class Rows:
             return pa.array([self._number] * len(kept), pa.int32())
         if name == "_id":
             return pa.array(kept, pa.binary()).cast(pa.string())
-        # Microseconds, as Spark has them; ids have milliseconds.
+        # Spark has microseconds, ids have milliseconds.
         times = [int(one[: one.index(b"-")]) * 1000 for one in kept]
         return pa.array(times, pa.int64()).cast(self._schema.field(name).type)
 
     def _data(self, entries: Sequence[Entry]) -> tuple[list[bytes], list[bytes]]:
-        """Return ids and records of those that are for us."""
+        """Return ids and records of the entries that this group reads."""
         ids = [entry[0] for entry in entries]
         fields = [entry[1] for entry in entries]
         if all(len(one) == 2 and one[0] == _DATA for one in fields):  # nearly always
@@ -118,7 +121,7 @@ class Rows:
         return self._read_one_by_one(kept, data)
 
     def _read_by_arrow(self, data: list[bytes]) -> dict[str, Any] | None:
-        """Return the columns, or None where the codec might see it otherwise."""
+        """Return the columns, or None if the codec might read them otherwise."""
         if not data:
             return None
         text = b"\n".join(data)
@@ -138,7 +141,7 @@ class Rows:
         for name in self._own.names:
             column = table.column(name).combine_chunks()
             if column.null_count and name in self._defaults:
-                return None  # missing, or null: the codec tells one from the other
+                return None  # missing or null: only the codec knows the difference
             columns[name] = column
         return columns
 
@@ -151,8 +154,8 @@ class Rows:
                 record = self._codec.decode(one)
             except RecordError as error:
                 raise RecordError(
-                    f"event {at.decode()} of partition {self._number} of {self._what}: {error}. Read the stream with "
-                    '.option("record", "raw") to see it'
+                    f"event {at.decode()} of partition {self._number} of {self._what}: {error}. "
+                    'Read the stream with .option("record", "raw") to see it'
                 ) from None
             for name, values in found.items():
                 values.append(_plain(getattr(record, name)))
@@ -162,19 +165,20 @@ class Rows:
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
             kind = self._own.field(name).type
             hint = (
-                ': ask for another precision and scale, .schema("… decimal(38, 9)")'
+                '. Ask for another precision and scale: .schema("… decimal(38, 9)")'
                 if pa.types.is_decimal(kind)
                 else ""
             )
             raise RecordError(
-                f"partition {self._number} of {self._what}, between {kept[0].decode()} and {kept[-1].decode()}: a "
-                f"value of {name!r} does not fit its column of type {kind}: {error}{hint}"
+                f"partition {self._number} of {self._what}, between {kept[0].decode()} and "
+                f"{kept[-1].decode()}: a value of {name!r} does not fit its column of type "
+                f"{kind}: {error}{hint}"
             ) from error
         return columns
 
 
 def _defaults_of(record: type[Any], own: Sequence[str]) -> dict[str, Any]:
-    """The fields in which Arrow's null would not be the record's None."""
+    """Return the fields in which Arrow's null would not be the record's None."""
     fields = {field.name: field for field in fields_of(record)}
     optional = {field.name for field in schemas.struct_of(record) if field.nullable}
     return {

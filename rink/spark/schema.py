@@ -1,4 +1,7 @@
-"""A record class as columns: its Spark schema, and which of its fields Arrow may read from JSON by itself."""
+"""Show a record class as columns of Spark.
+
+This module also decides which fields Arrow may read from JSON by itself.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,10 @@ METADATA = T.StructType(
         T.StructField("_timestamp", T.TimestampType(), nullable=False),
     ]
 )
-"""Where an event lies: the partition, the id of its entry, and when it was added, by Redis' clock."""
+"""The place of an event: partition, id of its entry, and when it was added, by Redis' clock."""
 
 RAW = T.StructType([T.StructField("value", T.BinaryType(), nullable=False)])
-"""What there is where records are not decoded."""
+"""The column if records are not decoded."""
 
 _PLAIN: dict[type, T.DataType] = {
     int: T.LongType(),
@@ -43,7 +46,9 @@ _PLAIN: dict[type, T.DataType] = {
     UUID: T.StringType(),
     Decimal: T.DecimalType(38, 18),
 }
-"""The type of a column for each type of a field. That of decimals is Spark's own for Decimal; a query may ask for another."""
+"""The type of a column for each type of a field. Decimals have Spark's own type for Decimal; a
+query may ask for another.
+"""
 
 _WIDER: dict[type[T.DataType], tuple[type[T.DataType], ...]] = {
     T.LongType: (T.ByteType, T.ShortType, T.IntegerType),
@@ -53,31 +58,34 @@ _WIDER: dict[type[T.DataType], tuple[type[T.DataType], ...]] = {
 
 
 def columns_of(record: type[Any] | None, *, metadata: bool) -> T.StructType:
-    """Return all columns that a stream has.
+    """Return all columns of a stream.
 
     Args:
         record: the class of its records; None: bytes.
-        metadata: those of `METADATA` along.
+        metadata: whether to add the columns of `METADATA`.
 
     Raises:
-        ConfigError: a field has no column type, or the name of one of `METADATA`.
+        ConfigError: a field has no column type, or the name of a column of `METADATA`.
     """
     found = RAW if record is None else struct_of(record)
     if not metadata:
         return found
     if both := set(found.names) & set(METADATA.names):
         raise ConfigError(
-            f"a record has fields named {sorted(both)}, as the columns of metadata are: read it with "
+            f"a record has fields named {sorted(both)}, as columns of metadata have: read it with "
             '.option("metadata", "false")'
         )
     return T.StructType([*found.fields, *METADATA.fields])
 
 
 def wanted_of(asked: T.StructType, all_of_them: T.StructType, what: str) -> T.StructType:
-    """Return the columns that a query asked for with `.schema(...)`: Spark wants them as it asked, what may be null included.
+    """Return the columns that a query asked for with `.schema(...)`.
+
+    Spark wants them exactly as the query asked, also which of them may be null.
 
     Raises:
-        ConfigError: one that there is not, of another type, or said to be never null that may be.
+        ConfigError: there is no such column, it has another type, or it may be null and the query
+            says NOT NULL.
     """
     own = own_names(asked, all_of_them)
     known = {field.name: field for field in all_of_them.fields}
@@ -88,7 +96,8 @@ def wanted_of(asked: T.StructType, all_of_them: T.StructType, what: str) -> T.St
             )
         if its.name not in known or not fits(its.dataType, known[its.name].dataType):
             raise ConfigError(
-                f"{what} has no column {field.name!r} of type {field.dataType.simpleString()}; it has "
+                f"{what} has no column {field.name!r} of type {field.dataType.simpleString()}; it "
+                "has "
                 + ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in all_of_them)
             )
     return asked
@@ -97,12 +106,12 @@ def wanted_of(asked: T.StructType, all_of_them: T.StructType, what: str) -> T.St
 def own_names(given: T.StructType, known: T.StructType) -> T.StructType:
     """Rename columns, nested ones included, to the names in the record.
 
-    Names are compared as Spark does, in any case. If a record has several names that differ by case
-    alone, an equal name comes first, and no name is used twice.
+    Names are compared as Spark does, in any case. If a record has several names that differ only by
+    case, an equal name comes first, and no name is used twice.
     """
     free = [field.name for field in known.fields]
     found: dict[str, str] = {}
-    for same in (str, str.lower):  # equal ones first
+    for same in (str, str.lower):  # equal names first
         for field in given.fields:
             near = [name for name in free if same(name) == same(field.name)]
             if field.name not in found and len(near) == 1:
@@ -118,7 +127,7 @@ def own_names(given: T.StructType, known: T.StructType) -> T.StructType:
 
 
 def check_case(given: T.StructType, known: T.StructType, what: str) -> None:
-    """Refuse names of another case where Spark tells cases apart.
+    """Refuse names of another case if Spark distinguishes case.
 
     It runs in a task, which knows the session's settings.
 
@@ -131,8 +140,8 @@ def check_case(given: T.StructType, known: T.StructType, what: str) -> None:
         return
     if (context.getLocalProperty("spark.sql.caseSensitive") or "").lower() == "true":
         raise ConfigError(
-            f"the columns {given.simpleString()} have names of {what} in another case, and spark.sql.caseSensitive is true: "
-            f"use {own.simpleString()}"
+            f"the columns {given.simpleString()} have names of {what} in another case, and "
+            f"spark.sql.caseSensitive is true: use {own.simpleString()}"
         )
 
 
@@ -148,16 +157,19 @@ def _own_type(given: T.DataType, known: T.DataType) -> T.DataType:
 
 
 def fits(given: T.DataType, wanted: T.DataType, *, widens: bool = False) -> bool:
-    """Return whether one type is another, whatever may be null in it.
+    """Return whether one type fits another, except for what may be null.
 
-    A struct may have fewer fields, in any order. A decimal may have any precision and scale, since each
-    value is checked. A timestamp without a zone is in UTC.
+    A struct may have fewer fields, in any order. A decimal may have any precision and scale, since
+    each value is checked. A timestamp without a zone is in UTC.
 
     Args:
-        given: of a DataFrame that is written, or that a query asks for.
-        wanted: of a record's field.
-        widens: a number may also be of a narrower type.
+        given: a type of a DataFrame that is written, or that a query asks for.
+        wanted: the type of a record's field.
+        widens: whether a number may also have a narrower type.
     """
+    # Nested types fit if all their parts fit, so the recursion ends at plain types. There, two
+    # types fit if they are equal, if the pair is listed above, or if `_WIDER` lists a lossless
+    # conversion.
     if isinstance(given, T.ArrayType) and isinstance(wanted, T.ArrayType):
         return fits(given.elementType, wanted.elementType, widens=widens)
     if isinstance(given, T.MapType) and isinstance(wanted, T.MapType):
@@ -188,17 +200,17 @@ def struct_of(record: type[Any]) -> T.StructType:
             kind, is_optional = _type_of(field.hint)
         except TypeError as error:
             raise ConfigError(
-                f"field {field.name!r} of {record.__name__} is {error}, which has no column type: read the stream "
-                'with .option("record", "raw") and decode the column `value`'
+                f"field {field.name!r} of {record.__name__} is {error}, which has no column type: "
+                'read the stream with .option("record", "raw") and decode the column `value`'
             ) from None
         fields.append(T.StructField(field.name, kind, nullable=is_optional))
     return T.StructType(fields)
 
 
 def takes_all(record: type[Any]) -> bool:
-    """Return whether a record of this class is what it was given.
+    """Return whether a record keeps the values that it is given.
 
-    Nothing in the class looks at a value, or changes it.
+    Nothing in such a class checks a value or changes it.
     """
     own = ("__attrs_pre_init__", "__attrs_post_init__", "__post_init__")
     return not any(hasattr(record, name) for name in own) and not any(
@@ -209,7 +221,7 @@ def takes_all(record: type[Any]) -> bool:
 def is_plain(hint: Any) -> bool:
     """Return whether Arrow reads a field of this type as the codec does.
 
-    It is a number, text or bool, or None beside it.
+    This holds for a number, text or bool, each with or without None.
     """
     inner, _ = _without_none(hint)
     return inner in (int, float, str, bool)

@@ -8,9 +8,9 @@ from rink.redis.scripts import Script, read
 from rink.streams.store.scripts import compose_step
 
 _FLAGS = {"bound": "no-writes", "place": "no-writes", "state": "no-writes", "stage": ""}
-"""The flags of the scripts that only read, and of the one that is refused while Redis is out of memory.
+"""The flags of the scripts that only read, and of `stage`, which Redis refuses when out of memory.
 
-The others go on: publishing frees the memory of what was staged.
+The other scripts run then, too: publishing frees the memory of staged records.
 """
 
 

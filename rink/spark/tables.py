@@ -1,10 +1,11 @@
 """Keep the options of `CREATE TABLE … USING rink` in its schema.
 
-Spark keeps a table's options, but gives a data source in Python none of them when the table is read. It does give it the
-schema that the source made. So the schema of a table carries its options, as metadata of a column.
+Spark keeps a table's options, but gives a data source in Python none of them when the table is
+read. It does give it the schema that the source made. So the schema of a table carries its options,
+as metadata of a column.
 
-For a write that says nothing: in INSERT INTO b SELECT * FROM a the columns are those of a. So a write has options of its
-own, or is refused.
+This does not work for writes. In INSERT INTO b SELECT * FROM a, the columns are those of a. So a
+write needs options of its own, or is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rink.spark.options import OF_SOURCE, check_names
 
 _NOTE = "rink"
 _AS_WRITTEN = "option."
-"""The prefix of keys from OPTIONS (…), beside table properties and Spark's own keys."""
+"""The prefix of keys from OPTIONS (…). Table properties and Spark's own keys lack it."""
 
 _PLACE = ({"app", "appname"}, {"stream", "path"})
 _INSTEAD = (
@@ -34,7 +35,7 @@ def created_with(given: Mapping[str, str]) -> dict[str, str] | None:
     """Return the options of a table that is being created, else None.
 
     Raises:
-        ConfigError: a source has no such option, or one holds a password.
+        ConfigError: a source has no such option, or an option holds a password.
     """
     found = {str(name).lower(): str(value) for name, value in given.items()}
     written = {n[len(_AS_WRITTEN) :]: at for n, at in found.items() if n.startswith(_AS_WRITTEN)}
@@ -46,7 +47,7 @@ def created_with(given: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """Return the schema that the catalog is to keep."""
+    """Return the schema with the options, for the catalog to keep."""
     first, *others = schema.fields
     noted = {**(first.metadata or {}), _NOTE: dict(options)}
     return StructType([StructField(first.name, first.dataType, first.nullable, noted), *others])
@@ -56,11 +57,11 @@ def options_of_read(given: Mapping[str, str], schema: StructType) -> dict[str, s
     """Return the options of a read, over those of its table.
 
     Raises:
-        ConfigError: there are none at all, as with a table that was not created as `tables` needs it.
+        ConfigError: there are none, because the table was not created as this module needs it.
     """
     own = {str(name).lower(): str(value) for name, value in given.items()}
     if all(not own.keys().isdisjoint(names) for names in _PLACE):
-        return own  # it names its stream: columns with a note are those of another read
+        return own  # the read names its stream: a note belongs to another read
     found: dict[str, str] = next(
         (dict(field.metadata[_NOTE]) for field in schema if _NOTE in (field.metadata or {})), {}
     )
@@ -85,14 +86,16 @@ def options_of_write(given: Mapping[str, str]) -> Mapping[str, str]:
 
 
 _NO_OPTIONS = (
-    'Spark gave format("rink") no options. It gets those of a table only if it made the columns itself: create the table '
-    "without a list of columns, CREATE TABLE orders USING rink OPTIONS (app 'shop:app', stream 'orders')"
+    'Spark gave format("rink") no options. It gets those of a table only if it made the columns '
+    "itself: create the table without a list of columns, CREATE TABLE orders USING rink OPTIONS "
+    "(app 'shop:app', stream 'orders')"
 )
 
 _NO_OPTIONS_TO_WRITE = (
-    'Spark gave format("rink") no options, and the columns of rows do not say to which table they go. Write with '
-    'df.write.format("rink").options(app="shop:app", stream="orders").mode("append").save(), or '
-    "INSERT INTO orders WITH (app = 'shop:app', stream = 'orders') …. Nothing was written"
+    'Spark gave format("rink") no options, and the columns of rows do not name their table. '
+    'Nothing was written. Write with df.write.format("rink").options(app="shop:app", '
+    'stream="orders").mode("append").save(), or with '
+    "INSERT INTO orders WITH (app = 'shop:app', stream = 'orders') …"
 )
 
 
@@ -100,9 +103,10 @@ def _refuse_password(url: str) -> None:
     if "://" not in url:
         return
     with reading("the option redis", url):
-        told = redis.connection.parse_url(url)  # type: ignore[no-untyped-call]
-    if any("password" in name.lower() and value for name, value in told.items()):
+        parts = redis.connection.parse_url(url)  # type: ignore[no-untyped-call]
+    if any("password" in name.lower() and value for name, value in parts.items()):
         raise ConfigError(
-            "the option redis has a password, which anybody could read in the catalog, and in files with the table's "
-            "columns: name a function that makes the client, redis 'MODULE:FUNCTION', or leave the option to the app"
+            "the option redis has a password. Anybody could read it in the catalog, and in files "
+            "with the table's columns. Name a function that makes the client, redis "
+            "'MODULE:FUNCTION', or leave the option to the app"
         )

@@ -9,18 +9,22 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from rink.errors import ConfigError
 
 _DIGITS_OF_SECONDS = 10
-"""Digits of a time in seconds since 2001. As milliseconds it would be before May 1970, so it is refused."""
+"""Digits of a time in seconds since 2001. As milliseconds, such a number would mean a time before
+May 1970, so it is refused.
+"""
 _YEARS = range(2009, 2200)
-"""Numbers that are taken for years, and refused: Redis is of 2009."""
+"""Numbers that look like years, and are refused: Redis was first released in 2009."""
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _TIME = re.compile(
     r"(?P<year>\d{4})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})"
-    r"(?:[T ](?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:[.,](?P<fraction>\d{0,9}))?)?)?"
+    r"(?:[T ](?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})"
+    r"(?::(?P<second>\d{1,2})(?:[.,](?P<fraction>\d{0,9}))?)?)?"
     r"\s*(?P<zone>[A-Za-z+-].*)?)?)?)?",
     re.ASCII,
 )
 _OFFSET = re.compile(
-    r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d{2})(?::?(?P<seconds>\d{2}))?)?",
+    r"(?:UTC|GMT|UT)?(?P<sign>[+-])"
+    r"(?P<hours>\d{1,2})(?::?(?P<minutes>\d{2})(?::?(?P<seconds>\d{2}))?)?",
     re.ASCII,
 )
 
@@ -29,26 +33,30 @@ def milliseconds(name: str, text: str, zone: str) -> int:
     """Return the milliseconds since 1970 that an option names.
 
     Args:
-        name: of the option, for the error.
-        text: milliseconds, or a time as `CAST(… AS TIMESTAMP)` takes it: the day may lack its time, a time its
-            minutes and seconds, and a zone may be an offset or a name. Two forms of Spark's are refused: a time without
-            its day, and zones such as PST or BST, which Java reads in its own way (BST is Dhaka's).
+        name: the option's name, for the error.
+        text: milliseconds, or a time as `CAST(… AS TIMESTAMP)` takes it. A day may lack its time, a
+            time may lack its minutes and seconds, and a zone may be an offset or a name. Two forms
+            of Spark are refused: a time without its day, and zones such as PST or BST, which Java
+            reads in its own way (its BST is Dhaka's).
         zone: the zone of a time that has none; "" refuses such a time.
 
     Raises:
-        ConfigError: it is no time, lies before 1970, is in seconds or a year, or its zone is not known.
+        ConfigError: the text is no time, lies before 1970, looks like seconds or a year, or has no
+            known zone.
     """
+    # Only a text of digits alone is read as milliseconds, and only if it cannot be meant otherwise:
+    # ten digits would be seconds, four would be a year. So no time is silently off by a factor.
     text = text.strip()
     if text.isascii() and text.isdigit() and len(text) < 20:
         if len(str(int(text))) == _DIGITS_OF_SECONDS:
             raise ConfigError(
-                f"the option {name} is {text!r}, which is {shown(int(text))} in milliseconds. It looks like seconds: give "
-                f"{text}000"
+                f"the option {name} is {text!r}, which is {shown(int(text))} in milliseconds. It "
+                f"looks like seconds: give {text}000"
             )
         if len(text) == 4 and int(text) in _YEARS:
             raise ConfigError(
-                f"the option {name} is {text!r}, which is {shown(int(text))} in milliseconds. It looks like a year: give "
-                f"{text}-01-01"
+                f"the option {name} is {text!r}, which is {shown(int(text))} in milliseconds. It "
+                f"looks like a year: give {text}-01-01"
             )
         return int(text)
     found = _TIME.fullmatch(text)
@@ -56,8 +64,9 @@ def milliseconds(name: str, text: str, zone: str) -> int:
         raise _no_time(name, text)
     if not (found["zone"] or zone):
         raise ConfigError(
-            f"the option {name} is {text!r}, which has no time zone. A data source in Python cannot see the zone of "
-            f"Spark's session. Add the zone ({text} Europe/Berlin, or an offset such as +01:00), or the option timeZone: "
+            f"the option {name} is {text!r}, which has no time zone. A data source in Python "
+            f"cannot see the zone of Spark's session. Add the zone ({text} Europe/Berlin, or an "
+            "offset such as +01:00), or the option timeZone: "
             '.option("timeZone", spark.conf.get("spark.sql.session.timeZone"))'
         )
     its_zone = zone_of(name, found["zone"]) if found["zone"] else zone_of("timeZone", zone)
@@ -77,9 +86,12 @@ def milliseconds(name: str, text: str, zone: str) -> int:
 
 
 def zone_of(name: str, text: str) -> tzinfo:
-    """Return the time zone that a text names, or raise a ConfigError.
+    """Return the time zone that a text names.
 
     The text is such as Z, +01:00, UTC+1 or Europe/Berlin.
+
+    Raises:
+        ConfigError: the text names no zone that this machine knows.
     """
     text = text.strip()
     if text.upper() in ("Z", "UTC", "GMT", "UT"):
@@ -90,7 +102,7 @@ def zone_of(name: str, text: str) -> tzinfo:
             minutes=int(offset["minutes"] or 0),
             seconds=int(offset["seconds"] or 0),
         )
-        if size <= timedelta(hours=18):  # as Java has it
+        if size <= timedelta(hours=18):  # Java's limit
             return timezone(size if offset["sign"] == "+" else -size)
     else:
         try:
@@ -98,8 +110,9 @@ def zone_of(name: str, text: str) -> tzinfo:
         except (ZoneInfoNotFoundError, ValueError, OSError):
             pass
     raise ConfigError(
-        f"the option {name} names the time zone {text!r}, which this machine does not know: use an offset such as +01:00, or "
-        "a name of the time zone database such as Europe/Berlin (where the machine has none, install tzdata)"
+        f"the option {name} names the time zone {text!r}, which this machine does not know: use "
+        "an offset such as +01:00, or a name of the time zone database such as Europe/Berlin "
+        "(install tzdata if the machine has no database)"
     )
 
 
@@ -113,6 +126,6 @@ def shown(ms: int) -> str:
 
 def _no_time(name: str, text: str) -> ConfigError:
     return ConfigError(
-        f"the option {name} is in milliseconds since 1970, or a time as Spark reads it, such as "
+        f"the option {name} must be milliseconds since 1970, or a time as Spark reads it, such as "
         f"2026-01-31 12:00:00 Europe/Berlin or 2026-01-31T12:00:00+01:00, and not {text!r}"
     )

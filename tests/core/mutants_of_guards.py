@@ -74,7 +74,7 @@ GUARDS = [
     python(
         "a database commits a part whose token counts no more",
         "sql",
-        "        self._before(self._guard._seen(step, self.fence, lock=True), self._guard._shown)  # noqa: SLF001\n",
+        "        seen = self._guard._seen(step, self.fence, lock=True)  # noqa: SLF001\n        self._before(seen, self._guard._shown)  # noqa: SLF001\n",
         "",
         FILES,
         SERVERS,
@@ -110,7 +110,7 @@ GUARDS = [
     python(
         "files are published that a vacuum has condemned",
         "parquet",
-        "                one.path not in fold.condemned\n                and path.is_file()",
+        "                file.path not in fold.condemned\n                and path.is_file()",
         "                path.is_file()",
         PARQUET,
     ),

@@ -73,8 +73,8 @@ SPARK = [
     lua(
         "a query trims although Redis lost how long events stay",
         "common",
-        "if part.says or part.is_known or redis.call('EXISTS', part.segments) == 0 then trim(part, '', '') end",
-        "trim(part, '', '')",
+        "if part.says or part.is_known or redis.call('EXISTS', part.segments) == 0 then",
+        "if true then",
         SOURCE,
     ),
     python(
@@ -94,14 +94,14 @@ SPARK = [
     python(
         "a table keeps another password of its URL",
         "spark/tables",
-        'if any("password" in name.lower() and value for name, value in told.items()):',
-        'if told.get("password"):',
+        'if any("password" in name.lower() and value for name, value in parts.items()):',
+        'if parts.get("password"):',
         TABLES,
     ),
     python(
         "queries without an id are one",
         "spark/sink/writers",
-        "if not query:  # all such queries would be one",
+        "if not query:  # all such queries would count as one",
         "if False:",
         OPTIONS_ON_REDIS,
     ),
@@ -150,7 +150,7 @@ SPARK = [
     lua(
         "a batch that was decided is decided anew",
         "decide",
-        "if decided and not less(decided, batch) and not (is_newest and manifest ~= '' and seq == ARGV[5]) then",
+        "if decided and not less(decided, batch) and not replaces then",
         "if false then",
         SINK,
     ),
@@ -178,7 +178,7 @@ SPARK = [
     python(
         "what threads of a job do is not ended when its function returns",
         "spark/jobs/job",
-        "        quietly(self._tag.cancel)  # where it has returned, those of threads that it left behind\n        if self._returned.is_set():\n            return\n",
+        "        quietly(self._tag.cancel)\n        if self._returned.is_set():\n            return\n",
         "        if self._returned.is_set():\n            return\n        quietly(self._tag.cancel)\n",
         JOBS,
     ),
@@ -248,8 +248,8 @@ SPARK = [
     python(
         "a step of staging ends at no size",
         "spark/sink/staging",
-        "if len(held) >= AT_ONCE or size > MOST_BYTES:",
-        "if len(held) >= AT_ONCE:",
+        "if len(held) >= MAX_STEP_RECORDS or size > MAX_STEP_BYTES:",
+        "if len(held) >= MAX_STEP_RECORDS:",
         BOUNDS,
     ),
     lua(
@@ -311,14 +311,14 @@ SPARK = [
     python(
         "a hole is found only when it is reached",
         "spark/sink/publishing",
-        "            raise _Lost(gone[0], sum(in_each.values()))",
+        "            raise _Lost(lost[0], sum(in_each.values()))",
         "            pass",
         SINK,
     ),
     python(
         "an abort removes what may be decided",
         "spark/sink/writers",
-        "    if all(isinstance(one, Staged) for one in messages):\n        return\n",
+        "    if all(isinstance(message, Staged) for message in messages):\n        return\n",
         "",
         SINK,
     ),
@@ -332,14 +332,14 @@ SPARK = [
     python(
         "a role is let go before its function has returned",
         "spark/jobs/job",
-        "        while not self._returned.wait(CANCELS_AGAIN_S):",
+        "        while not self._returned.wait(CANCEL_INTERVAL_S):",
         "        while False:",
         JOBS,
     ),
     python(
         "what is to be stopped on a loss is not stopped where it comes late",
         "spark/jobs/job",
-        "        if self.lost.is_set():  # looked at only now: whoever ends it meanwhile has seen it\n            self._call_stops()\n",
+        "        if self.lost.is_set():\n            self._call_stops()\n",
         "",
         JOBS,
     ),
@@ -360,7 +360,7 @@ SPARK = [
     python(
         "a driver whose JVM is gone keeps its roles",
         "spark/jobs/driver_exit",
-        "        self._rink.leave(now=True)  # this driver serves nobody any more\n",
+        "        self._rink.leave(now=True)  # nothing runs here any more, so release all roles at once\n",
         "        pass\n",
         ENDS,
     ),
@@ -507,7 +507,7 @@ SPARK = [
     lua(
         "a start that fails takes away the group of another driver",
         "withdraw",
-        " or found[2] and found[2] ~= ARGV[2]",
+        "found[2] and found[2] ~= ARGV[2] or ",
         "",
         SOURCE,
     ),

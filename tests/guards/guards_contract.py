@@ -1,4 +1,6 @@
-"""What every guard promises. Run on SQLite and Parquet by the fast tests, on Redis and PostgreSQL by the others."""
+"""What every guard promises. Run on SQLite and Parquet by the fast tests, on Redis and PostgreSQL
+by the others.
+"""
 
 import contextlib
 import pickle

@@ -1,4 +1,6 @@
-"""A guard as a dict, and any interleaving of drivers, batches, crashes and replays compared with it."""
+"""A guard as a dict, and any interleaving of drivers, batches, crashes and replays compared with
+it.
+"""
 
 from collections import Counter
 

@@ -1,7 +1,7 @@
 """One guard of each kind with a place to write to: what the contract and the model run on.
 
-What is written is always the same: "this part of this batch of this query was here", once more. `contents()` says
-how often each was.
+What is written is always the same: "this part of this batch of this query was here", once more.
+`contents()` says how often each was.
 """
 
 import sqlite3

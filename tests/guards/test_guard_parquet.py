@@ -1,4 +1,6 @@
-"""A directory of Parquet files: what is published, what is refused, what is removed, and what is damaged."""
+"""A directory of Parquet files: what is published, what is refused, what is removed, and what is
+damaged.
+"""
 
 import json
 import os
@@ -13,7 +15,7 @@ from guards_worlds import SCHEMA, ParquetWorld, batch, fence
 
 from rink.errors import ConfigError, StaleToken, StateError, UsageError
 from rink.guards import GuardError, ParquetGuard, parquet_log
-from rink.guards.parquet_log import EVERY
+from rink.guards.parquet_log import FOLD_INTERVAL
 
 
 @pytest.fixture
@@ -155,23 +157,23 @@ def test_a_file_that_is_not_as_it_was_written_is_not_published(world):
 
 
 def test_each_fiftieth_manifest_holds_the_whole_fold(world):
-    fill(world, EVERY + 5)
+    fill(world, FOLD_INTERVAL + 5)
     whole = [path for path in manifests(world) if "fold" in json.loads(path.read_text())]
-    assert [int(path.stem) for path in whole] == [EVERY]
+    assert [int(path.stem) for path in whole] == [FOLD_INTERVAL]
     for path in manifests(world):
-        if int(path.stem) < EVERY:
+        if int(path.stem) < FOLD_INTERVAL:
             path.unlink()
     with fresh(world) as other:
         assert other.files() == world.guard.files()
         world.guard.raise_fence(fence(2))
         with pytest.raises(StaleToken):
-            other.begin(fence(1), batch(EVERY + 6, parts=1))
+            other.begin(fence(1), batch(FOLD_INTERVAL + 6, parts=1))
 
 
 @pytest.fixture
 def small_volumes(monkeypatch):
     """Each 5th manifest whole, each 10th the end of a volume."""
-    monkeypatch.setattr(parquet_log, "EVERY", 5)
+    monkeypatch.setattr(parquet_log, "FOLD_INTERVAL", 5)
     monkeypatch.setattr(parquet_log, "VOLUME", 10)
 
 
@@ -226,23 +228,25 @@ def test_a_volume_that_is_damaged_is_named_and_nothing_is_read_without_it(world,
 
 
 def test_vacuum_removes_orphans_and_old_manifests_and_nothing_else(world):
-    fill(world, EVERY + 5)
-    orphans = results_of(world, batch(EVERY + 6, parts=1)) + results_of(world, batch(0, "q2", 1))
+    fill(world, FOLD_INTERVAL + 5)
+    orphans = results_of(world, batch(FOLD_INTERVAL + 6, parts=1)) + results_of(
+        world, batch(0, "q2", 1)
+    )
     left = world.guard._directory / "manifests" / ".x.tmp"
     left.touch()
     before = world.contents()
     assert world.guard.vacuum(3600).files == 0
-    assert len(manifests(world)) > EVERY
+    assert len(manifests(world)) > FOLD_INTERVAL
     age(left, *manifests(world), *files(world))
     done = world.guard.vacuum(3600)
-    assert (done.files, done.manifests) == (len(orphans), EVERY - 1)
+    assert (done.files, done.manifests) == (len(orphans), FOLD_INTERVAL - 1)
     assert not left.exists()
     assert world.contents() == before
-    assert len(files(world)) == EVERY + 5
-    assert int(manifests(world)[0].stem) == EVERY
+    assert len(files(world)) == FOLD_INTERVAL + 5
+    assert int(manifests(world)[0].stem) == FOLD_INTERVAL
     again = world.guard.vacuum(3600)
     assert (again.files, again.manifests) == (0, 0)
-    fill(world, 1, first=EVERY + 5)
+    fill(world, 1, first=FOLD_INTERVAL + 5)
 
 
 def test_what_vacuum_has_condemned_is_not_published_though_it_is_still_there(world, monkeypatch):
@@ -266,7 +270,9 @@ def test_what_vacuum_has_condemned_is_not_published_though_it_is_still_there(wor
 def test_who_slept_while_others_went_on_publishes_nothing_under_a_removed_number(
     world, monkeypatch
 ):
-    """Its next number is free again, since vacuum took it: the link succeeds, and counts for nothing."""
+    """Its next number is free again, since vacuum took it: the link succeeds, and counts for
+    nothing.
+    """
     mine = results_of(world, batch(0))
     sleeper = fresh(world)
     sleeper.files()
@@ -278,12 +284,12 @@ def test_who_slept_while_others_went_on_publishes_nothing_under_a_removed_number
             busy = ParquetWorld(world.guard._directory)
             busy.guard = others
             others.raise_fence(fence(1, "other"))
-            for number in range(EVERY + 10):
+            for number in range(FOLD_INTERVAL + 10):
                 one = batch(number, "q2", 1)
                 others.begin(fence(1, "other"), one)
                 others.finish(fence(1, "other"), one, [busy.write_part(fence(1, "other"), one, 0)])
             for path in manifests(world):
-                if int(path.stem) < EVERY:
+                if int(path.stem) < FOLD_INTERVAL:
                     path.unlink()
         slept(fold, entry)
         assert (sleeper._directory / "manifests" / f"{entry_number(fold):020d}.json").exists()
@@ -294,7 +300,7 @@ def test_who_slept_while_others_went_on_publishes_nothing_under_a_removed_number
     monkeypatch.setattr(sleeper._log(), "_link", others_go_on)
     sleeper.finish(fence(1), batch(0), mine)
     with fresh(world) as reader:
-        assert len(reader.files()) == EVERY + 10 + 2
+        assert len(reader.files()) == FOLD_INTERVAL + 10 + 2
     sleeper.close()
 
 
@@ -338,8 +344,8 @@ def test_a_damaged_manifest_is_named(world, text):
 
 
 def test_a_damaged_whole_fold_is_named(world):
-    fill(world, EVERY)
-    path = manifests(world)[EVERY - 1]
+    fill(world, FOLD_INTERVAL)
+    path = manifests(world)[FOLD_INTERVAL - 1]
     entry = json.loads(path.read_text())
     for fold in (None, {}, entry["fold"] | {"number": 3}, entry["fold"] | {"more": 1}):
         path.write_text(json.dumps(entry | {"fold": fold}))
@@ -397,7 +403,7 @@ def test_a_directory_that_may_not_be_written_is_said(tmp_path):
     try:
         if user == 0:
             os.seteuid(65534)
-        with pytest.raises(GuardError, match="writable") as caught:
+        with pytest.raises(GuardError, match="must be able to write") as caught:
             ParquetGuard(tmp_path).raise_fence(fence(1))
     finally:
         os.seteuid(user)

@@ -1,4 +1,6 @@
-"""What a SqlGuard refuses: URLs, transactions that users end, tables of others, a database that is away."""
+"""What a SqlGuard refuses: URLs, transactions that users end, tables of others, a database that is
+away.
+"""
 
 import sqlite3
 import threading
@@ -90,11 +92,11 @@ def test_tables_of_another_format_are_refused_and_removed_as_told(world, table, 
         other.execute(change.format(table))
         other.commit()
     with pytest.raises(
-        StateError, match=f"table {table} has .*, and this version of Rink"
+        StateError, match=f"table {table} has .*, but this version of Rink"
     ) as caught:
         write()
     assert caught.value.key == table
-    drop = str(caught.value).partition("removes what it left: ")[2]
+    drop = str(caught.value).partition("then run ")[2]
     with closing(sqlite3.connect(world.path)) as other:
         for name in drop.removeprefix("DROP TABLE ").split(", "):  # SQLite drops one at a time
             other.execute(f"DROP TABLE {name}")
@@ -121,7 +123,9 @@ def commits_in_words_of_the_driver(step):
 
 
 def see_it_refused(world, ends, told):
-    """Nothing of a part that ends its transaction is written, and the part can be written afterwards."""
+    """Nothing of a part that ends its transaction is written, and the part can be written
+    afterwards.
+    """
     world.guard.begin(fence(1), batch(0))
     with (  # noqa: PT012
         pytest.raises(UsageError, match=told),

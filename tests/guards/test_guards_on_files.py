@@ -23,7 +23,9 @@ def world(request, tmp_path):
 
 @pytest.mark.parametrize("kind", WORLDS)
 def test_no_interleaving_differs_from_the_model(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_log, "EVERY", 2)  # or no example would come to a volume's end
+    monkeypatch.setattr(
+        parquet_log, "FOLD_INTERVAL", 2
+    )  # or no example would come to a volume's end
     monkeypatch.setattr(parquet_log, "VOLUME", 4)
     folders = itertools.count()
 

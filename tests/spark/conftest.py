@@ -45,6 +45,6 @@ def driver(group, spark):
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(job_list, "LONGEST_PAUSE_S", 0.01)
-    monkeypatch.setattr(queries, "LONGEST_PAUSE_S", 0.01)
-    monkeypatch.setattr(queries, "_LOOKS_S", 0.05)
+    monkeypatch.setattr(job_list, "MAX_PAUSE_S", 0.01)
+    monkeypatch.setattr(queries, "MAX_PAUSE_S", 0.01)
+    monkeypatch.setattr(queries, "_LOOK_INTERVAL_S", 0.05)

@@ -1,4 +1,6 @@
-"""A stand-in for Spark that notes what is asked of it, and functions and guards that note what becomes of them."""
+"""A stand-in for Spark that notes what is asked of it, and functions and guards that note what
+becomes of them.
+"""
 
 import threading
 

@@ -290,7 +290,7 @@ def test_a_size_that_is_none(size):
 
 @pytest.mark.parametrize("values", [[1, 2], [b"a"], [["a"]], [1.5]])
 def test_names_that_are_no_strings(values):
-    with pytest.raises(ConfigError, match="roles are strings, not"):
+    with pytest.raises(ConfigError, match="roles must be strings, not"):
         ranks(pa.array(values), 3)
 
 

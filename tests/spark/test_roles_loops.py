@@ -1,4 +1,6 @@
-"""Which loops are used: those of Numba where it is installed and can be used, and NumPy's where not."""
+"""Which loops are used: those of Numba where it is installed and can be used, and NumPy's where
+not.
+"""
 
 from __future__ import annotations
 
@@ -81,6 +83,8 @@ def test_a_jump_that_lands_on_the_size_itself_has_gone_too_far(loops, size):
 @pytest.mark.parametrize("loops", [loops_numpy, loops_numba])
 @pytest.mark.parametrize("size", [64, 65, 128])
 def test_the_quotient_is_rounded_before_the_product(loops, size):
-    """Of this key, which was searched for, the other order would give another bucket at each of these sizes."""
+    """Of this key, which was searched for, the other order would give another bucket at each of
+    these sizes.
+    """
     key = 0x1DE1DAC55A3D3513
     assert loops.jump(np.array([key], np.uint64), size).tolist() == [jump_hash(key, size)]

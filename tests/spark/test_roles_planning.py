@@ -102,9 +102,9 @@ def test_a_scheme_goes_with_members(refused, roles):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (("--leave", "w3"), "rink: member 'w3' is not in the group, so it cannot leave: w1, w2"),
+        (("--leave", "w3"), "rink: member 'w3' is not in the group, so it cannot leave. Members: w1, w2"),
         (("--join", "w2"), "rink: member 'w2' is in the group already"),
-        (("--leave", "w1,w2"), "rink: nobody would be left"),
+        (("--leave", "w1,w2"), "rink: no member would be left"),
         (("--scheme", "round"), "rink: scheme 'round' is not known here"),
         (("--plot", "out.gif"), "rink: a picture ends in .svg, .png, .pdf, not as 'out.gif'"),
         (("--plot", "no/such/out.svg"), "rink: there is no folder"),

@@ -58,13 +58,13 @@ def test_the_causes_are_the_coordinators():
 @pytest.mark.parametrize(
     ("leave", "join", "waiting", "says"),
     [
-        (("z",), (), (), "member 'z' is not in the group, so it cannot leave: a, b"),
+        (("z",), (), (), "member 'z' is not in the group, so it cannot leave. Members: a, b"),
         ((), ("a",), (), "member 'a' is in the group already"),
         ((), ("w",), ("w",), "member 'w' is in the group already"),
         (("a", "a"), (), (), "member 'a' is named twice"),
         ((), ("x", "x"), (), "member 'x' is named twice"),
         ((), ("",), (), "member name is empty"),
-        (("a", "b"), (), (), "nobody would be left"),
+        (("a", "b"), (), (), "no member would be left"),
     ],
 )
 def test_what_cannot_be_planned(leave, join, waiting, says):
@@ -90,7 +90,7 @@ def test_a_map_of_a_size_and_of_a_version():
     [
         (-1, "jump", "the size is 0 to"),
         (True, "jump", "the size is an int, not bool"),
-        ("orders", "jump", "a number of ranks or a version, not str"),
+        ("orders", "jump", "a number of ranks or by a version, not by str"),
         (version("a", "a"), "jump", "more than one rank"),
         (version("a"), "balanced:4", "the version's scheme is 'jump', not 'balanced:4'"),
     ],

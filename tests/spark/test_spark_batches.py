@@ -41,7 +41,7 @@ def test_the_newest_batch_may_come_again_and_changes_nothing(guard):
 def test_a_batch_behind_later_ones_is_refused_since_it_may_have_other_rows(guard, number):
     for done in (0, 1, 2, 3):
         write(guard, done, done)
-    said = rf"ParquetGuard.*, part 0: batch {number} of query q comes, and batch 3 .* rolled back .* new checkpoint"
+    said = rf"ParquetGuard.*, part 0: batch {number} of query q arrived after batch 3 .* rolled back .* new checkpoint"
     with pytest.raises(StateError, match=said):
         write(guard, number, 10 + number)
     write(guard, 4, 4)

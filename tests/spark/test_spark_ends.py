@@ -21,7 +21,7 @@ def test_a_driver_whose_jvm_is_gone_leaves_and_another_has_its_query(group, spar
             others.query(its)(second)
             spark.sparkContext.is_stopped = True
             query.fail(ConnectionRefusedError("the JVM is gone"))
-            with pytest.raises(SparkStopped, match="start this driver anew"):
+            with pytest.raises(SparkStopped, match="start a new driver"):
                 jobs.wait(WAIT_S)
             second.wait_for(1)
     assert len(first.queries) == 1
@@ -46,7 +46,7 @@ def test_one_that_finds_so_by_a_job_of_its_own_leaves_too(driver):
     driver.run("a", fails)
     with pytest.raises(SparkStopped):
         driver.wait(WAIT_S)
-    with pytest.raises(ClosedError, match="start this driver anew"):  # who begins more is told, too
+    with pytest.raises(ClosedError, match="start a new driver"):  # who begins more is told, too
         driver.start("b", print)
 
 

@@ -80,7 +80,7 @@ def test_query_with_every_counts_from_start_to_start(
 
     driver.query("hourly", every=600.0)(start)
     assert done.wait(WAIT_S)
-    assert tuple(re.findall(r"is started again in (\S+) s", caplog.text)) == pauses
+    assert tuple(re.findall(r"restarting in (\S+) s", caplog.text)) == pauses
     driver.close()
 
 
@@ -98,7 +98,7 @@ def test_query_with_every_that_fails_is_tried_again_before_its_next_hour(driver,
     starts.wait_for(1).fail(RuntimeError("on purpose"))
     starts.wait_for(2).fail(RuntimeError("again"))
     starts.wait_for(3).stop()
-    assert caplog.text.count("is started again in") == 2
+    assert caplog.text.count("restarting in") == 2
     assert not driver.wait(0.1)
     assert len(starts.queries) == 3
 
@@ -136,7 +136,7 @@ def test_query_every_that_is_no_interval_is_refused(driver, every):
 def test_query_without_every_that_ends_says_how_to_have_it_run_again(driver, quick, caplog):
     starts = Ending()
     driver.query("delays")(starts)
-    while "has ended by itself" not in caplog.text:
+    while "ended by itself" not in caplog.text:
         assert not driver.wait(0.01)
     assert "every=" in caplog.text
     assert "run_query" in caplog.text
@@ -162,7 +162,7 @@ def test_run_query_raises_what_the_query_failed_with(driver):
         driver.run_query("nightly", starts)
     with pytest.raises(ZeroDivisionError):
         driver.run_query("nightly", lambda _: 1 / 0)
-    with pytest.raises(ConfigError, match="has to return the started query"):
+    with pytest.raises(ConfigError, match="must return the started query"):
         driver.run_query("nightly", lambda _: None)
     assert len(starts.queries) == 1
 
@@ -316,11 +316,11 @@ def test_run_query_by_name_in_its_own_function_is_refused(driver, quick):
     starts.wait_for(2).stop()
     driver_thread.join(WAIT_S)
     assert len(raised) == 2
-    assert all("is being started by this very function" in one for one in raised)
+    assert all("was called by the function that starts this query" in one for one in raised)
 
 
 def test_run_query_says_that_it_waits_for_a_run_that_goes_on(driver, quick, monkeypatch):
-    monkeypatch.setattr(queries, "_TELLS_AFTER_S", 0.05)
+    monkeypatch.setattr(queries, "_WARN_AFTER_S", 0.05)
     told = threading.Event()
     monkeypatch.setattr(queries.log, "warning", lambda *given: lines.append(given) or told.set())
     lines, starts = [], Started()
@@ -332,4 +332,4 @@ def test_run_query_says_that_it_waits_for_a_run_that_goes_on(driver, quick, monk
     first.stop()
     starts.wait_for(2).stop()
     waiting.join(WAIT_S)
-    assert lines == [("run_query(%r) waits for the run that goes on here", "hourly")]
+    assert lines == [("run_query(%r) waits for the run that is active here", "hourly")]

@@ -1,4 +1,6 @@
-"""Which PySpark there is: one that is too old is refused at import, one that is missing only when it is needed."""
+"""Which PySpark there is: one that is too old is refused at import, one that is missing only when
+it is needed.
+"""
 
 import os
 import subprocess
@@ -68,7 +70,8 @@ def test_pyspark_with_sources_is_not_imported_by_the_check(old):
 
 def test_without_pyspark_what_needs_none_is_imported():
     code = (
-        "import sys; sys.modules['pyspark'] = None; import rink.spark, rink.spark.roles.rank_arrays\n"
+        "import sys; sys.modules['pyspark'] = None; import rink.spark, "
+        "rink.spark.roles.rank_arrays\n"
         "from rink.spark import JobRunner"
     )
     said = run(code).splitlines()[-1]

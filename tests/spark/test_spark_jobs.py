@@ -381,7 +381,7 @@ def test_closing_waits_for_all_that_does_not_return_together(group, spark, monke
         patch.setattr(Job, "wait", wait)
         jobs.close(timeout=0.5)
     assert clock == [1000.5]
-    assert caplog.text.count("still runs after 0.5 s") == 8
+    assert caplog.text.count("still runs 0.5 s after the close") == 8
     may_end.set()
 
 

@@ -47,7 +47,8 @@ def test_a_batch_has_as_many_events_as_it_may_and_there_are(counts, most, page):
     taken = {number: int(at.partition("-")[0]) for number, at in end.items()}
     assert sum(taken.values()) == min(most, sum(counts.values()))
     assert all(taken[number] <= counts[number] for number in counts)
-    # Evenly: nobody gets less than another, unless that is all it has; by one, where it does not come out even.
+    # Evenly: nobody gets less than another, unless that is all it has; by one, where it does not
+    # come out even.
     assert all(
         taken[one] >= taken[other] - page - 1
         for one in counts
@@ -99,10 +100,10 @@ def test_what_a_checkpoint_holds_is_read_back(found):
 
 @pytest.mark.parametrize("found", [{}, {"x": "0-0"}, {"0": "nonsense"}, {"0": "1"}, []])
 def test_what_is_no_offset_is_refused(found):
-    with pytest.raises(StateError, match="no offsets of stream 'a'"):
+    with pytest.raises(StateError, match="not offsets of stream 'a'"):
         of_json(found, 1, "stream 'a'")
 
 
 def test_a_checkpoint_of_another_partition_count_is_refused():
-    with pytest.raises(StateError, match="2 partitions, and it has 3"):
+    with pytest.raises(StateError, match="2 partitions, but it has 3"):
         of_json({"0": "0-0", "1": "0-0"}, 3, "it")

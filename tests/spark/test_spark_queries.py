@@ -63,7 +63,7 @@ def test_one_that_fails_is_started_again_under_the_same_grant(driver, quick, cap
     starts.wait_for(1).fail(RuntimeError("[CONCURRENT_STREAM_LOG_UPDATE] on purpose"))
     starts.wait_for(2)
     assert starts.tokens[0] == starts.tokens[1]
-    assert "is started again in" in caplog.text
+    assert "restarting in" in caplog.text
     assert "CONCURRENT_STREAM_LOG_UPDATE" in caplog.text
 
 
@@ -90,7 +90,7 @@ def test_pauses_begin_small_again_after_a_query_has_run_for_long(
     driver, quick, monkeypatch, longest, counted
 ):
     starts, failures = Started(), []
-    monkeypatch.setattr(queries, "LONGEST_PAUSE_S", longest)
+    monkeypatch.setattr(queries, "MAX_PAUSE_S", longest)
     monkeypatch.setattr(queries, "backoff", lambda count, *_: failures.append(count) or 0.0)
     driver.query("delays")(starts)
     for n in range(1, 4):
@@ -119,7 +119,7 @@ def test_one_that_ends_by_itself_is_started_again_by_the_next_grant_alone(
         jobs.query("delays")(starts)
         starts.wait_for(1).stop()
         job = jobs.queries[0]._job
-        while "has ended by itself under token" not in caplog.text:
+        while "ended by itself under token" not in caplog.text:
             assert not job.wait(0.01)
         client.cut()
         assert job.lost.wait(WAIT_S)
@@ -134,7 +134,7 @@ def test_a_function_that_returns_no_query_is_told(driver, quick, caplog):
     driver.query("delays")(lambda _: called.release())
     assert all(called.acquire(timeout=WAIT_S) for _ in range(2))
     driver.close()
-    assert "it has to return the started query" in caplog.text
+    assert "it must return the started query" in caplog.text
 
 
 def test_the_cause_is_told_where_spark_wraps_a_traceback(driver, quick, caplog):
@@ -142,15 +142,17 @@ def test_the_cause_is_told_where_spark_wraps_a_traceback(driver, quick, caplog):
     driver.query("delays")(starts)
     starts.wait_for(1).fail(
         RuntimeError(
-            "[STREAM_FAILED] Query [id = 7] terminated with exception: Traceback (most recent call last):\n"
+            "[STREAM_FAILED] Query [id = 7] terminated with exception: Traceback (most recent "
+            "call last):\n"
             '  File "writers.py", line 7, in __init__\n    self.raise_fence()\n    ^^^^^^^^^\n'
-            "rink.errors.StaleToken: sink 'totals' belongs to a later driver\n\tat org.apache.spark.Some(Some.scala:7)"
+            "rink.errors.StaleToken: sink 'totals' belongs to a later driver\n\tat "
+            "org.apache.spark.Some(Some.scala:7)"
         )
     )
     starts.wait_for(2)
     assert (
-        "RuntimeError: [STREAM_FAILED] Query [id = 7] terminated with exception: Traceback (most recent call last): … "
-        "rink.errors.StaleToken: sink 'totals' belongs to a later driver\n"
+        "RuntimeError: [STREAM_FAILED] Query [id = 7] terminated with exception: Traceback (most "
+        "recent call last): … rink.errors.StaleToken: sink 'totals' belongs to a later driver\n"
     ) in caplog.text
 
 

@@ -70,7 +70,7 @@ def test_time_in_an_hour_that_clocks_repeat_or_skip_is_as_in_java():
      "²", "12:00", "2026-01-01Z", "9999-12-31 23:59:59 -18:00", "٢٠٢٦-01-01"],
 )  # fmt: skip
 def test_text_that_is_no_time_is_refused_with_its_option(text):
-    with pytest.raises(ConfigError, match="the option endingTimestamp is in milliseconds since"):
+    with pytest.raises(ConfigError, match="the option endingTimestamp must be milliseconds since"):
         milliseconds("endingTimestamp", text, "UTC")
 
 

@@ -66,7 +66,7 @@ def test_a_job_that_fails_is_tried_again_after_a_pause(driver, quick, caplog):
     driver.watch(lambda: [] if done.is_set() else ["a"], work, every=0.05)
     assert done.wait(WAIT_S)
     assert tried == ["a"] * 3
-    assert "job 'a' failed, tried again in" in caplog.text
+    assert "job 'a' failed, retrying in" in caplog.text
 
 
 def test_an_id_that_cannot_be_a_role_keeps_those_behind_it_from_nothing(driver, quick, caplog):
@@ -90,7 +90,7 @@ def test_a_list_that_cannot_be_seen_is_looked_at_again(driver, quick, caplog, er
 
     driver.watch(list_pending_jobs, lambda _: done.set(), every=0.05)
     assert done.wait(WAIT_S)
-    assert caplog.text.count("the list of pending jobs could not be seen") == 2
+    assert caplog.text.count("the list of pending jobs could not be read") == 2
 
 
 @pytest.mark.parametrize("jobs", [["a", "b"], "ab", None, {"a": 1}])
@@ -129,7 +129,7 @@ def test_list_that_is_none_is_told_and_nothing_runs(driver, quick, caplog, liste
     driver.watch(list_pending_jobs, lambda job: ran.append(job.id), every=0.01)
     for _ in range(3):
         assert looks.acquire(timeout=WAIT_S)
-    assert f"list_pending_jobs returned {listed!r}: it has to return" in caplog.text
+    assert f"list_pending_jobs returned {listed!r}: it must return" in caplog.text
     assert ran == []
 
 

@@ -1,5 +1,5 @@
--- Raises the fence of a name and remembers into how many parts its queries are cut.
--- KEYS: the name's hash. ARGV: token; query and parts, both '' where only the fence is raised.
+-- Raise the fence of a name, and store into how many parts a query is cut. KEYS: the name's hash.
+-- ARGV: token; query and parts, both '' to only raise the fence.
 local at, token, query, parts = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 check_format(at)
 local fence = redis.call('HGET', at, 'fence')
@@ -8,7 +8,8 @@ if query ~= '' then
   local known = redis.call('HGET', at, 'parts:' .. query)
   if known and known ~= parts then return {'cut', known} end
   put(at, 'parts:' .. query, parts)
-  if less(redis.call('HGET', at, 'most') or '0', parts) then redis.call('HSET', at, 'most', parts) end
+  local most = redis.call('HGET', at, 'most') or '0'
+  if less(most, parts) then redis.call('HSET', at, 'most', parts) end
 end
 put(at, 'fence', token)
 return {'ok', redis.call('HGET', at, 'most') or '0'}

@@ -1,4 +1,4 @@
--- Raises the fence where parts are written. KEYS: the hash of each part. ARGV: token.
+-- Raise the fence of parts. KEYS: the hash of each part. ARGV: token.
 for _, at in ipairs(KEYS) do
   check_format(at)
   local fence = redis.call('HGET', at, 'fence')

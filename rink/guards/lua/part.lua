@@ -1,8 +1,16 @@
--- Writes one part, once. KEYS: its hash; on a cluster all the keys that it writes, too.
--- ARGV: token, query, batch, digest of the commands, how many; then for each: how many words, and the words.
--- A command may fail although all was checked before, and Redis does not roll back. Then it is remembered how many
--- were carried out, and of which commands: the same part again goes on there, another is refused.
-local at, token, query, batch, digest, count = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+-- Write one part, once.
+--
+-- KEYS: its hash; on a cluster also all keys that it writes.
+-- ARGV: token, query, batch, digest of the commands, how many; then for each command: how many
+--   words, and the words.
+-- Answers ok, before (it was written before), stale, unknown (no `begin` under this token), failed
+--   (how many commands were carried out, why), or torn (other commands failed before).
+--
+-- Invariant: each command of a part is carried out once. The mark is set after the last command, in
+-- the same step. Redis does not roll back when a command fails. So `torn` then stores how many
+-- commands were carried out, and their digest: the same part continues there, another is refused.
+local at, token, query, batch, digest = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local count = tonumber(ARGV[5])
 local found = redis.call('HMGET', at, 'fence', 'mark:' .. query, 'torn:' .. query)
 local fence, mark, torn = found[1], found[2], found[3]
 if fence and less(token, fence) then return {'stale', fence} end

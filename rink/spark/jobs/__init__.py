@@ -1,1 +1,4 @@
-"""Jobs and streaming queries of Spark as roles: one driver of several runs each, and stops when it loses the role."""
+"""Run jobs and streaming queries of Spark as roles.
+
+One of several drivers runs each job, and stops it when it loses the role.
+"""

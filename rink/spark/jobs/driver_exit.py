@@ -14,15 +14,15 @@ from rink.rink import Rink
 from rink.spark.jobs.tags import is_gone
 
 log = logging.getLogger("rink.spark")
-_LOOKS_S = 1.0
+_LOOK_INTERVAL_S = 1.0
 
 
-class SparkStopped(RinkError):  # noqa: N818 - like RoleLost, it says what happened
-    """Says that this driver's JVM is gone or its SparkContext was stopped."""
+class SparkStopped(RinkError):  # noqa: N818 - like RoleLost, the name says what happened
+    """Raised when this driver's JVM is gone or its SparkContext was stopped."""
 
 
 class DriverEnd(abc.ABC):
-    """Knows why a driver ended: it was closed, or nothing can run in it.
+    """Record why a driver ended: it was closed, or nothing can run in it.
 
     Args:
         spark: the session of this driver.
@@ -47,7 +47,7 @@ class DriverEnd(abc.ABC):
         The main thread of a driver waits here.
 
         Args:
-            timeout: seconds.
+            timeout: the longest wait in seconds; None for no limit.
 
         Raises:
             SparkStopped: nothing can run here any more. End the process: its roles have gone to
@@ -55,7 +55,7 @@ class DriverEnd(abc.ABC):
             RinkError: this group can run no query here; the message says why.
         """
         end = time.monotonic() + (threading.TIMEOUT_MAX if timeout is None else timeout)
-        while not self._over.wait(max(0.0, min(_LOOKS_S, end - time.monotonic()))):
+        while not self._over.wait(max(0.0, min(_LOOK_INTERVAL_S, end - time.monotonic()))):
             if self._group_has_ended() or time.monotonic() >= end:
                 break
         if self._error is not None:
@@ -72,9 +72,7 @@ class DriverEnd(abc.ABC):
         if not is_gone(self.spark):
             return False
         self.give_up(
-            SparkStopped(
-                "Spark's JVM is gone, or its SparkContext was stopped: start this driver anew"
-            )
+            SparkStopped("Spark's JVM is gone, or its SparkContext was stopped: start a new driver")
         )
         return True
 
@@ -89,7 +87,7 @@ class DriverEnd(abc.ABC):
         return error is not None
 
     def give_up(self, error: BaseException) -> None:
-        """End all, leave the group, and have `wait` raise this."""
+        """End everything, leave the group, and make `wait` raise this error."""
         with self._lock:
             if self._error is not None or self._is_closed:
                 return
@@ -100,7 +98,7 @@ class DriverEnd(abc.ABC):
 
     def _leave(self) -> None:
         self.close()
-        self._rink.leave(now=True)  # this driver serves nobody any more
+        self._rink.leave(now=True)  # nothing runs here any more, so release all roles at once
 
     def _refuse_closed(self) -> None:
         if self._is_closed:

@@ -1,4 +1,4 @@
-"""One run of a function under one grant of a role, with Spark jobs that end when the role is lost."""
+"""Run a function under one grant of a role, and end it on a loss."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from rink.spark.jobs.tags import Tag, make_active, quietly
 T = TypeVar("T")
 log = logging.getLogger("rink.spark")
 
-CANCELS_AGAIN_S = 0.05
-"""After a loss the function's Spark jobs are cancelled so often until it returns: it may start another one."""
-_TELLS_AFTER_S = 10.0
+CANCEL_INTERVAL_S = 0.05
+"""How often the function's Spark jobs are cancelled after a loss, until the function returns. It
+may start another one meanwhile.
+"""
+_WARN_INTERVAL_S = 10.0
 
 
 class JobState(enum.Enum):
-    """How a job stands."""
+    """The state of a job."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -33,15 +35,16 @@ class JobState(enum.Enum):
 
 
 class Job(Generic[T]):
-    """A function that runs while a role is held; made by `JobRunner`.
+    """A function that runs while a role is held; `JobRunner` makes it.
 
     Attributes:
-        id: the job's, which is the role's name.
-        role: the grant it runs under.
-        token: the fencing token of the grant, for what it writes.
+        id: the job's id, which is the role's name.
+        role: the grant under which it runs.
+        token: the grant's fencing token, for what the function writes.
         spark: the session.
-        lost: set when the role is lost, the job is cancelled, or it has ended. A function that computes in Python
-            looks at it, or waits on it; so does a thread that the function leaves behind.
+        lost: set when the role is lost, the job is cancelled, or the job has ended. A function that
+            computes in Python must check it or wait for it. So must a thread that outlives the
+            function.
     """
 
     def __init__(
@@ -72,18 +75,18 @@ class Job(Generic[T]):
     # ── for the function ─────────────────────────────────────────────────────────────────────
 
     def raise_if_lost(self) -> None:
-        """Raise RoleLost unless the role is held at this very moment."""
+        """Raise RoleLost unless the role is held at this moment."""
         self.role.raise_if_lost()
 
     def on_loss(self, stop: Callable[[], None]) -> None:
-        """Call this on a loss, beside the cancelling of Spark jobs.
+        """Call `stop` on a loss, besides cancelling the Spark jobs.
 
-        If the role is lost already, it is called at once. It may block. A later call of `on_loss` replaces this one.
-        A query is stopped in any case.
+        If the role is lost already, it is called at once. It may block. A later call of `on_loss`
+        replaces this one. A query is stopped in any case.
         """
         self._stop_with("function", stop)
 
-    # ── for who started it ───────────────────────────────────────────────────────────────────
+    # ── for the caller ───────────────────────────────────────────────────────────────────────
 
     @property
     def state(self) -> JobState:
@@ -96,7 +99,7 @@ class Job(Generic[T]):
 
     @property
     def error(self) -> BaseException | None:
-        """Return what the function raised."""
+        """Return the exception that the function raised, or None."""
         return self._error if self._ended.is_set() else None
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -104,11 +107,12 @@ class Job(Generic[T]):
         return self._ended.wait(timeout)
 
     def result(self) -> T | None:
-        """Return what the function returned, after waiting for it.
+        """Wait for the function, and return its result.
 
         Raises:
-            RoleLost: the role was lost before it had returned; what it raised then is the cause.
-            BaseException: what the function raised.
+            RoleLost: the role was lost before the function returned. The exception that the
+                function raised then is the cause.
+            BaseException: the exception of the function.
         """
         self.wait()
         if self._was_lost:
@@ -122,14 +126,14 @@ class Job(Generic[T]):
         return self._result
 
     def start(self) -> None:
-        """Start, once: a thread for the function, and one that ends its Spark jobs on a loss."""
+        """Start the function, and a thread that ends its Spark jobs on a loss."""
         if self._was_started:
             raise UsageError(f"job {self.id!r} was started before")
         self._was_started = True
         name = f"rink-job-watch-{self.id}"
         try:
             threading.Thread(target=self._watch, name=name, daemon=True).start()
-        except BaseException as error:  # no thread can be started, say
+        except BaseException as error:  # for example, no thread can be started
             self._has_returned(error)
             self._let_go()
             self._ended.set()
@@ -141,7 +145,7 @@ class Job(Generic[T]):
                 self.spark, f"rink-job-{self.id}", self._run, self._has_returned, self._may_begin
             ).start()
         except BaseException as error:
-            # The JVM may be gone; or Ctrl-C came, before the thread had begun or after.
+            # The JVM may be gone. Or Ctrl-C came, before the thread had begun or after.
             if self._may_begin():
                 self._has_returned(error)
             else:
@@ -151,18 +155,19 @@ class Job(Generic[T]):
             raise interrupted
 
     def _may_begin(self) -> bool:
-        """Whether nobody has begun, or given up beginning: true once, for whoever does either."""
+        """Return True once: to the thread that begins, or to one that gives up."""
         return self._begins.acquire(blocking=False)
 
     def cancel(self) -> None:
-        """End it as a loss does; its role is let go when it has returned."""
+        """End the job as a loss does; its role is released once it has returned."""
         self.lost.set()
         self._news.set()
 
     def _stop_with(self, whose: str, stop: Callable[[], None]) -> None:
-        """Call this on a loss: one of the function's, and one of the runner's."""
+        """Call `stop` on a loss; the function and the runner have one stop each."""
         self._stops[whose] = stop
-        if self.lost.is_set():  # looked at only now: whoever ends it meanwhile has seen it
+        # Check only now: a thread that sets `lost` from here on sees the new stop.
+        if self.lost.is_set():
             self._call_stops()
 
     def _run(self) -> None:
@@ -171,8 +176,9 @@ class Job(Generic[T]):
             self._result = self._function(self)
 
     def _has_returned(self, error: BaseException | None) -> None:
-        self._error = error  # given to who asks for the result
-        # What it did last may have been done without the role: a frozen process hears of its loss late.
+        self._error = error  # for the caller who asks for the result
+        # The last steps may have been done without the role: a frozen process notices its loss
+        # late.
         self._was_lost = self.lost.is_set() or not self.role.is_held
         self._returned.set()
         self._news.set()
@@ -188,25 +194,29 @@ class Job(Generic[T]):
             self._on_end()
 
     def _end(self) -> None:
-        """Cancel its Spark jobs, and again until its function has returned: only then is the role let go."""
-        quietly(self._tag.cancel)  # where it has returned, those of threads that it left behind
+        """Cancel the job's Spark jobs until its function has returned.
+
+        Only then may the role be released.
+        """
+        # If it has returned, this cancels the jobs of threads that outlive it.
+        quietly(self._tag.cancel)
         if self._returned.is_set():
             return
         self._call_stops()
         waited = 0.0
-        while not self._returned.wait(CANCELS_AGAIN_S):
+        while not self._returned.wait(CANCEL_INTERVAL_S):
             quietly(self._tag.cancel)
-            waited += CANCELS_AGAIN_S
-            if waited >= _TELLS_AFTER_S:
+            waited += CANCEL_INTERVAL_S
+            if waited >= _WARN_INTERVAL_S:
                 log.warning(
-                    "job %r has lost its role, its Spark jobs are cancelled, and its function "
-                    "still runs: it keeps the role from the next driver (see grace)",
+                    "job %r has lost its role. Its Spark jobs are cancelled, but its function "
+                    "still runs, so the next driver does not get the role yet (see grace)",
                     self.id,
                 )
                 waited = 0.0
 
     def _let_go(self) -> None:
-        """Release the role; first tell whatever the function has left behind."""
+        """Release the role; first signal the loss to threads of the function."""
         self.lost.set()
         self.role.release()
 
@@ -222,7 +232,10 @@ class Job(Generic[T]):
 
 
 class _Thread(InheritableThread):
-    """A thread that says how it ended, also where it fails before its function is called: it asks the JVM first."""
+    """A thread that reports its end, even if it fails before its function.
+
+    An InheritableThread asks the JVM before it calls the function.
+    """
 
     def __init__(
         self,
@@ -237,7 +250,7 @@ class _Thread(InheritableThread):
         self._may_begin = may_begin
 
     def run(self) -> None:
-        """Run the function, and tell what it raised."""
+        """Run the function, and report its exception."""
         if not self._may_begin():
             return
         raised = None

@@ -1,4 +1,4 @@
-"""Look at a list of jobs, and run those whose roles are held here."""
+"""Poll a list of jobs, and run the jobs whose roles are held here."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ if TYPE_CHECKING:
 log = logging.getLogger("rink.spark")
 
 ListJobs = Callable[[], Iterable[str]]
-LONGEST_PAUSE_S = 60.0
+MAX_PAUSE_S = 60.0
 
 
 class JobListWatch:
-    """A service on a thread of its own; made by `JobRunner.watch`.
+    """Run listed jobs on a thread of its own; `JobRunner.watch` makes it.
 
     Args:
-        start: starts a job if its role is ours; given its id, the function, and what is to be called at its end.
+        start: starts a job if its role is ours. It gets the job's id, the function, and a callback
+            for the job's end.
         r: the group of drivers.
-        list_jobs: the user's.
-        function: the user's.
-        every: seconds between two looks.
-        at_once: how many jobs run beside each other.
-        is_useless: asked where the list cannot be seen: whether nothing can run here any more.
+        list_jobs: the user's function that lists jobs.
+        function: the user's function for each job.
+        every: seconds between two polls.
+        at_once: how many jobs may run at once.
+        is_useless: called if the list cannot be read. Returns whether nothing can run here any
+            more.
     """
 
     def __init__(
@@ -61,16 +63,16 @@ class JobListWatch:
         self._thread = threading.Thread(target=self._run, name="rink-jobs-watch", daemon=True)
 
     def start(self) -> None:
-        """Start, once."""
+        """Start the thread, once."""
         self._thread.start()
 
     def cancel(self) -> None:
-        """Look no more; what runs is the runner's to end."""
+        """Stop polling; the runner ends the jobs that run."""
         self._is_cancelled = True
         self._news.set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for its end; whether it has ended."""
+        """Wait for the end of the thread; return whether it has ended."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
@@ -81,19 +83,19 @@ class JobListWatch:
     def _serve(self) -> None:
         failures = 0
         while not self._is_cancelled:
-            self._news.clear()  # before the look, so that a change meanwhile causes another look
+            self._news.clear()  # before the poll, so that a change meanwhile causes another poll
             try:
                 if self._rink._is_ranked():  # noqa: SLF001 - without a rank no job is ours
                     self._look()
                 elif self._is_useless():
                     return
                 failures = 0
-            except BaseException:  # sys.exit() too: a thread would end by it without a word
-                if self._is_useless():  # it may be Spark that the list is read with
+            except BaseException:  # sys.exit() too: it would end the thread without a message
+                if self._is_useless():  # the list may be read with Spark
                     return
                 failures += 1
-                log.exception("the list of pending jobs could not be seen")
-            pause = backoff(failures, "list", LONGEST_PAUSE_S) if failures else self._every
+                log.exception("the list of pending jobs could not be read, retrying")
+            pause = backoff(failures, "list", MAX_PAUSE_S) if failures else self._every
             self._news.wait(min(pause, self._next_try()))
 
     def _look(self) -> None:
@@ -101,26 +103,30 @@ class JobListWatch:
         listed = self._listed()
         for job_id in self._failures.keys() - listed.keys():
             del self._failures[job_id]
-        for job_id, given in listed.items():
+        for job_id, listed_id in listed.items():
             if self._is_cancelled or len(self._running) >= self._at_once:
                 return
             if job_id in self._running or time.monotonic() < self._not_before.get(job_id, 0.0):
                 continue
             try:
-                _check_id(given)
+                _check_id(listed_id)
                 job = self._start_job(job_id, self._function, self._news.set)
-            except ConfigError as error:  # those behind it are not to wait for it
+            except ConfigError as error:  # the jobs after this one must not wait for it
                 self._failed(job_id, error)
                 continue
             if job is not None:
                 self._running[job_id] = job
 
     def _listed(self) -> dict[str, Any]:
-        """Return each listed job by its name; raises a ConfigError where there is no list."""
+        """Return each listed job by its name.
+
+        Raises:
+            ConfigError: `list_pending_jobs` returned no list.
+        """
         listed: object = self._list()
         if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
             raise ConfigError(
-                f"list_pending_jobs returned {listed!r}: it has to return a list of job ids"
+                f"list_pending_jobs returned {listed!r}: it must return a list of job ids"
             )
         return {str(job_id): job_id for job_id in listed}
 
@@ -132,16 +138,16 @@ class JobListWatch:
             if job.error is not None and job.state is JobState.FAILED:
                 self._failed(job_id, job.error)
                 continue
-            # One that is done should be listed no more; that may take its list a moment.
+            # A finished job should leave the list, which may take a moment.
             pause = self._every if job.state is JobState.SUCCEEDED else 0.0
             self._failures.pop(job_id, None)
             self._not_before[job_id] = time.monotonic() + pause
 
     def _failed(self, job_id: str, error: BaseException) -> None:
         failures = self._failures[job_id] = self._failures.get(job_id, 0) + 1
-        pause = backoff(failures, job_id, LONGEST_PAUSE_S)
+        pause = backoff(failures, job_id, MAX_PAUSE_S)
         self._not_before[job_id] = time.monotonic() + pause
-        log.error("job %r failed, tried again in %.1f s", job_id, pause, exc_info=error)
+        log.error("job %r failed, retrying in %.1f s", job_id, pause, exc_info=error)
 
     def _next_try(self) -> float:
         now = time.monotonic()
@@ -152,8 +158,8 @@ class JobListWatch:
         return f"<Watch of {self._list!r}, {len(self._running)} running>"
 
 
-def _check_id(given: object) -> None:
-    if given is None or isinstance(given, bytes | tuple | list | dict):
+def _check_id(job_id: object) -> None:
+    if job_id is None or isinstance(job_id, bytes | tuple | list | dict):
         raise ConfigError(
-            f"job {given!r}: a listed job is named by its id as text (of rows, give one column)"
+            f"job {job_id!r}: a job id must be text (if the list comes from rows, give one column)"
         )

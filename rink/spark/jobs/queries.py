@@ -32,42 +32,44 @@ log = logging.getLogger("rink.spark")
 
 
 class Fenced(Protocol):
-    """What refuses lower tokens once it was told of one: a guard, or a stream that is written to."""
+    """An object that refuses lower tokens: a guard, or a written stream."""
 
     def raise_fence(self, fence: Fence) -> None:
         """Refuse all lower tokens of this name from now on."""
 
 
 class Runner(Protocol):
-    """What a query asks and tells its runner."""
+    """The part of `JobRunner` that a query needs."""
 
     def is_useless(self) -> bool:
         """Return whether nothing can run here any more; if so, give up."""
 
     def give_up(self, error: BaseException) -> None:
-        """End all, leave the group, and have `wait` raise this."""
+        """End everything, leave the group, and make `wait` raise this error."""
 
 
 Starts = TypeVar("Starts", bound=Callable[[Job[Any]], Any])
 _CAUSE = re.compile(r"(?:(?:\w+\.)+[A-Z]\w*|[A-Z]\w*(?:Error|Exception)): \S")
-"""The last line of a traceback of Python."""
-LONGEST_PAUSE_S = 30.0
-"""Between two starts; after a query has run for so long, pauses begin small again."""
-_LOOKS_S = 1.0
-_TELLS_AFTER_S = 10.0
+"""The last line of a Python traceback."""
+MAX_PAUSE_S = 30.0
+"""The longest pause between two starts. After a query has run this long, pauses
+begin short again.
+"""
+_LOOK_INTERVAL_S = 1.0
+_WARN_AFTER_S = 10.0
 
 
 class Query:
-    """Runs one streaming query, which its function starts.
+    """Run one streaming query, which its function starts.
 
     Args:
         spark: the session.
         r: the group of drivers.
-        name: the role's.
+        name: the role's name.
         function: returns the started query.
-        guards: whose fence is raised before.
-        runner: told of failures; it says whether anything can run here still.
-        every: seconds from start to start, for a query that ends by itself. Without it such a query is
+        guards: the guards whose fence is raised before each start.
+        runner: gets failures, and decides whether anything can still run here.
+        every: seconds from start to start, for a query that ends by itself. None: such a query is
             started once under each grant.
     """
 
@@ -91,8 +93,8 @@ class Query:
         self._runner = runner
         self._every = every
         self._turn = threading.Lock()
-        self._called_on: int | None = None  # the thread that its function runs on, while it does
-        self._made_at = made_at()  # of its handles: where the function was decorated
+        self._called_on: int | None = None  # the thread that runs the function now, if any
+        self._made_at = made_at()  # the place of its handles: where the function was decorated
         self._job: Job[Any] | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"rink-query-{name}", daemon=True)
@@ -102,22 +104,21 @@ class Query:
         self._thread.start()
 
     def cancel(self) -> None:
-        """Stop it, and wait for its role no more."""
+        """Stop the query, and do not wait for its role any more."""
         self._closing.set()
         if (job := self._job) is not None:
             job.cancel()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for its end; whether it has ended."""
+        """Wait for the end of the thread; return whether it has ended."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:
             self._serve()
-        except (
-            BaseException
-        ) as error:  # no role can be granted any more: the thread would end without a message
+        except BaseException as error:
+            # No role can be granted any more, and the thread would end without a message.
             if not self._runner.is_useless():
                 self._runner.give_up(error)
 
@@ -131,19 +132,19 @@ class Query:
             if job.state is not JobState.FAILED:
                 failures = 0
                 continue
-            # Its thread could not be started: the JVM may have gone while this driver stood by.
+            # The thread could not be started: the JVM may have gone while this driver stood by.
             if self._runner.is_useless():
                 return
             failures += 1
-            pause = backoff(failures, self.name, LONGEST_PAUSE_S)
+            pause = backoff(failures, self.name, MAX_PAUSE_S)
             log.warning(
-                "query %r could not be run under token %d and is tried again in %.1f s: %s",
+                "query %r could not be run under token %d, retrying in %.1f s: %s",
                 self.name, job.token, pause, _shown(job.error),
             )  # fmt: skip
             self._closing.wait(pause)
 
     def _under(self, role: Role) -> Job[Any]:
-        """Run it as a job, and return when that has ended and the role is released."""
+        """Run the query as a job, until it has ended and the role is released."""
         job = self._job = Job(self._spark, role, self._under_a_grant)
         job.start()
         if self._closing.is_set():
@@ -153,16 +154,16 @@ class Query:
         return job
 
     def _await_role(self) -> Role | None:
-        """Return a grant; None now and then, to see whether this is being closed."""
+        """Return a grant, or None after a while, so that the caller sees a close."""
         try:
-            role = self._rink.await_role(self.name, timeout=_LOOKS_S)
+            role = self._rink.await_role(self.name, timeout=_LOOK_INTERVAL_S)
         except RoleTimeout:
             return None
         role._handle.made_at = self._made_at  # noqa: SLF001 - a friend of the handle
         return role
 
     def _under_a_grant(self, job: Job[Any]) -> None:
-        """Run the query until the role is lost; start it again when it fails."""
+        """Run the query until the role is lost; start it again if it fails."""
         failures, due = 0, time.monotonic()
         while job.role.is_held and not job.lost.is_set():
             begun = time.monotonic()
@@ -170,16 +171,18 @@ class Query:
                 with self.turn(lambda: _raise_if_ended(job)):
                     self.run_once(job)
             except BaseException as error:
-                # sys.exit() too: nobody would be told, and the role be asked for at once.
+                # Catch sys.exit(), too. It would end the job without a message, and the role would
+                # be requested again at once.
                 if job.lost.is_set():
-                    log.info("query %r, whose role was lost, ended: %s", self.name, _shown(error))
+                    log.info("query %r ended after its role was lost: %s", self.name, _shown(error))
                     return
                 if self._runner.is_useless():
                     raise
-                failures = 1 if time.monotonic() - begun > LONGEST_PAUSE_S else failures + 1
-                pause = backoff(failures, self.name, LONGEST_PAUSE_S)
+                ran_long = time.monotonic() - begun > MAX_PAUSE_S
+                failures = 1 if ran_long else failures + 1
+                pause = backoff(failures, self.name, MAX_PAUSE_S)
                 log.warning(
-                    "query %r failed under token %d and is started again in %.1f s: %s",
+                    "query %r failed under token %d, restarting in %.1f s: %s",
                     self.name, job.token, pause, _shown(error),
                 )  # fmt: skip
                 job.lost.wait(pause)
@@ -191,49 +194,50 @@ class Query:
                 job.lost.wait(min(max(due - time.monotonic(), 0.0), threading.TIMEOUT_MAX))
 
     def _next_start(self, due: float) -> float:
-        """Return when a query that has ended by itself is started again.
+        """Return when to start a query again that has ended by itself.
 
-        A query that took longer than its interval is started once, at once. Missed starts are not made
-        up for.
+        A query that took longer than its interval is started once, at once. Missed starts are not
+        made up for.
         """
         return math.inf if self._every is None else max(due + self._every, time.monotonic())
 
     def _report_end(self, job: Job[Any], due: float) -> None:
         if self._every is None:
             log.warning(
-                "query %r has ended by itself under token %d, and is not started again before the "
-                "next grant of its role: if it should end, declare it with every=SECONDS, or run it "
-                "with run_query()",
+                "query %r ended by itself under token %d and is not started again before the "
+                "next grant of its role. If it should end, declare it with every=SECONDS, or run "
+                "it with run_query()",
                 self.name, job.token,
             )  # fmt: skip
         else:
             log.info(
-                "query %r has ended under token %d and is started again in %.1f s",
+                "query %r ended under token %d, restarting in %.1f s",
                 self.name, job.token, max(due - time.monotonic(), 0.0),
             )  # fmt: skip
 
     @contextlib.contextmanager
     def turn(self, go_on: Callable[[], None], *, tells: bool = False) -> Iterator[None]:
-        """Wait until no run of this query goes on, and hold back new ones.
+        """Wait until no run of this query is active, and hold back new ones.
 
         Args:
-            go_on: called about once a second; ends the wait by raising.
-            tells: log a warning if this waits for long.
+            go_on: called about once a second; raises to end the wait.
+            tells: whether to log a warning after a long wait.
 
         Raises:
             UsageError: the query's own function calls this, so the wait would never end.
         """
         if self._called_on == threading.get_ident():
             raise UsageError(
-                f"run_query({self.name!r}): the query is being started by this very function, so this would wait for "
-                "ever. Return the started query, and call run_query from elsewhere"
+                f"run_query({self.name!r}) was called by the function that starts this query, so "
+                "it would wait forever. Return the started query, and call run_query from "
+                "elsewhere"
             )
-        tells_at = time.monotonic() + _TELLS_AFTER_S if tells else math.inf
-        while not self._turn.acquire(timeout=_LOOKS_S):
+        warn_at = time.monotonic() + _WARN_AFTER_S if tells else math.inf
+        while not self._turn.acquire(timeout=_LOOK_INTERVAL_S):
             go_on()
-            if time.monotonic() >= tells_at:
-                log.warning("run_query(%r) waits for the run that goes on here", self.name)
-                tells_at = math.inf
+            if time.monotonic() >= warn_at:
+                log.warning("run_query(%r) waits for the run that is active here", self.name)
+                warn_at = math.inf
         try:
             yield
         finally:
@@ -243,8 +247,8 @@ class Query:
         """Start the query under a grant, and return it when it has ended.
 
         Raises:
-            ConfigError: its function returned something else than a started query.
-            BaseException: what its function raised, or what the query failed with.
+            ConfigError: its function did not return a started query.
+            BaseException: the exception of its function, or of the query.
         """
         fence = Fence.of(job.role)
         for guard in self._guards:
@@ -256,8 +260,8 @@ class Query:
             self._called_on = None
         if not hasattr(query, "awaitTermination"):
             raise ConfigError(
-                f"the function of query {self.name!r} returned {query!r}: it has to return the started query, what "
-                ".start() returns"
+                f"the function of query {self.name!r} returned {query!r}: it must return the "
+                "started query, which .start() returns"
             )
         self.running = query
         job._stop_with("query", lambda: self._stop(query))  # noqa: SLF001 - a friend of the job
@@ -269,7 +273,10 @@ class Query:
         return query
 
     def _stop(self, query: StreamingQuery) -> None:
-        """End what it is at, then itself; stop() alone waits for a busy foreachBatch."""
+        """Cancel the query's jobs, then stop it.
+
+        stop() alone waits for a busy foreachBatch.
+        """
         context = context_of(self._spark)
         if context is not None:
             quietly(context.cancelJobGroup, str(query.runId))
@@ -281,11 +288,15 @@ class Query:
 
 def _raise_if_ended(job: Job[Any]) -> None:
     if job.lost.is_set():
-        raise RoleLost(f"query {job.id!r} is to end", role=job.id, token=job.token)
+        raise RoleLost(
+            f"query {job.id!r} is ending: its role (token {job.token}) was lost, or it was closed",
+            role=job.id,
+            token=job.token,
+        )
 
 
 def _shown(error: BaseException | None) -> str:
-    """What an error says first, and what the innermost Python of its traceback said, without any stack."""
+    """Return an error's first line, and the last of its innermost traceback."""
     first, *others = str(error).splitlines() or [""]
     causes = [line for line in others if _CAUSE.match(line)]
-    return " … ".join(one[:400] for one in (f"{type(error).__name__}: {first}", *causes[-1:]))
+    return " … ".join(line[:400] for line in (f"{type(error).__name__}: {first}", *causes[-1:]))

@@ -1,4 +1,4 @@
-"""`JobRunner`: which jobs and queries this driver runs, by the roles that it holds."""
+"""Run jobs and queries by the roles that this driver holds: `JobRunner`."""
 
 from __future__ import annotations
 
@@ -28,29 +28,30 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Take = Callable[[str], Role | None]
-"""Takes the role of a job; None where it is another driver's."""
+"""Takes the role of a job; returns None if it is another driver's."""
 log = logging.getLogger("rink.spark")
 
 
 RANK_TIMEOUT_S = 300.0
 """Longer than the default `rebalance_delay` and the default TTL of a killed driver together."""
 
-_ENDS_WITHIN_S = 30.0
-"""How long a job that Ctrl-C ends is waited for, in seconds."""
+_STOP_TIMEOUT_S = 30.0
+"""How long Ctrl-C waits for a job to end."""
 
 
 class JobRunner(DriverEnd):
-    """Runs Spark jobs and streaming queries while this driver holds their roles.
+    """Run Spark jobs and queries while this driver holds their roles.
 
     Args:
         spark: the session of this driver.
-        r: a joined `rink.Rink` (the blocking one). Its members are the drivers; leave it after this is closed. Where
-            the JVM is gone this leaves it at once, so that another driver gets its roles; `wait` raises then.
+        r: a joined `rink.Rink` (the blocking one). Its members are the drivers. Leave the group
+            after this is closed. If the JVM is gone, this leaves the group at once, so that another
+            driver gets its roles, and `wait` raises.
     """
 
     def __init__(self, spark: SparkSession, r: Rink) -> None:
         if not isinstance(r, Rink):
-            raise ConfigError(f"a JobRunner takes a rink.Rink, the blocking one, and not {r!r}")
+            raise ConfigError(f"a JobRunner takes a rink.Rink (the blocking one), not {r!r}")
         super().__init__(spark, r)
         self._jobs: dict[str, Job[Any]] = {}
         self._watches: list[JobListWatch] = []
@@ -67,23 +68,24 @@ class JobRunner(DriverEnd):
         """Start a job if its role is mine, and return without waiting for its end.
 
         A driver that has just joined owns no role yet. So the first calls wait until this driver
-        was ranked once. Later calls return at once. They also return None for a role that is just being
-        handed over to this driver; `run` waits for such a role.
+        was ranked once. Later calls return at once. They also return None for a role that is just
+        being handed over to this driver; `run` waits for such a role.
 
         Args:
             job_id: the role's name.
-            function: called with the job in a thread of its own. Its Spark jobs carry a tag, and are cancelled when
-                the role is lost; threads that it starts should be InheritableThreads.
+            function: called with the job in a thread of its own. Its Spark jobs carry a tag, and
+                are cancelled when the role is lost. Threads that it starts should be
+                InheritableThreads.
             timeout: longest wait for this driver's first rank, in seconds; None for no limit.
 
         Returns:
-            None where the role is another driver's, or the job runs here already.
+            The job. None if the role is another driver's, or if the job runs here already.
 
         Raises:
             RoleTimeout: this driver was not ranked within `timeout`; the message says why.
             ClosedError: this runner, or the group, is closed.
-            ConfigError: there is a query of this name: each needs a role of its own. Or the
-                function cannot be called with a job, or the timeout is not a duration.
+            ConfigError: a query has this name, and each needs a role of its own. Or the function
+                cannot be called with a job, or the timeout is not a duration.
         """
         check_plain(f"job {job_id!r}: function", function, "job")
         if not self._was_ranked:
@@ -93,7 +95,7 @@ class JobRunner(DriverEnd):
         return self._start(job_id, function, lambda: None, take)
 
     def _when_known(self, timeout: float | None) -> Take:
-        """Return what takes a role once it is known whether it is mine."""
+        """Return a function that takes a role once its owner is known."""
         if timeout is not None:
             check_seconds("timeout", timeout)
 
@@ -132,9 +134,8 @@ class JobRunner(DriverEnd):
 
         job = Job(self.spark, role, function, ended)
         with self._lock:
-            is_query = (
-                self._queries.get(job_id) is not query
-            )  # one may have been declared meanwhile
+            # A query of this name may have been declared meanwhile.
+            is_query = self._queries.get(job_id) is not query
             if self._is_closed or is_query or self._runs(job_id):
                 role.release()
                 self._refuse_closed()
@@ -158,8 +159,9 @@ class JobRunner(DriverEnd):
     ) -> Job[T] | None:
         """Run a job if its role is mine, and return when it has ended.
 
-        It waits until this driver is ranked. If it owns the role, it waits until the previous driver
-        has released it. So None always means that the job is not for this driver. Ctrl-C ends it.
+        It waits until this driver is ranked. If it owns the role, it waits until the previous
+        driver has released it. So None always means that the job is not for this driver. Ctrl-C
+        ends the job.
 
         Args:
             job_id: the role's name.
@@ -167,12 +169,13 @@ class JobRunner(DriverEnd):
             timeout: longest wait for rank and role, without the job itself; None for no limit.
 
         Returns:
-            The job, which has ended: its `result()` returns or raises what the function did. None if
-            another driver owns the role, or if the job runs here already.
+            The job, which has ended; `result()` returns or raises what the function did. None if
+            another
+            driver owns the role, or if the job runs here already.
 
         Raises:
             RoleTimeout: no rank or role within `timeout`; the message says why.
-            ClosedError, ConfigError: as `start` says.
+            ClosedError, ConfigError: see `start`.
         """
         check_plain(f"job {job_id!r}: function", function, "job")
         job = self._start(job_id, function, lambda: None, self._when_known(timeout))
@@ -190,18 +193,18 @@ class JobRunner(DriverEnd):
     ) -> JobListWatch:
         """Run, from now on, each listed job whose role is mine.
 
-        The list is asked for as soon as this driver is ranked, after `every` seconds, when a job of
-        this watch has ended, and when the group has changed: this driver may have won a role.
+        The list is read as soon as this driver is ranked, after `every` seconds, when a job of this
+        watch has ended, and when the group has changed, since this driver may have won a role.
 
         Args:
-            list_pending_jobs: returns the ids of the jobs that are to be done; one that is done is to be listed no more.
+            list_pending_jobs: returns the ids of the pending jobs. It must not list finished jobs.
             function: called with each job, as in `start`.
-            every: seconds between two looks at the list, at most.
-            at_once: how many jobs run here beside each other.
+            every: the longest time between two reads of the list, in seconds.
+            at_once: how many jobs may run here at once.
 
         Raises:
-            ConfigError: `list_pending_jobs` is no function, the other one cannot be called with a job, or a setting
-                cannot be used.
+            ConfigError: `list_pending_jobs` is not a function, `function` cannot be called with a
+                job, or a setting is wrong.
         """
         if not inspect.isgeneratorfunction(list_pending_jobs):
             check_plain("watch: list_pending_jobs", list_pending_jobs)
@@ -232,10 +235,11 @@ class JobRunner(DriverEnd):
                         .writeStream.foreachBatch(fenced(write, guard, job.role))
                         .option("checkpointLocation", ...).start())
 
-        The query is stopped when the role is lost, and started anew, from its checkpoint, under the next grant: here
-        or by another driver. When it fails it is started again under the same grant, after growing pauses.
+        The query is stopped when the role is lost. Under the next grant, here or on another driver,
+        it is started again from its checkpoint. If it fails, it is started again under the same
+        grant, after growing pauses.
 
-        A query that ends by itself, as with `Trigger.AvailableNow`, is given `every`:
+        A query that ends by itself, as with `Trigger.AvailableNow`, needs `every`:
 
             @jobs.query("hourly", every=3600)
 
@@ -244,14 +248,14 @@ class JobRunner(DriverEnd):
         start. Runs never overlap: if one takes longer, the next one starts when it ends.
 
         Args:
-            name: the role's.
-            guards: their fence is raised before the function is called: guards of `rink.guards`, and a `FencedStream`
-                for each stream that the query writes.
+            name: the role's name.
+            guards: the guards whose fence is raised before the function is called: guards of
+                `rink.guards`, and a `FencedStream` for each stream that the query writes.
             every: seconds from start to start, more than 0. None if the query should not end.
 
         Raises:
-            ConfigError: there is a query, or a running job, of this name: each needs a role of its own.
-                Or the function cannot be called with a job, or `every` is no interval.
+            ConfigError: a query, or a running job, has this name, and each needs a role of its own.
+                Or the function cannot be called with a job, or `every` is not an interval.
             ClosedError: this runner is closed.
         """
         self._refuse_closed()
@@ -264,7 +268,8 @@ class JobRunner(DriverEnd):
                 if name in self._queries or self._runs(name):
                     what = "query" if name in self._queries else "job"
                     raise ConfigError(
-                        f"there is a {what} {name!r} already: each has a role of its own"
+                        f"there is a {what} {name!r} already, and each needs a role of its own: "
+                        "choose another name"
                     )
                 query = self._queries[name] = Query(
                     self.spark, self._rink, name, function, tuple(guards), self, every
@@ -284,47 +289,51 @@ class JobRunner(DriverEnd):
     ) -> StreamingQuery | None:
         """Run a query that ends if its role is mine, and return when it has ended.
 
-        For a driver that cron starts, and that ends with its query:
+        Use it in a driver that cron starts, and that ends with its query:
 
             jobs.run_query("nightly", start, guards=[guard])
 
-        Without a function it runs the query that was declared with this name, beside its schedule.
-        It waits for a run that goes on here first. So events that were sent before the call are in
-        the output when it returns. It waits for ever for a query that does not end by itself.
-        Ctrl-C stops it.
+        Without a function, it runs the query that was declared with this name, outside its
+        schedule. It first waits for an active run of this query here. So events that were sent
+        before the call are in the output when it returns. It waits forever for a query that does
+        not end by itself. Ctrl-C stops it.
 
         Args:
-            name: the role's.
+            name: the role's name.
             function: called with the job; it returns the started query, as in `query`.
-            guards: their fence is raised before the function is called. A declared query has its
-                own.
+            guards: the guards whose fence is raised before the function is called. A declared query
+                has its own.
             timeout: longest wait for rank and role, as in `run`.
 
         Returns:
-            The query, which has ended by itself or was stopped. None if another driver owns the role, or
-            if a run with this name goes on here already.
+            The query, which has ended by itself or was stopped. None if another driver owns the
+            role, or
+            if a run with this name is active here.
 
         Raises:
-            BaseException: what the function raised, or the query failed with. It is not tried
-                again.
+            BaseException: the exception of the function or of the query. The query is not retried.
             RoleLost: the role was lost, or this runner closed, before the query had ended.
-            RoleTimeout, ClosedError: as `run` says.
-            UsageError: the function of this very query calls this.
-            ConfigError: no query of this name was declared and no function is given, or both. Or the
-                function cannot be called with a job, or returned no query.
+            RoleTimeout, ClosedError: see `run`.
+            UsageError: the function of this query calls this.
+            ConfigError: no query of this name was declared and no function is given, or both. Or
+                the function cannot be called with a job, or did not return a query.
         """
         self._refuse_closed()
         declared = self._queries.get(name)
         if function is not None:
             if declared is not None:
-                raise ConfigError(f"there is a query {name!r} already: run it by its name alone")
+                raise ConfigError(
+                    f"there is a query {name!r} already: run it by its name, without a function"
+                )
             query = Query(self.spark, self._rink, name, function, tuple(guards), self)
         elif declared is None:
             raise ConfigError(
-                f"there is no query {name!r}: declare it with `query`, or give its function"
+                f"there is no query {name!r}: declare it with `query`, or pass its function"
             )
         elif guards:
-            raise ConfigError(f"query {name!r} was declared with guards of its own: give none here")
+            raise ConfigError(
+                f"query {name!r} was declared with its own guards: pass no guards here"
+            )
         else:
             query = declared
         with query.turn(self._refuse_closed, tells=True):
@@ -332,35 +341,37 @@ class JobRunner(DriverEnd):
             job = self._start(name, query.run_once, lambda: None, take, declared)
             if job is None:
                 return None
-            _wait_for(job)  # in its turn: a schedule goes on only when it has ended
+            _wait_for(job)  # still in this query's turn: its schedule continues only after this run
             return job.result()
 
     @property
     def jobs(self) -> list[Job[Any]]:
-        """The jobs that run here."""
+        """Return the jobs that run here."""
         return [job for job in list(self._jobs.values()) if not job.wait(0)]
 
     @property
     def queries(self) -> list[Query]:
-        """The queries that were declared, running here or not."""
+        """Return the declared queries, whether they run here or not."""
         return list(self._queries.values())
 
     def close(self, timeout: float = 30.0) -> None:
         """End all jobs, watches and queries, and release their roles.
 
         Args:
-            timeout: seconds, in all, that functions which do not return are waited for; their roles stay until they
-                do.
+            timeout: the longest wait for functions to return, in seconds, for all of them together.
+                A role stays held until its function returns.
         """
-        with self._lock:  # what is in the lists has been started: only that can be waited for
+        with self._lock:  # everything in the lists was started, and only that can be waited for
             self._is_closed = True
         end = time.monotonic() + timeout
         to_end: list[Any] = [*self._watches, *self._queries.values(), *self._jobs.values()]
-        for one in to_end:
-            one.cancel()
-        for one in to_end:
-            if not one.wait(max(end - time.monotonic(), 0.0)):
-                log.error("%r still runs after %g s", one, timeout)
+        for service in to_end:
+            service.cancel()
+        for service in to_end:
+            if not service.wait(max(end - time.monotonic(), 0.0)):
+                log.error(
+                    "%r still runs %g s after the close: its role stays held", service, timeout
+                )
         self._over.set()
 
     def __enter__(self) -> Self:
@@ -376,12 +387,12 @@ class JobRunner(DriverEnd):
 
 
 def _wait_for(job: Job[Any]) -> None:
-    """Wait for the end of a job; Ctrl-C ends it, since nobody would know of it any more."""
+    """Wait for the end of a job; on Ctrl-C end it, since nobody else would."""
     try:
         job.wait()
     except BaseException:
         job.cancel()
-        job.wait(_ENDS_WITHIN_S)
+        job.wait(_STOP_TIMEOUT_S)
         raise
 
 

@@ -1,4 +1,4 @@
-"""What ends the Spark jobs of one role: a tag of their own, on classic Spark and on Connect."""
+"""Tag the Spark jobs of one role, and cancel them; classic and Connect."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Tag:
 
     Args:
         spark: the session.
-        role: its name.
-        token: of the grant: a later one has a tag of its own.
+        role: the role's name.
+        token: the grant's token; a later grant has another tag.
     """
 
     def __init__(self, spark: SparkSession, role: str, token: int) -> None:
@@ -32,13 +32,14 @@ class Tag:
 
     @contextlib.contextmanager
     def on_this_thread(self) -> Iterator[None]:
-        """Have the jobs that this thread starts carry it, and those of InheritableThreads that it starts."""
+        """Tag the jobs that this thread and its InheritableThreads start."""
         if self._context is None:
             add, remove, has = self._spark.addTag, self._spark.removeTag, self._spark.getTags
         else:
             context = self._context
             add, remove, has = context.addJobTag, context.removeJobTag, context.getJobTags
-        # Inherited from the job that started this one, which may lose its role while this one holds its own.
+        # Tags are inherited from the job that started this job. That job may lose its role while
+        # this one holds its own.
         for other in [tag for tag in has() if tag.startswith(_OURS)]:
             remove(other)
         add(self.name)
@@ -48,8 +49,8 @@ class Tag:
             remove(self.name)
 
     def cancel(self) -> None:
-        """Cancel all jobs that carry it now; those that begin later are not."""
-        # On classic Spark interruptTag() was seen to cancel nothing.
+        """Cancel all running jobs with this tag, but none that begin later."""
+        # On classic Spark, interruptTag() was seen to cancel nothing.
         if self._context is None:
             self._spark.interruptTag(self.name)
         else:
@@ -57,11 +58,13 @@ class Tag:
 
 
 def make_active(spark: SparkSession) -> None:
-    """Have this thread's session be found by Spark: without one, `writeStream` finds no source made in Python."""
+    """Show Spark this thread's session.
+
+    Without an active session, `writeStream` finds no source made in Python.
+    """
     if context_of(spark) is not None:
-        spark.createDataFrame(
-            [], "nothing int"
-        )  # it says so as its first step; the method that does only that is private
+        # This sets the active session as its first step. The method that does only that is private.
+        spark.createDataFrame([], "nothing int")
 
 
 def context_of(spark: SparkSession) -> Any:
@@ -78,17 +81,18 @@ def is_gone(spark: SparkSession) -> bool:
     The JVM is gone, or the SparkContext was stopped. This asks the JVM.
     """
     try:
-        spark.sparkContext.defaultParallelism  # noqa: B018 - the smallest question that a stopped context refuses
-    except PySparkAttributeError:  # Connect: its server may come again
+        # The smallest question that a stopped context refuses.
+        spark.sparkContext.defaultParallelism  # noqa: B018
+    except PySparkAttributeError:  # on Connect, the server may come back
         return False
     except Exception:  # Py4J's errors have no root but Exception
         return True
     return False
 
 
-def quietly(call: Any, *given: Any) -> None:
-    """Call something of Spark's that ends jobs; where the JVM is gone, so are they."""
+def quietly(call: Any, *args: Any) -> None:
+    """Call a Spark function that ends jobs; if the JVM is gone, log it only."""
     try:
-        call(*given)
+        call(*args)
     except Exception as error:  # Py4J's errors have no root but Exception
-        log.warning("%s while jobs were being ended: %s", type(error).__name__, error)
+        log.warning("ending Spark jobs failed, continuing: %s: %s", type(error).__name__, error)

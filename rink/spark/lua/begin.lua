@@ -1,8 +1,16 @@
--- A new query becomes a group of the stream; asked again before it has advanced, it answers the same.
--- KEYS: at, the partition's. ARGV: group, token, start ('earliest', 'latest', or an id: the greatest entry up to there
--- counts), strict (1: nothing is registered where events are gone), looks (1: changes nothing), by (the reader's own id).
--- An offset is the id of an entry, or 0-0: before all that there was. Answers ok, where it begins, and 1 if it was
--- registered before; or gone: events behind `start` may be.
+-- Register a new query as a group of the stream. Until the group has advanced, a repeated call
+-- gives the same answer.
+--
+-- KEYS: at, the partition's.
+-- ARGV: group, token, start ('earliest', 'latest', or an id: the greatest entry up to it counts),
+--   strict (1: do not register if events are gone), looks (1: change nothing), by (the
+--   reader's id).
+-- Answers ok, where it begins, and 1 if it was registered before; or gone: events after `start`
+--   may be gone.
+--
+-- An offset is the id of an entry, or 0-0 for the beginning. Invariant: `from` is written once per
+-- registration, in the step that adds the group to the offsets. So trimming waits for the group
+-- from the first entry that it may read, and a repeated start reads the same first batch.
 local at, stream, offsets, group, start = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[3]
 local strict, looks, part = ARGV[4] == '1', ARGV[5] == '1', partition(2)
 check_format(at)

@@ -1,5 +1,5 @@
--- A reader begins: it gets a number greater than all before, and they end. KEYS: at of partition 0. ARGV: token, who, by
--- (the reader's own id).
+-- Begin a reader: it gets a number greater than those of all earlier readers, which end. KEYS: at
+-- of partition 0. ARGV: token, who, by (the reader's id).
 check_format(KEYS[1])
 local fence = redis.call('HGET', KEYS[1], 'fence')
 if fence and less(ARGV[1], fence) then return {'stale', fence} end

@@ -1,8 +1,15 @@
--- What a reader is told before it plans a batch. All before `start` has been processed, says its checkpoint.
--- KEYS: at, the partition's. ARGV: group, token, run, start, strict (1: nothing is advanced where events are gone),
--- the partition's.
--- Answers ok, the last entry's id, what `gone` tells where events behind `start` are gone, and the group's offset where this
--- run begins behind it ('' where not). Or gone alone, or old: they are gone, and the group had passed them (its offset).
+-- Check and advance a reader before it plans a batch. Its checkpoint says that all events before
+-- `start` were processed.
+--
+-- KEYS: at, the partition's.
+-- ARGV: group, token, run, start, strict (1: do not advance if events are gone), the partition's.
+-- Answers ok, the last entry's id, the answer of `gone` if events after `start` are gone, and the
+--   group's offset if this run begins before it ('' if not). Or gone alone. Or old, with the
+--   group's offset: events are gone, but the group had passed them.
+--
+-- Invariant: only the newest run under the newest token moves the offset. Both are checked and
+-- stored in this step, so no older reader can move it afterwards. The first call of a run may move
+-- the offset back, since its checkpoint decides where it reads on; later calls only move it ahead.
 local at, stream, offsets, group, start = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[4]
 check_format(at)
 check_format(offsets)
@@ -13,7 +20,8 @@ local offset = redis.call('HGET', offsets, group)
 if offset and not found[3] then return {'worker', offset} end
 if found[2] and less(ARGV[3], found[2]) then return {'other'} end
 
--- As long as the entry at an offset is there, nothing behind it was taken away: the oldest go first.
+-- As long as the entry at an offset is there, nothing after it was removed: trimming takes the
+-- oldest entry first.
 local lacks = start ~= '0-0' and not has_entry(stream, start)
   or start == '0-0' and removed(stream) ~= (offset and found[4] or '0')
 local is_first, older = found[5] ~= ARGV[3], ''
@@ -22,9 +30,10 @@ if lacks and ARGV[5] == '1' then
   return older ~= '' and {'old', older} or gone('trimmed', stream)
 end
 
-if not offset then  -- somebody forgot the group; nothing is lost yet
+if not offset then  -- the group was forgotten, but nothing is lost yet
   registered(at, part, group, start, '1')
-elseif is_first and offset ~= start or before(offset, start) then  -- a run's first word may go back
+-- a run's first call may move back
+elseif is_first and offset ~= start or before(offset, start) then
   move_offset(part, group, start)
   redis.call('HSET', at, 'advanced', '1')
 end

@@ -1,5 +1,6 @@
--- A query begins to write: lower tokens are refused from here on. KEYS: sink. ARGV: token, seconds that its state is kept
--- (0: for ever). A state that is there keeps its end: it is not to outlive the marks beside the data.
+-- Raise the fence of a sink before a query writes. KEYS: sink. ARGV: token, seconds that the state
+-- is kept (0: forever). An existing state keeps its expiry, since it must not outlive the marks
+-- beside the data.
 check_format(KEYS[1])
 local fence = redis.call('HGET', KEYS[1], 'fence')
 if fence and less(ARGV[1], fence) then return {'stale', fence} end

@@ -1,7 +1,15 @@
--- Moves some of a staged list into its partition; asked again, or too late, it does nothing twice.
--- KEYS: the partition's, mark, list. ARGV: seq, how many come before this list, its length, the most to move (0: look
--- whether it is there), bytes after which a step ends, seconds that the mark is kept (0: for ever), the partition's.
--- Answers: ok, full, gone or late (a later batch is in); how many are in, of this and what came before.
+-- Move some records of a staged list into its partition.
+--
+-- KEYS: the partition's, mark, list.
+-- ARGV: seq, how many records come before this list, its length, most to move (0: only look whether
+--   it is there), bytes after which a step ends, seconds that the mark is kept (0: forever), the
+--   partition's.
+-- Answers ok, full, gone or late (a later batch is in); then how many records are in, of this list
+--   and those before it.
+--
+-- Invariant: each record is added once, in order. `done` counts the added records of this seq, and
+-- changes in the same step as the list. So `done` and the list's length tell how far a step came,
+-- and a repeated or late call adds nothing twice.
 local mark, list = KEYS[6], KEYS[7]
 local seq, first, count = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 check_format(mark)
@@ -16,8 +24,8 @@ if done < first then return redis.error_reply('ERR staged lists are published in
 
 local part, wanted, moved, size = partition(1, 7), math.min(left, tonumber(ARGV[4])), 0, 0
 local free = part.limit == 0 and wanted or 0
-while moved < wanted and size < tonumber(ARGV[5]) do  -- one by one: how large they are shows only here
-  if free == 0 then  -- for few: those that are dropped may be large, too
+while moved < wanted and size < tonumber(ARGV[5]) do  -- one by one: sizes show only here
+  if free == 0 then  -- a few at a time: the entries that make room may be large, too
     free = room(part, math.min(wanted - moved, 10), '', '')
     if free <= 0 then break end
   end

@@ -1,8 +1,10 @@
--- A query whose start has failed is no group any more. KEYS: at, the partition's. ARGV: group, by (the reader's own id), run
--- ('': it has none). Where another reader has begun, entered or read since, or anything was committed, the group stays; so
--- does a fence. Answers ok, also where there is nothing to undo (any more); or other.
+-- Remove the group of a query whose start has failed. KEYS: at, the partition's. ARGV: group, by
+-- (the reader's id), run ('' if it has none). The group stays if another reader has begun, entered
+-- or read since, or if anything was committed. A fence stays, too. Answers ok, also if there is
+-- nothing to remove; or other.
 local found = redis.call('HMGET', KEYS[1], 'advanced', 'by', 'followed', 'from', 'fence')
-if found[1] == '1' or found[2] and found[2] ~= ARGV[2] or found[3] and found[3] ~= ARGV[3] then return {'other'} end
+local is_anothers = found[2] and found[2] ~= ARGV[2] or found[3] and found[3] ~= ARGV[3]
+if found[1] == '1' or is_anothers then return {'other'} end
 if not found[4] then return {'ok'} end
 if (found[5] or '0') == '0' then
   redis.call('DEL', KEYS[1])

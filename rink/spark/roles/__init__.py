@@ -1,11 +1,12 @@
-"""Which rank and which member each of millions of roles has, computed on Spark.
+"""Compute the rank and the member of each of millions of roles on Spark.
 
 `assign` adds the columns, `moves` finds the roles that another version gives to another member,
-`balance` and `plan` count; `standing` reads from etcd how a group is now, which they take as well. All of them give the very owners that members of the group compute.
+`balance` and `plan` count, and `standing` reads a group's current state from etcd, for `plan`. All
+of them give exactly the owners that members of the group compute.
 
-Needs the extra `spark`. On a cluster `rink` must be importable by the executors' Python (NumPy and
-PyArrow too): what is shipped to them names it and holds the version's ranks, nothing else. PySpark
-is imported by the functions, so that `hashing` can be had without.
+It needs the extra `spark`. On a cluster, the executors' Python must be able to import `rink`, NumPy
+and PyArrow: a function that goes there names `rink` and holds the version's ranks, nothing else.
+Only functions import PySpark, so that `rank_arrays` works without it.
 """
 
 from rink.spark.roles.assign import assign, moves
@@ -14,5 +15,6 @@ from rink.spark.roles.plans import Flow, Load, Plan, balance, plan
 from rink.spark.roles.version_ranks import Ranked, Standing, after
 
 __all__ = [
-    "Flow", "Load", "Plan", "Ranked", "Standing", "after", "assign", "balance", "moves", "plan", "standing",
+    "Flow", "Load", "Plan", "Ranked", "Standing",
+    "after", "assign", "balance", "moves", "plan", "standing",
 ]  # fmt: skip

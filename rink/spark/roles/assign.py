@@ -1,7 +1,7 @@
-"""`assign` and `moves`: the ranks and owners of a DataFrame's roles, as columns.
+"""Add the ranks and owners of a DataFrame's roles as columns.
 
-Ranks are computed in Python workers, an Arrow batch at a time (`arrow_udf`); members follow from
-them by an expression of Spark's own, in the JVM. What can be wrong is found before a job runs.
+Ranks are computed in Python workers, an Arrow batch at a time (`arrow_udf`). Members follow from
+them by an expression of Spark's own, in the JVM. Wrong arguments are found before a job runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 BEFORE, AFTER = "_before", "_after"
-"""What the columns of `moves` end in."""
+"""The endings of the columns that `moves` adds."""
 
 
 def assign(
@@ -32,25 +32,25 @@ def assign(
     rank: str = "rank",
     member: str = "member",
 ) -> DataFrame:
-    """Add each role's rank and, where a version is given, its owner.
+    """Add each role's rank and, for a version, its owner.
 
     Args:
-        df: Any DataFrame, a streaming one too.
-        role: Its column of roles, a string; a null role has no rank and no member.
-        by: A number of ranks, or a version.
-        scheme: The scheme's name for a number of ranks; a version has its own.
-        rank: The new int column: the rank that the scheme gives, as `rink.rank_of` does. Pins
-            do not change it.
-        member: The new string column, only for a version: the role's owner, which is whom it is
-            pinned to, if that member is ranked, else the member of the rank.
+        df: any DataFrame, also a streaming one.
+        role: the column of roles, a string. A null role has no rank and no member.
+        by: a number of ranks, or a version.
+        scheme: the scheme's name for a number of ranks. A version has its own.
+        rank: the new int column: the rank that the scheme gives, as `rink.rank_of` does. Pins do
+            not change it.
+        member: the new string column, only for a version: the role's owner. That is the member to
+            which the role is pinned, if that member is ranked, else the member of the rank.
 
     Returns:
-        The DataFrame with one or two columns more; nothing has run yet.
+        The DataFrame with one or two more columns. No job has run yet.
 
     Raises:
-        ConfigError: There is no such column, it is no string, a new column is there already, or
-            what is given by `by` cannot be used.
-        UnknownScheme: There is no such scheme in this process.
+        ConfigError: there is no such column, it is not a string, a new column exists already, or
+            `by` is not valid.
+        UnknownScheme: there is no such scheme in this process.
     """
     wanted = RoleMap.of(by, scheme)
     added = (rank,) if isinstance(by, int) else (rank, member)
@@ -69,26 +69,30 @@ def moves(
     rank: str = "rank",
     member: str = "member",
 ) -> DataFrame:
-    """Find the roles that another member owns in another version; each role is hashed once.
+    """Find the roles that have another owner in another version.
+
+    Each role is hashed once.
 
     Args:
-        df: As for `assign`.
-        role: As for `assign`.
-        before: A version, or a number of ranks.
-        after: The same kind: of two numbers, a role moves where its rank is another.
-        scheme: As for `assign`.
-        rank: The new columns are `rank_before` and `rank_after`, or so; see `assign`.
-        member: The new columns `member_before` and `member_after`, only for versions.
+        df: see `assign`.
+        role: see `assign`.
+        before: a version, or a number of ranks.
+        after: the same kind as `before`. Between two numbers, a role moves if its rank differs.
+        scheme: see `assign`.
+        rank: the prefix of the new columns, such as `rank_before` and `rank_after`; see `assign`.
+        member: the prefix of the new columns of members, only for versions.
 
     Returns:
-        The rows of roles that move, with two or four columns more; nothing has run yet.
+        The rows of roles that move, with two or four more columns. No job has run yet.
 
     Raises:
-        ConfigError: As for `assign`; or a version and a number are compared.
-        UnknownScheme: There is no such scheme in this process.
+        ConfigError: see `assign`. Or one of the two is a version and the other a number.
+        UnknownScheme: there is no such scheme in this process.
     """
     if isinstance(before, int) is not isinstance(after, int):
-        raise ConfigError("a version and a number of ranks cannot be compared: give two of a kind")
+        raise ConfigError(
+            "a version and a number of ranks cannot be compared: give two versions or two numbers"
+        )
     maps = (RoleMap.of(before, scheme), RoleMap.of(after, scheme))
     heads = (rank,) if isinstance(before, int) else (rank, member)
     added = [head + end for head in heads for end in (BEFORE, AFTER)]
@@ -109,10 +113,13 @@ def moves(
 
 
 def role_column(df: DataFrame, role: str, added: Any = ()) -> Column:
-    """The column of roles, checked, to be compared byte by byte whatever its collation.
+    """Return the checked column of roles, to be compared byte by byte.
+
+    Its collation does not matter.
 
     Raises:
-        ConfigError: There is none, or more than one, it is no string, or one to be added is there.
+        ConfigError: there is no such column or more than one, it is not a string, or a column to
+            add exists already.
     """
     from pyspark.sql import functions as f
     from pyspark.sql.types import StringType
@@ -128,12 +135,14 @@ def role_column(df: DataFrame, role: str, added: Any = ()) -> Column:
     kind: DataType = found[0].dataType
     if not isinstance(kind, StringType):
         raise ConfigError(
-            f"column {role!r} holds {kind.simpleString()}, and roles are strings: cast it first"
+            f"column {role!r} holds {kind.simpleString()}, but roles are strings: cast it first"
         )
     taken = {fold(field.name) for field in fields}
     for name in added:
         if fold(name) in taken:
-            raise ConfigError(f"there is a column {name!r} already: name the new one otherwise")
+            raise ConfigError(
+                f"there is a column {name!r} already: choose another name for the new"
+            )
         taken.add(fold(name))
     column = _col(found[0].name)
     return column if kind == StringType() else f.collate(column, "UTF8_BINARY")
@@ -146,7 +155,7 @@ def _col(name: str) -> Column:
 
 
 def _free(df: DataFrame, name: str) -> str:
-    """A name that no column has."""
+    """Return a name that no column has."""
     taken = {column.lower() for column in df.columns}
     while name in taken:
         name += "_"
@@ -154,9 +163,10 @@ def _free(df: DataFrame, name: str) -> str:
 
 
 def _member(by: RoleMap, names: Column, rank: Column) -> Column:
-    """The owner as an expression: an element of a literal, or of the pins' map.
+    """Return the owner as an expression.
 
-    A pinned role is looked for in a hash set first, as Spark walks through a map from its beginning.
+    It is an element of a literal, or of the pins' map. A hash set finds pinned roles first, because
+    Spark searches a map from its beginning.
     """
     from pyspark.sql import functions as f
 
@@ -165,13 +175,13 @@ def _member(by: RoleMap, names: Column, rank: Column) -> Column:
     if not by.pins:
         return owner
     pinned = f.create_map(
-        *[f.lit(one) for role, at in by.pins.items() for one in (role, by.ranks[at])]
+        *[f.lit(value) for role, at in by.pins.items() for value in (role, by.ranks[at])]
     )
     return f.when(names.isin(list(by.pins)), pinned[names]).otherwise(owner)
 
 
 def _pair(before: RoleMap, after: RoleMap) -> Callable[[Any], Any]:
-    """From names to a struct of two ranks."""
+    """Return a function from names to a struct of two ranks."""
 
     def ranks(names: Any) -> Any:
         return pa.StructArray.from_arrays(before.both_ranks(after, names), ["before", "after"])
@@ -182,10 +192,11 @@ def _pair(before: RoleMap, after: RoleMap) -> Callable[[Any], Any]:
 def _function(
     compute: Callable[[Any], Any], returns: str, names: Column, *, once: bool = False
 ) -> Column:
-    """What Python computes, as an Arrow array, from an Arrow array of names.
+    """Return a column that Python computes from an Arrow array of names.
 
-    They travel as bytes: Spark copies each string once more on its way, a tenth of all time. With `once`, it is computed
-    once for each row: a filter on it would else be pushed below it, and every role hashed twice.
+    Names travel as bytes, since Spark copies each string once more, which takes a tenth of the
+    time. With `once`, each row is computed once. Otherwise Spark would push a filter on the column
+    below it, and hash every role twice.
     """
     from rink.spark.compat import arrow_function
 

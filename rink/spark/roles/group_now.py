@@ -1,4 +1,4 @@
-"""A group as it stands, read from etcd once."""
+"""Read a group's current state from etcd, once."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ if TYPE_CHECKING:
 
 
 def standing(session: BaseSession, group: str) -> Standing:
-    """Return a group's newest version, and who has come or gone since: what `plan` begins with.
+    """Return a group's current state.
+
+    That is its newest version, and the members that came or went since. `plan` takes it.
 
     Args:
-        session: Of Rink, on either face; nothing is joined.
-        group: Its name.
+        session: Rink's session, on either face. It joins no group.
+        group: the group's name.
 
     Raises:
-        StateError: There is no such group, or it has no version yet, or one that cannot be read.
-        EtcdError: It could not be read.
+        StateError: there is no such group, it has no version yet, or its version cannot be read.
+        EtcdError: etcd could not be read.
     """
-    # Executors import this room as well, and speak to no etcd.
+    # Executors import this package as well, but do not need etcd.
     from rink.inspect.read_group import read_group, unknown_group
 
     keys = Keys.of(session.prefix, check_name("group", group))

@@ -1,7 +1,8 @@
-"""FNV-1a and the jump hash over arrays, compiled by Numba: a third of the time that NumPy takes.
+"""Compute FNV-1a and the jump hash over arrays, compiled by Numba.
 
-It can be imported where Numba is installed (`etcd-rink[numba]`). A key's next jump waits for its
-last one. So some keys jump side by side: while a core would wait for the one, it computes another.
+It takes a third of NumPy's time, and can be imported if Numba is installed (`etcd-rink[numba]`). A
+key's next jump waits for its last jump. So some keys jump side by side: while a core would wait for
+one key, it computes another.
 """
 
 from __future__ import annotations
@@ -20,23 +21,26 @@ _MULTIPLIER = np.uint64(hashing._JUMP_MULTIPLIER)  # noqa: SLF001
 _TWO_TO_31 = hashing._TWO_TO_31  # noqa: SLF001
 _ONE, _BITS = np.uint64(1), np.uint64(33)
 _LANES = 16
-"""Keys that jump side by side: four registers of four."""
+"""How many keys jump side by side: four registers of four."""
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    """Compiled when it is first called, and kept on disk for other processes where that is possible."""
+    """Compile a function at its first call, and cache it on disk if possible.
+
+    Other processes use the cache.
+    """
     try:
         return numba.njit(nogil=True, cache=True)(function)
-    except RuntimeError:  # neither __pycache__ nor a folder of the user's can be written to
+    except RuntimeError:  # neither __pycache__ nor the user's cache folder is writable
         return numba.njit(nogil=True)(function)
 
 
 @_compiled
 def fnv1a64(data: Any, starts: Any, lengths: Any) -> Any:
-    """As `loops_numpy.fnv1a64`."""
+    """See `loops_numpy.fnv1a64`."""
     hashes = np.empty(len(starts), np.uint64)
     for i in range(len(starts)):
-        begin = np.uint64(starts[i])  # unsigned: else each byte's position is looked at for a sign
+        begin = np.uint64(starts[i])  # unsigned: else Numba checks each position for a sign
         name_hash = _OFFSET
         for at in range(begin, begin + np.uint64(lengths[i])):
             name_hash = (name_hash ^ np.uint64(data[at])) * _PRIME
@@ -46,7 +50,7 @@ def fnv1a64(data: Any, starts: Any, lengths: Any) -> Any:
 
 @_compiled
 def jump(keys: Any, size: int) -> Any:
-    """As `loops_numpy.jump`."""
+    """See `loops_numpy.jump`."""
     limit = np.float64(size)
     buckets = np.empty(len(keys), np.int32)
     key = np.empty(_LANES, np.uint64)
@@ -60,12 +64,12 @@ def jump(keys: Any, size: int) -> Any:
         going = True
         while going:
             going = False
-            for lane in range(_LANES):  # no branches: where a key has arrived, nothing changes
+            for lane in range(_LANES):  # no branches: nothing changes for a key that has arrived
                 goes_on = following[lane] < limit
                 bucket[lane] = np.floor(following[lane]) if goes_on else bucket[lane]
                 key[lane] = key[lane] * _MULTIPLIER + _ONE
                 # Below 2**31, so it may be read as signed, which converts faster. The quotient
-                # first, then the product, as floats round.
+                # first, then the product, so that floats round as in the scalar loop.
                 divisor = np.float64(np.int64(key[lane] >> _BITS)) + 1.0
                 further = (bucket[lane] + 1.0) * (_TWO_TO_31 / divisor)
                 following[lane] = further if goes_on else following[lane]

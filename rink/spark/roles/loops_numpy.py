@@ -1,7 +1,7 @@
-"""FNV-1a and the jump hash over arrays, by NumPy: what `hashing` computes with where there is no Numba.
+"""Compute FNV-1a and the jump hash over arrays with NumPy, without Numba.
 
-The loops run over byte positions and over jumps, never over names, and each works on those names
-only that still need it.
+The loops run over byte positions and over jumps, never over names. Each step works only on the
+names that still need it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from rink.core import hashing
 
-_FEW = 48
-"""Of so few names that are still longer, the scalar loop hashes the rest sooner than NumPy does."""
+_MAX_SCALAR = 48
+"""If no more names than this are still longer, the scalar loop hashes their rest faster."""
 
 _OFFSET = np.uint64(hashing._FNV_OFFSET)  # noqa: SLF001 - the same numbers, written once
 _PRIME = np.uint64(hashing._FNV_PRIME)  # noqa: SLF001
@@ -26,12 +26,12 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 def fnv1a64(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> NDArray[np.uint64]:
-    """The hash of each name; see `rink.core.hashing.fnv1a64`.
+    """Return the hash of each name; see `rink.core.hashing.fnv1a64`.
 
     Args:
-        data: Bytes.
-        starts: Where each name begins in them.
-        lengths: How many bytes each has.
+        data: the bytes of all names.
+        starts: where each name begins in `data`.
+        lengths: how many bytes each name has.
     """
     values = np.full(len(starts), _OFFSET)
     if not len(starts):
@@ -40,16 +40,16 @@ def fnv1a64(
     at = starts.copy()
     order = None
     if shortest != longest:
-        # Longest first: at every position, the names that go on are then the first ones.
+        # Longest first: then the names that continue are the first ones at every position.
         order = np.argsort(_narrow(-lengths, longest), kind="stable")
         at, lengths = at[order], lengths[order]
     hashed = values
-    below = -lengths  # ascending, to be searched
+    below = -lengths  # ascending, for searchsorted
     longer = len(starts)
     for position in range(longest):
         if position >= shortest:
             longer = int(np.searchsorted(below, -position))
-            if longer <= _FEW:
+            if longer <= _MAX_SCALAR:
                 _finish(data, at, lengths, position, hashed, longer)
                 break
         part = hashed[:longer]
@@ -64,7 +64,7 @@ def fnv1a64(
 
 
 def _narrow(lengths: NDArray[np.int64], longest: int) -> NDArray[Any]:
-    """Sorted faster: NumPy sorts 16 bits by radix."""
+    """Return lengths that sort faster: NumPy sorts 16 bits by radix."""
     return lengths.astype(np.int16) if longest < 1 << 15 else lengths
 
 
@@ -89,7 +89,10 @@ def _finish(
 
 
 def jump(keys: NDArray[np.uint64], size: int) -> NDArray[np.int32]:
-    """The bucket of each key, of `size` ones, 1 to 2**31 - 1; see `rink.core.hashing.jump_hash`."""
+    """Return the bucket of each key; see `rink.core.hashing.jump_hash`.
+
+    `size` is the number of buckets, 1 to 2**31 - 1.
+    """
     buckets = np.zeros(len(keys), np.int32)
     which: NDArray[np.int64] | None = None
     factor: NDArray[np.float64] | float = 1.0
@@ -99,8 +102,9 @@ def jump(keys: NDArray[np.uint64], size: int) -> NDArray[np.int32]:
         # Below 2**31, so it may be read as signed, which converts faster.
         divisor = (keys >> np.uint64(33)).view(np.int64).astype(np.float64)
         divisor += 1.0
-        # The quotient first, then the product, as floats round. It is below the size where what
-        # it is cut to is: so it is cut for those alone that jump once more.
+        # The quotient first, then the product, so that floats round as in the scalar loop. The
+        # product is below the size exactly if its integer part is. So only keys that jump once more
+        # are truncated.
         following: NDArray[np.float64] = _TWO_TO_31 / divisor
         following *= factor
         again = np.flatnonzero(following < size)

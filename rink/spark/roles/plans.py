@@ -1,7 +1,7 @@
-"""`balance` and `plan`: how roles lie on members, and what would move.
+"""Count the roles of each member, and those that would move.
 
-The data is read once. Python workers count their roles by (owner before, owner after) and give back
-those counts alone, Spark adds them up, and all else follows from that small table. So memory is
+The data is read once. Python workers count their roles by (owner before, owner after) and return
+only those counts. Spark adds them up, and all else follows from that small table. So memory is
 bounded by the pairs of members that occur, and the cost is linear in the roles.
 """
 
@@ -25,12 +25,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Pairs = Mapping[tuple[str | None, str | None], int]
-"""How many roles have which owner before and after; None where nobody is ranked."""
+"""How many roles have which owner before and after; None if no member is ranked."""
 
 
 @attrs.frozen
 class Load:
-    """What one member owns: `share` of all roles, and `ratio` to what an even split would give it."""
+    """The roles of one member.
+
+    Attributes:
+        member: the member's name.
+        rank: its rank.
+        roles: how many roles it owns.
+        share: its share of all roles.
+        ratio: its roles divided by an even split.
+    """
 
     member: str
     rank: int
@@ -41,7 +49,7 @@ class Load:
 
 @attrs.frozen
 class Flow:
-    """Roles that go from one member to another; None is nobody."""
+    """Roles that move from one member to another; None is no member."""
 
     source: str | None
     target: str | None
@@ -50,10 +58,17 @@ class Flow:
 
 @attrs.frozen
 class Plan:
-    """What becomes of all roles when members leave and join.
+    """The moves of all roles when members leave and join.
 
-    `roles` counts rows with a role, `unnamed` those where it is null, which no rank owns; `moved`
-    those with another owner afterwards. `flows` are those moves, the largest first.
+    Attributes:
+        before: the version before.
+        after: the version after.
+        roles: how many rows have a role.
+        unnamed: how many rows have a null role, which no rank owns.
+        moved: how many roles have another owner afterwards.
+        flows: those moves, the largest first.
+        balance_before: the load of each member before.
+        balance_after: the load of each member after.
     """
 
     before: Ranked
@@ -67,10 +82,7 @@ class Plan:
 
     @property
     def share_moved(self) -> float:
-        """Return the share of all roles that moves, 0 to 1.
-
-        It is 0 where there are no roles.
-        """
+        """Return the share of all roles that moves, 0 to 1; 0 without roles."""
         return self.moved / self.roles if self.roles else 0.0
 
     def as_json(self) -> dict[str, Any]:
@@ -85,8 +97,8 @@ class Plan:
             "ranks_before": list(self.before.ranks),
             "ranks_after": list(self.after.ranks),
             "flows": [{"from": f.source, "to": f.target, "roles": f.roles} for f in self.flows],
-            "balance_before": [attrs.asdict(one) for one in self.balance_before],
-            "balance_after": [attrs.asdict(one) for one in self.balance_after],
+            "balance_before": [attrs.asdict(load) for load in self.balance_before],
+            "balance_after": [attrs.asdict(load) for load in self.balance_after],
         }
 
 
@@ -94,17 +106,17 @@ def balance(df: DataFrame, role: str, version: Ranked) -> tuple[Load, ...]:
     """Count the roles of each member; runs one job.
 
     Args:
-        df: A DataFrame, not a streaming one; each row counts, so make roles distinct first if they
-            are not.
-        role: Its column of roles, a string.
-        version: Who has which rank.
+        df: a DataFrame, not a streaming one. Each row counts, so make roles distinct first if
+            needed.
+        role: the column of roles, a string.
+        version: the version, with the member of each rank.
 
     Returns:
         A Load for each ranked member, by rank.
 
     Raises:
-        ConfigError: There is no such column, or it is no string.
-        UnknownScheme: There is no such scheme in this process.
+        ConfigError: there is no such column, or it is not a string.
+        UnknownScheme: there is no such scheme in this process.
     """
     by = RoleMap.of(version)
     pairs, _ = _count(df, role, by, by)
@@ -120,22 +132,25 @@ def plan(
     *,
     waiting: Iterable[str] = (),
 ) -> Plan:
-    """Count which roles would move when members leave and join; runs one job, reads the data once.
+    """Count which roles would move when members leave and join.
+
+    It runs one job, which reads the data once.
 
     Args:
-        df: As for `balance`.
-        role: As for `balance`.
-        version: Today's; or a `Standing`, the group as it is, which knows who waits and who leaves already.
-        leave: As for `after`, which says who has which rank then.
-        join: As for `after`.
-        waiting: As for `after`.
+        df: see `balance`.
+        role: see `balance`.
+        version: the current version. Or a `Standing`, the group's current state, which also knows
+            who waits and who is already leaving.
+        leave: see `after`, which computes the next version.
+        join: see `after`.
+        waiting: see `after`.
 
     Returns:
         What would move, from whom to whom, and the balance before and after.
 
     Raises:
-        ConfigError: As for `balance` and `after`.
-        UnknownScheme: There is no such scheme in this process.
+        ConfigError: see `balance` and `after`.
+        UnknownScheme: there is no such scheme in this process.
     """
     then = version_ranks.after(version, leave, join, waiting)
     pairs, unnamed = _count(df, role, RoleMap.of(version), RoleMap.of(then))
@@ -143,7 +158,7 @@ def plan(
 
 
 def summed(before: Ranked, after: Version, pairs: Pairs, unnamed: int = 0) -> Plan:
-    """All that follows from how many roles go from which owner to which."""
+    """Return the plan that follows from how many roles go from owner to owner."""
     had, gets = Counter[str | None](), Counter[str | None]()
     flows = []
     for (source, target), roles in pairs.items():
@@ -179,7 +194,7 @@ def _loads(by: RoleMap, roles: Counter[str | None]) -> tuple[Load, ...]:
 
 
 def _count(df: DataFrame, role: str, before: RoleMap, after: RoleMap) -> tuple[Pairs, int]:
-    """The table of owners before and after, and how many roles are null."""
+    """Return the table of owners before and after, and the null roles."""
     from pyspark.sql import functions as f
 
     names = role_column(df, role).alias("role")
@@ -202,9 +217,10 @@ def _name(by: RoleMap, owner: int) -> str | None:
 def tally(
     before: RoleMap, after: RoleMap
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What counts a partition: from batches with one column of names to one of (before, after, roles).
+    """Return a function that counts the roles of a partition.
 
-    Owners are ranks, -1 is nobody; roles that are null have null for both.
+    It turns batches with one column of names into one batch of (before, after, roles). Owners are
+    ranks; -1 is no owner. Null roles have null for both.
     """
 
     def counts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,13 +1,13 @@
-"""The ranks of many names at once: the schemes of `rink.core.schemes` over Arrow arrays.
+"""Compute the ranks of many names at once, over Arrow arrays.
 
-Every function here gives the very ranks of the scalar ones, for every name and size: two answers
-about one role would be two owners. `tests/spark/test_roles_hashing.py` compares them.
+Every function here gives exactly the ranks of the scalar schemes in `rink.core.schemes`, for every
+name and size, because two answers about one role would be two owners.
+`tests/spark/test_roles_hashing.py` compares them.
 
-Names are never made Python strings (but for custom schemes): what is hashed are the UTF-8 bytes
-where Arrow has them, by `loops_numpy` or `loops_numba`. Blocks of `BLOCK` names keep everything in
-the cache.
+Names never become Python strings, except for custom schemes. `loops_numpy` or `loops_numba` hash
+the UTF-8 bytes where Arrow stores them. Blocks of `BLOCK` names keep everything in the cache.
 
-There is no PySpark here: this is what runs on executors, and anywhere else.
+This module runs on executors and anywhere else, so it does not import PySpark.
 """
 
 from __future__ import annotations
@@ -28,23 +28,27 @@ from rink.core.schemes import JUMP, MAX_SIZE, First, Scheme
 from rink.errors import ConfigError
 
 Names: TypeAlias = Any
-"""A pyarrow Array or ChunkedArray of strings; pyarrow has no types that mypy can read."""
+"""A pyarrow Array or ChunkedArray of strings. pyarrow has no types that mypy can read."""
 
 Hashes: TypeAlias = NDArray[np.uint64]
 Ranks: TypeAlias = NDArray[np.int32]
 
 BLOCK = 1 << 14
-"""Names that are hashed together: about ten arrays of that length fit into a core's cache."""
+"""How many names are hashed together: about ten arrays of that length fit into a core's cache."""
 
 NOBODY = -1
-"""Stands for no rank and no owner in NumPy arrays; nulls in Arrow's."""
+"""No rank and no owner, in NumPy arrays; in Arrow arrays it is null."""
 
 _ZERO, _NINE, _SLASH = 0x30, 0x39, 0x2F
 
 
 @attrs.frozen
 class Spans:
-    """Where names lie: bytes `starts[i]` to `starts[i] + lengths[i]` of `data`; int64 each."""
+    """The place of names in a buffer.
+
+    Name i has the bytes `starts[i]` to `starts[i] + lengths[i]` of `data`. Starts and lengths are
+    int64.
+    """
 
     data: NDArray[np.uint8]
     starts: NDArray[np.int64]
@@ -52,24 +56,27 @@ class Spans:
 
     @classmethod
     def of(cls, names: Names) -> Spans:
-        """Look at a string array's own buffers, from its offset on; nothing is copied but offsets."""
+        """Return the spans of a string array; only offsets are copied."""
         wide = pa.types.is_large_string(names.type)
         _, offsets, data = names.buffers()
-        every = np.frombuffer(offsets, np.int64 if wide else np.int32)
-        bounds = every[names.offset : names.offset + len(names) + 1].astype(np.int64)
-        found = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-        return cls(found, bounds[:-1], np.diff(bounds))
+        buffer = np.frombuffer(offsets, np.int64 if wide else np.int32)
+        bounds = buffer[names.offset : names.offset + len(names) + 1].astype(np.int64)
+        data_bytes = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+        return cls(data_bytes, bounds[:-1], np.diff(bounds))
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def at(self, which: Any) -> Spans:
-        """Those of the names at some positions."""
+        """Return the spans of the names at some positions."""
         return Spans(self.data, self.starts[which], self.lengths[which])
 
     @classmethod
     def blocks(cls, names: Names) -> Iterator[tuple[slice, Spans]]:
-        """Those of a string array in order, `BLOCK` at a time: so their offsets, too, stay in the cache."""
+        """Yield the spans of a string array in order, `BLOCK` names at a time.
+
+        So their offsets stay in the cache, too.
+        """
         for start in range(0, len(names), BLOCK):
             block = names.slice(start, BLOCK)
             yield slice(start, start + len(block)), cls.of(block)
@@ -79,21 +86,21 @@ class Spans:
 
 
 def ranks(names: Names, size: int, scheme: str | Scheme = "jump") -> Any:
-    """The ranks of names, as `rink.rank_of` gives them one by one.
+    """Return the ranks of names, as `rink.rank_of` gives them one by one.
 
     Args:
-        names: A pyarrow Array or ChunkedArray of string, large_string, string_view, or a
-            dictionary of these; sliced ones and nulls too.
-        size: The number of ranks, 0 to 2**31 - 1.
-        scheme: A scheme's name, or what `rink.core.schemes.find` gave for it.
+        names: a pyarrow Array or ChunkedArray of string, large_string, string_view, or a dictionary
+            of these; also sliced, and with nulls.
+        size: the number of ranks, 0 to 2**31 - 1.
+        scheme: a scheme's name, or the scheme that `rink.core.schemes.find` returns for it.
 
     Returns:
-        A pyarrow int32 Array of the same length: null where the name is, or where size is 0.
+        A pyarrow int32 Array of the same length: null where the name is null, or if size is 0.
 
     Raises:
-        ConfigError: They are no strings, or the size is out of range.
-        UnknownScheme: There is no such scheme in this process.
-        SchemeFailed: A custom scheme's function raised, or returned no such rank.
+        ConfigError: the names are not strings, or the size is out of range.
+        UnknownScheme: there is no such scheme in this process.
+        SchemeFailed: a custom scheme's function raised, or returned no such rank.
     """
     check_size(size)
     found = schemes.find(scheme) if isinstance(scheme, str) else scheme
@@ -111,7 +118,7 @@ def _ranks(names: Names, size: int, scheme: Scheme) -> Any:
         return pa.nulls(len(names), pa.int32())
     if isinstance(scheme, First):
         return _first(names, size, scheme)
-    # By its name: a scheme that was shipped to an executor is a copy.
+    # Compare names, not objects: a scheme that was sent to an executor is a copy.
     kind, _, partitions = scheme.name.partition(":")
     if kind not in {"jump", "balanced"}:
         return _custom(names, size, scheme)
@@ -125,10 +132,10 @@ def _ranks(names: Names, size: int, scheme: Scheme) -> Any:
 
 
 def plain(names: Names) -> Any:
-    """The names as a string or large_string Array.
+    """Return the names as a string or large_string Array.
 
     Raises:
-        ConfigError: They are no strings.
+        ConfigError: they are not strings.
     """
     if pa.types.is_string(names.type) or pa.types.is_large_string(names.type):
         return names
@@ -136,17 +143,17 @@ def plain(names: Names) -> Any:
         return names.cast(pa.large_string())
     if pa.types.is_null(names.type):
         return names.cast(pa.string())
-    raise ConfigError(f"roles are strings, not {names.type}")
+    raise ConfigError(f"roles must be strings, not {names.type}: cast them first")
 
 
 def text(data: Any) -> Any:
-    """A binary or large_binary Array as the strings that it holds: looked at by nobody, copied nowhere."""
+    """Return a binary array as strings, unchecked and not copied."""
     kind = pa.large_string() if pa.types.is_large_binary(data.type) else pa.string()
     return pa.Array.from_buffers(kind, len(data), data.buffers(), data.null_count, data.offset)
 
 
 def nulls(names: Names) -> NDArray[np.bool_] | None:
-    """Where there is no name; None where there is one everywhere."""
+    """Return where names are null; None if no name is."""
     if names.null_count == 0:
         return None
     found: NDArray[np.bool_] = names.is_null().to_numpy(zero_copy_only=False)
@@ -154,7 +161,11 @@ def nulls(names: Names) -> NDArray[np.bool_] | None:
 
 
 def check_size(size: int) -> None:
-    """Raise ConfigError unless it is a number of ranks."""
+    """Check a number of ranks.
+
+    Raises:
+        ConfigError: it is not an int, or out of range.
+    """
     if isinstance(size, bool) or not isinstance(size, int):
         raise ConfigError(f"the size is an int, not {type(size).__name__}: {size!r}")
     if not 0 <= size <= MAX_SIZE:
@@ -162,19 +173,20 @@ def check_size(size: int) -> None:
 
 
 def both_ranks(names: Names, one: int, other: int, scheme: Scheme) -> tuple[Any, Any]:
-    """The ranks of names for two sizes by one scheme: for jump, in little more time than for one.
+    """Return the ranks of names for two sizes by one scheme.
 
-    With more buckets a key stays where it is or goes to a new one. So the rank of the larger size is
-    that of the smaller one too, but where it is too large; only for those jump is computed again.
+    For jump, this takes little more time than for one size. With more buckets, a key stays or goes
+    to a new bucket. So the rank for the larger size is also that for the smaller one, unless it is
+    too large. Only for those keys, jump is computed again.
 
     Args:
-        names: As for `ranks`, but no ChunkedArray.
-        one: As the size of `ranks`.
-        other: Likewise.
-        scheme: The scheme.
+        names: see `ranks`, but no ChunkedArray.
+        one: the first size.
+        other: the second size.
+        scheme: the scheme.
 
     Returns:
-        What `ranks` gives for each.
+        The result of `ranks` for each size.
     """
     if one == other:
         found = _ranks(names, one, scheme)
@@ -197,15 +209,15 @@ def both_ranks(names: Names, one: int, other: int, scheme: Scheme) -> tuple[Any,
 
 
 def owners(names: Names, ranks: Any, pins: Mapping[str, int]) -> Ranks:
-    """The rank of each name's owner: its pin's where it has one, else the scheme's.
+    """Return the rank of each name's owner: its pin's rank, else the scheme's.
 
     Args:
-        names: As for `ranks`, but no ChunkedArray.
-        ranks: What `ranks` gave for them.
-        pins: Role -> the rank of the member it is pinned to, of ranked members only.
+        names: see `ranks`, but no ChunkedArray.
+        ranks: the result of `ranks` for them.
+        pins: role -> the rank of the member to which it is pinned, only of ranked members.
 
     Returns:
-        An array of the same length; `NOBODY` where the name is null, or where size is 0.
+        An array of the same length; `NOBODY` where the name is null, or if size is 0.
     """
     found: Ranks = ranks.fill_null(NOBODY).to_numpy(zero_copy_only=False)
     if not pins or not len(found):
@@ -221,22 +233,19 @@ def owners(names: Names, ranks: Any, pins: Mapping[str, int]) -> Ranks:
 
 
 def _first(names: Names, size: int, scheme: First) -> Any:
-    """Return rank 0 for the roles of `first`.
-
-    The scheme behind it ranks the others.
-    """
+    """Return rank 0 for the roles of `first`; its scheme ranks the others."""
     found = np.zeros(len(names), np.int32)
     if scheme.roles is not None:
         listed = pc.is_in(names, value_set=pa.array(sorted(scheme.roles), names.type))
         others = np.flatnonzero(~listed.to_numpy(zero_copy_only=False))
-        # Of the others alone: a function behind `|` need not take the roles that are listed.
+        # Only the others: a function after `|` need not accept the listed roles.
         ranked = _ranks(names.take(pa.array(others)), size, scheme.rest)
         found[others] = ranked.fill_null(0).to_numpy(zero_copy_only=False)
     return pa.array(found, mask=nulls(names))
 
 
 def _custom(names: Names, size: int, scheme: Scheme) -> Any:
-    """A user's function, called once for each distinct name."""
+    """Return the ranks of a user's function, called once for each name."""
     distinct = names.dictionary_encode()
     each = [scheme.rank(name, size) for name in distinct.dictionary.to_pylist()]
     return pa.array(each, pa.int32()).take(distinct.indices)
@@ -246,17 +255,17 @@ def _custom(names: Names, size: int, scheme: Scheme) -> Any:
 
 
 def fnv1a64(spans: Spans) -> Hashes:
-    """The FNV-1a hash, 64 bits wide, of each name; source as for `rink.core.hashing.fnv1a64`."""
+    """Return the FNV-1a hash of each name; see `rink.core.hashing.fnv1a64`."""
     found: Hashes = loops().fnv1a64(spans.data, spans.starts, spans.lengths)
     return found
 
 
 def jump(keys: Hashes, size: int) -> Ranks:
-    """The jump hash of each key; source and arithmetic as for `rink.core.hashing.jump_hash`.
+    """Return the jump hash of each key; see `rink.core.hashing.jump_hash`.
 
     Args:
         keys: 64-bit keys; they are not changed.
-        size: The number of buckets, at least 1.
+        size: the number of buckets, at least 1.
 
     Returns:
         A bucket from 0 to size - 1 for each key.
@@ -267,7 +276,10 @@ def jump(keys: Hashes, size: int) -> Ranks:
 
 @lru_cache(maxsize=1)
 def loops() -> ModuleType:
-    """What computes these two: compiled by Numba where that is installed, else NumPy. Both give the same."""
+    """Return the module of these two loops: compiled by Numba, or NumPy.
+
+    Both give the same results.
+    """
     try:
         from rink.spark.roles import loops_numba
     except ImportError:
@@ -278,25 +290,29 @@ def loops() -> ModuleType:
 
 
 def _balanced(spans: Spans, size: int, partitions: int) -> Ranks:
-    """`balanced:P`: a table for the names `…/k` with k < P, jump for all others."""
+    """Return the ranks of `balanced:P`.
+
+    Names `…/k` with k < P have a table. All others use jump.
+    """
     number = partition_numbers(spans, partitions)
     others = np.flatnonzero(number == NOBODY)
-    found: Ranks = _table(partitions, size)[number]  # those of no number are put right below
+    found: Ranks = _table(partitions, size)[number]  # those without a number are replaced below
     if len(others):
         found[others] = jump(fnv1a64(spans.at(others)), size)
     return found
 
 
 def partition_numbers(spans: Spans, partitions: int) -> NDArray[np.int64]:
-    """The k of each name that ends in `/k`, k < partitions in digits without leading zeros.
+    """Return the k of each name that ends in `/k`, else `NOBODY`.
 
-    Read from the last byte towards the front, all names at once. Returns `NOBODY` for any other.
+    k is less than `partitions`, and has digits without leading zeros. All names are read at once,
+    from the last byte to the front.
     """
     number = np.full(len(spans), NOBODY, np.int64)
     if not len(spans.data):
         return number
     value = np.zeros(len(spans), np.int64)
-    first = np.zeros(len(spans), np.int64)  # the foremost digit so far
+    first = np.zeros(len(spans), np.int64)  # the leading digit so far
     reading = np.ones(len(spans), np.bool_)
     ends = spans.starts + spans.lengths
     for digits in range(len(str(partitions - 1)) + 1):
@@ -314,13 +330,13 @@ def partition_numbers(spans: Spans, partitions: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def _table(partitions: int, size: int) -> Ranks:
-    """The rank of every partition; 400 kB at most, and a fifth of a second."""
+    """Return the rank of every partition: at most 400 kB, in 0.2 s."""
     scheme = schemes.find(f"balanced:{partitions}")
     return np.array([scheme.rank(f"/{k}", size) for k in range(partitions)], np.int32)
 
 
 def counted(codes: NDArray[np.int64], cells: int) -> Sequence[tuple[int, int]]:
-    """How often each code occurs, of 0 ≤ code < cells: (code, count) of those that occur."""
+    """Return (code, count) for each code that occurs, of 0 ≤ code < cells."""
     if cells <= 1 << 16:
         counts = np.bincount(codes, minlength=0)
         which = np.flatnonzero(counts)

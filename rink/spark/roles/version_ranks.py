@@ -1,7 +1,7 @@
-"""What a version says of roles, ready to be computed with; and the version after members come and go.
+"""Prepare a version for mapping roles, and compute the next version.
 
-Pure: neither Spark nor etcd. Who takes which rank is decided by `rink.core.ranks.plan` alone, as
-the coordinator of the group has it decided.
+Pure: neither Spark nor etcd. `rink.core.ranks.plan` alone decides which member takes which rank, as
+for the group's coordinator.
 """
 
 from __future__ import annotations
@@ -23,29 +23,32 @@ from rink.spark.roles import rank_arrays
 
 
 class Ranked(Protocol):
-    """A version of a group, or anything that says the same: `rink.core.values.Version` does."""
+    """A version of a group, or any object with these attributes.
+
+    `rink.core.values.Version` is one.
+    """
 
     @property
     def ranks(self) -> Sequence[str]:
-        """The member of each rank."""
+        """Return the member of each rank."""
 
     @property
     def scheme(self) -> str:
-        """The scheme's name."""
+        """Return the scheme's name."""
 
     @property
     def pins(self) -> Mapping[str, str]:
-        """Role -> the member that it is pinned to, ranked or not."""
+        """Return role -> the member to which it is pinned, ranked or not."""
 
 
 @attrs.frozen
 class Standing:
-    """A group as it stands: its newest version, and who has come or gone since; it is `Ranked`, too.
+    """A group's current state; it is `Ranked`, too.
 
     Attributes:
-        version: the newest.
-        waiting: members without a rank that may be given one, longest there first.
-        leaving: members with a rank that they will lose anyhow: gone, or leaving already.
+        version: the newest version.
+        waiting: members without a rank that may get one, the oldest first.
+        leaving: members with a rank that they will lose: they are gone, or already leaving.
     """
 
     version: Version
@@ -54,16 +57,16 @@ class Standing:
 
     @classmethod
     def of(cls, view: View, group: str) -> Standing:
-        """Return that of a group that was read.
+        """Return the state of a group that was read.
 
         Raises:
-            StateError: It has no version, or one that cannot be read.
+            StateError: the group has no version, or one that cannot be read.
         """
         version = view.version
         if version is None:
             why = "cannot be read" if view.newest else "is not there yet"
             raise StateError(
-                f"the newest version of group {group!r} {why}: `rink status` says more"
+                f"the newest version of group {group!r} {why}: run `rink status` for details"
             )
         usable = [
             member.name
@@ -80,26 +83,26 @@ class Standing:
 
     @property
     def ranks(self) -> Sequence[str]:
-        """The member of each rank, by the newest version."""
+        """Return the member of each rank, by the newest version."""
         return self.version.ranks
 
     @property
     def scheme(self) -> str:
-        """The scheme's name."""
+        """Return the scheme's name."""
         return self.version.scheme
 
     @property
     def pins(self) -> Mapping[str, str]:
-        """Role -> the member that it is pinned to."""
+        """Return role -> the member to which it is pinned."""
         return self.version.pins
 
 
 @attrs.frozen
 class RoleMap:
-    """From a role to its owner: this is what is shipped to executors.
+    """A map from a role to its owner, which is sent to executors.
 
-    The scheme is held itself, not by its name: executors have registered none. `ranks` is empty
-    where only a size is known. `pins` holds ranks, and only of members that are ranked.
+    It holds the scheme itself, not its name, since executors have registered no schemes. `ranks` is
+    empty if only a size is known. `pins` holds ranks, and only of ranked members.
     """
 
     size: int
@@ -109,12 +112,12 @@ class RoleMap:
 
     @classmethod
     def of(cls, given: int | Ranked, scheme: str = "jump") -> RoleMap:
-        """Check a size or a version.
+        """Check a size or a version, and return its map.
 
         Raises:
-            ConfigError: It is neither, the size is out of range, a rank is no name or there twice, or
-                another scheme is asked for than the version's.
-            UnknownScheme: There is no such scheme in this process.
+            ConfigError: the argument is neither, the size is out of range, a rank is not a name, a
+                member has two ranks, or `scheme` is not the version's scheme.
+            UnknownScheme: there is no such scheme in this process.
         """
         if isinstance(given, int):
             rank_arrays.check_size(given)
@@ -122,23 +125,28 @@ class RoleMap:
         for field in ("ranks", "scheme", "pins"):
             if not hasattr(given, field):
                 raise ConfigError(
-                    f"what maps roles is a number of ranks or a version, not {type(given).__name__}: "
-                    f"it has no {field!r}"
+                    "roles are mapped by a number of ranks or by a version, not by "
+                    f"{type(given).__name__}: it has no {field!r}"
                 )
         if scheme not in ("jump", given.scheme):
-            raise ConfigError(f"the version's scheme is {given.scheme!r}, not {scheme!r}")
+            raise ConfigError(
+                f"the version's scheme is {given.scheme!r}, not {scheme!r}: leave out the scheme"
+            )
         at = {name: rank for rank, name in enumerate(given.ranks)}
         if len(at) < len(given.ranks) or len(at) > MAX_SIZE:
-            raise ConfigError("a member has more than one rank in this version")
+            raise ConfigError("a member has more than one rank in this version: name each once")
         pins = {role: at[name] for role, name in given.pins.items() if name in at}
         return cls(len(given.ranks), schemes.find(given.scheme), tuple(given.ranks), pins)
 
     def ranks_of(self, names: Any) -> Any:
-        """The ranks by the scheme, a pyarrow int32 Array: see `hashing.ranks`."""
+        """Return the ranks by the scheme, a pyarrow int32 Array.
+
+        See `rank_arrays.ranks`.
+        """
         return rank_arrays.ranks(names, self.size, self.scheme)
 
     def both_ranks(self, after: RoleMap, names: Any) -> tuple[Any, Any]:
-        """The ranks by this map and by another one: names are hashed once where that will do."""
+        """Return the ranks by this map and another one, hashing once if possible."""
         if self.scheme == after.scheme:
             return rank_arrays.both_ranks(names, self.size, after.size, self.scheme)
         return self.ranks_of(names), after.ranks_of(names)
@@ -146,7 +154,10 @@ class RoleMap:
     def both_owners(
         self, after: RoleMap, names: Any
     ) -> tuple[rank_arrays.Ranks, rank_arrays.Ranks]:
-        """The ranks of the owners by this map and by another one: see `hashing.owners`."""
+        """Return the ranks of the owners by this map and by another one.
+
+        See `rank_arrays.owners`.
+        """
         ranks, then = self.both_ranks(after, names)
         return rank_arrays.owners(names, ranks, self.pins), rank_arrays.owners(
             names, then, after.pins
@@ -159,25 +170,25 @@ def after(
     join: Iterable[str] = (),
     waiting: Iterable[str] = (),
 ) -> Version:
-    """The version that a group comes to when members leave and join, every delay being over.
+    """Return the version of a group after members leave and join.
 
-    By the rules of `rink.core.ranks`, as for members that are all seen at once: who waits takes a
-    leaver's rank, lowest rank first; then the group shrinks, ranks above the new size moving into
-    the holes; then who still waits is appended. So a joiner takes a leaver's rank, as it does when
-    it joins before the other leaves.
+    Every delay is over. By the rules of `rink.core.ranks`, all members are seen at once. A waiting
+    member takes a leaver's rank, the lowest rank first. Then the group shrinks: ranks above the new
+    size move into the holes. Then the members that still wait are appended. So a joiner takes a
+    leaver's rank, as it does if it joins before the other member leaves.
 
     Args:
-        version: Today's. A `Standing` knows who waits and who leaves already.
-        leave: Members that leave, ranked or waiting.
-        join: Members that join, in the order in which they do.
-        waiting: Members that are there already and have no rank, longest first.
+        version: the current version. A `Standing` also knows who waits and who is already leaving.
+        leave: members that leave, ranked or waiting.
+        join: members that join, in this order.
+        waiting: members that are there without a rank, the oldest first.
 
     Returns:
-        The next version: its number is one more where that of today's is known, and pins are kept.
+        The next version. Its number is one more, if the current number is known. Pins are kept.
 
     Raises:
-        ConfigError: A leaver is not there, a joiner is there already or has no legal name, a name
-            is given twice, or nobody would be left.
+        ConfigError: a leaver is not there, a joiner is there already or has no legal name, a name
+            is given twice, or no member would be left.
     """
     leave, join, waiting = tuple(leave), tuple(join), tuple(waiting)
     if isinstance(version, Standing):
@@ -196,8 +207,8 @@ def after(
         )
         for number, name in enumerate((*present, *join))
     ]
-    if not any(one.is_usable for one in candidates):
-        raise ConfigError("nobody would be left: at least one member has to stay or to join")
+    if not any(candidate.is_usable for candidate in candidates):
+        raise ConfigError("no member would be left: at least one has to stay or to join")
     settings = RankSettings(rebalance_delay=0.0, initial_delay=0.0)
     situation = Situation(tuple(version.ranks), candidates)
     planned = ranking.plan(situation, 0.0, settings)
@@ -217,7 +228,8 @@ def _check(present: Sequence[str], leave: Sequence[str], join: Sequence[str]) ->
         if name not in there:
             some = ", ".join(present[:8]) + (", …" if len(present) > 8 else "")
             raise ConfigError(
-                f"member {name!r} is not in the group, so it cannot leave: {some or '-'}"
+                f"member {name!r} is not in the group, so it cannot leave. Members: "
+                f"{some or 'none'}"
             )
     for name in join:
         check_name("member", name)
@@ -226,4 +238,4 @@ def _check(present: Sequence[str], leave: Sequence[str], join: Sequence[str]) ->
     for names in (leave, join, present):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ConfigError(f"member {twice[0]!r} is named twice")
+            raise ConfigError(f"member {twice[0]!r} is named twice: name each member once")

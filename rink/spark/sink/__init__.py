@@ -1,1 +1,4 @@
-"""The sink: rows into streams of rink.streams, each batch once. `writers` has what Spark calls."""
+"""Write rows into streams of rink.streams, each batch once.
+
+Spark calls the classes in `writers`.
+"""

@@ -1,6 +1,7 @@
-"""A batch is decided in one step, which is its commit, and then published from the manifest that was decided.
+"""Decide on a batch in one step, its commit, and publish its manifest.
 
-Whoever comes next publishes to its end what was decided; whoever comes late publishes nothing twice.
+A decided batch is published to its end by the next writer that comes. A late writer publishes
+nothing twice.
 """
 
 from __future__ import annotations
@@ -24,20 +25,22 @@ from rink.streams.errors import PartitionFull
 from rink.streams.store.values import PartitionBounds
 
 STEP, STEP_BYTES = 1000, 1_000_000
-"""So many records one step moves, and it ends with the one that makes it so large: Redis does nothing else meanwhile."""
+"""How many records one step moves, and at how many bytes it ends. Redis serves nobody else
+meanwhile.
+"""
 KEPT_S = 30 * 86_400
-"""So long what a batch was decided of waits for somebody who publishes it, and a write that is done once is known."""
+"""How long a decided batch is kept for publishing, and a write that is done once is remembered."""
 WAITS_S = 86_400
-"""So long a batch lies there that nobody goes on with: its publication ends before."""
-_LOOKS_AGAIN_S = 0.2
+"""How long a batch is kept that nobody can continue: its publication ends before."""
+_LOOK_INTERVAL_S = 0.2
 
 Manifest = Mapping[str, Mapping[int, int]]
-"""For each attempt of a task that counts, how many records it put aside for each partition."""
+"""For each attempt of a task that counts, how many records it staged for each partition."""
 
 
 @attrs.frozen
 class SinkBatch:
-    """Which batch of which query.
+    """A batch of a query.
 
     Attributes:
         query: the query's id, which is new with each checkpoint.
@@ -50,7 +53,7 @@ class SinkBatch:
 
 @attrs.frozen
 class _Move:
-    """One staged list on its way into its partition."""
+    """A staged list on its way into its partition."""
 
     number: int
     keys: tuple[str, ...]
@@ -59,20 +62,20 @@ class _Move:
     count: int
 
     @property
-    def given(self) -> tuple[int, int, int]:
+    def args(self) -> tuple[int, int, int]:
         return self.seq, self.first, self.count
 
 
 @attrs.frozen
 class _Decided:
-    """What was decided before: this very batch, or one that is to be published first."""
+    """The manifest decided before: of this batch, or of one to publish first."""
 
     manifest: Manifest
     is_this: bool
 
 
-class _Lost(Exception):  # noqa: N818 - what the user sees is a StateError
-    """A staged list is gone; so many records of its batch, in all partitions, were published."""
+class _Lost(Exception):  # the user sees a StateError
+    """Raised when a staged list is gone; `done` records were published before."""
 
     def __init__(self, move: _Move, done: int) -> None:
         super().__init__(move, done)
@@ -86,13 +89,13 @@ def raise_fence(
 
     Args:
         place: the stream.
-        redis: where it lies.
-        name: of the sink.
-        token: of the grant; 0 without a role.
-        once: as of `Sink`.
+        redis: the connection to its Redis.
+        name: the sink's name.
+        token: the grant's token; 0 without a role.
+        once: see `Sink`.
 
     Raises:
-        StaleToken: a later driver has been here.
+        StaleToken: the sink has seen a greater token.
     """
     key = _state(place, name, once)
     answer = redis.run("open", (key,), token, _kept(once))
@@ -101,19 +104,21 @@ def raise_fence(
 
 
 class Sink:
-    """What Redis holds of one sink, and the steps on it.
+    """The state of one sink in Redis, and the steps on it.
 
     Args:
         place: the stream.
-        redis: where it lies.
-        name: of the sink.
-        token: under which it is written; 0 without a role.
-        bounds: of each partition.
-        patience: seconds that a full partition is waited for.
-        resumes: whether anybody may publish to its end what was decided: not under a name that nobody has again.
-        once: it has one batch, and what Redis knows of it ends `KEPT_S` after that was decided. First the state,
-            then the marks: with the state alone, a batch of which half is published would be published whole again. Of
-            a query nothing ends; the two have names of their own.
+        redis: the connection to its Redis.
+        name: the sink's name.
+        token: the token under which it is written; 0 without a role.
+        bounds: the bounds of each partition.
+        patience: how long to wait for room in a full partition, in seconds.
+        resumes: whether another run may publish a decided batch to its end. It may not if the name
+            is used only once.
+        once: whether the sink has only one batch. Then Redis forgets it `KEPT_S` after the
+            decision: first the state, then the marks. With the state alone, a half published batch
+            would be published again as a whole. The state of a query never expires. Both kinds have
+            separate names.
     """
 
     def __init__(
@@ -140,22 +145,28 @@ class Sink:
         self._key = _state(place, name, once)
 
     def raise_fence(self) -> None:
-        """Make the sink refuse lower tokens; raises a StaleToken."""
+        """Make the sink refuse lower tokens.
+
+        Raises:
+            StaleToken: the sink has seen a greater token.
+        """
         raise_fence(self._place, self._redis, self.name, self._token, once=self._once)
 
     def commit(self, batch: SinkBatch, manifest: Manifest) -> None:
         """Decide on a batch, and publish it.
 
         Args:
-            batch: which one.
-            manifest: of what it consists; a batch that was decided before keeps the one it has.
+            batch: the batch.
+            manifest: the staged records of the batch. A batch that was decided before keeps the
+                manifest of that decision.
 
         Raises:
-            StaleToken: a later driver has been here. This batch is not written, but where it had been decided, the
-                answer was lost, and the later driver has published it.
-            StateError: something that was put aside is gone, or another query writes under this name, or this one's
-                checkpoint was rolled back.
-            PartitionFull: a partition stayed full; the batch is decided, and its next try goes on.
+            StaleToken: the sink has seen a greater token. This batch is not written, unless it was
+                decided, the answer was lost, and the later driver has published it.
+            StateError: a staged list is gone, or another query writes under this name, or this
+                query's checkpoint was rolled back.
+            PartitionFull: a partition stayed full. The batch is decided, and the next try continues
+                it.
         """
         try:
             self._count(manifest)
@@ -172,7 +183,8 @@ class Sink:
             try:
                 self._publish(seq, manifest if decided is None else decided.manifest)
             except _Lost as lost:
-                # A replay has the same rows again: of what was not begun with, they take the place.
+                # A replay has the same rows. If nothing of the batch was published, its lists
+                # replace the lost.
                 if lost.done or decided is None or not decided.is_this or replaces:
                     self._drop_spare(manifest, decided)
                     raise self._torn(lost) from lost
@@ -191,14 +203,15 @@ class Sink:
     def _decide(
         self, batch: SinkBatch, manifest: Manifest, replaces: str
     ) -> tuple[int, _Decided | None] | None:
-        """Return the number of what is to be published now; what it is where it is not this manifest.
+        """Return the number to publish now, and its manifest if it differs.
 
         None: this batch was published before.
         """
-        given = (self._token, batch.query, batch.number, _dumps(manifest), replaces)
-        answer = self._redis.run("decide", (self._key,), *given, _kept(self._once))
+        args = (self._token, batch.query, batch.number, _dumps(manifest), replaces)
+        answer = self._redis.run("decide", (self._key,), *args, _kept(self._once))
         if answer[0] in (b"stale", b"other", b"back"):
-            # It is not what is to be published now, or it would have been told so; nor will it be.
+            # Redis would answer "again" for a decided batch. So this batch was not decided, and
+            # never will be.
             self.drop(manifest)
             raise self._refusal(answer, batch)
         if answer[0] == b"done":
@@ -209,29 +222,35 @@ class Sink:
         return seq, _Decided(_loads(answer[2]), is_this=answer[0] == b"again")
 
     def _drop_spare(self, manifest: Manifest, decided: _Decided | None) -> None:
-        """Remove what was put aside in vain; else each try while a partition is full would leave a batch more."""
+        """Remove staged records that a decision does not use.
+
+        Otherwise, each try while a partition is full would leave another copy of the batch.
+        """
         if decided is not None and decided.manifest != manifest:
             self.drop(manifest)
 
     def _drop_undecided(self, manifest: Manifest) -> None:
-        """Remove what was put aside for a batch that cannot be: its lists would lie there for as long as decided ones."""
+        """Remove the staged records of a batch that cannot be decided.
+
+        Otherwise they would be kept as long as those of decided batches.
+        """
         _, decided = self._redis.run("state", (self._key,))
         if not decided or _loads(decided) != manifest:
             self.drop(manifest)
 
     def drop(self, manifest: Manifest) -> None:
-        """Remove what was put aside."""
+        """Remove staged records."""
         for key, _ in self._lists(manifest):
             remove(self._redis, key)
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """Remove what is kept of a sink that is written once: its state, and its marks."""
+        """Remove the state and the marks of a sink that is written once."""
         for number in numbers:
             remove(self._redis, self._mark(number))
         remove(self._redis, self._key)
 
     def _count(self, manifest: Manifest) -> None:
-        """See that all that was put aside is there, and will be for a while."""
+        """Check that all staged records are there, and keep them for a while."""
         lists = self._lists(manifest)
         kept = KEPT_S if self._resumes else WAITS_S
         found = self._redis.run_each("keep", [((key,), (kept,)) for key, _ in lists])
@@ -240,13 +259,14 @@ class Sink:
                 raise gone(key, count, length)
 
     def _publish(self, seq: int, manifest: Manifest) -> None:
-        """Move all of it; nothing before all of it was seen to be there."""
+        """Move all lists, but only after all of them were seen to be there."""
         moves = list(self._moves(seq, manifest))
-        looks = [(move.keys, (*move.given, 0, *self._limits())) for move in moves]
+        looks = [(move.keys, (*move.args, 0, *self._limits())) for move in moves]
         found = self._redis.run_each("publish", looks)
-        if gone := [move for move, (said, _) in zip(moves, found, strict=True) if said == b"gone"]:
+        lost = [move for move, (status, _) in zip(moves, found, strict=True) if status == b"gone"]
+        if lost:
             in_each = {move.number: done for move, (_, done) in zip(moves, found, strict=True)}
-            raise _Lost(gone[0], sum(in_each.values()))
+            raise _Lost(lost[0], sum(in_each.values()))
         before = 0
         for move in moves:
             self._move(move, before)
@@ -265,45 +285,50 @@ class Sink:
                 first += count
 
     def _move(self, move: _Move, before: int) -> None:
-        """Move one list, behind so many records of the batch."""
+        """Move one list, after `before` records of the batch."""
         end = time.monotonic() + self._patience
         while True:
-            said, done = self._redis.run("publish", move.keys, *move.given, STEP, *self._limits())
-            if said == b"gone":
+            status, done = self._redis.run("publish", move.keys, *move.args, STEP, *self._limits())
+            if status == b"gone":
                 raise _Lost(move, before + done - move.first)
-            if said == b"late":
+            if status == b"late":
                 self._see_that_it_is_late(move)
             if done >= move.first + move.count:
                 return
-            if said == b"ok":
+            if status == b"ok":
                 end = time.monotonic() + self._patience
             elif time.monotonic() > end:
                 raise PartitionFull(
-                    f"partition {move.number} of {self._place} was full for {self._patience:g} s: it holds "
-                    f"{self._bounds.limit} events (partition_size) that some processor has not committed; `rink streams "
-                    f"lag` shows whom it waits for. {self._how_it_goes_on()}",
+                    f"partition {move.number} of {self._place} was full for {self._patience:g} s: "
+                    f"it holds {self._bounds.limit} events (partition_size) that some processor "
+                    "has not committed. Run `rink streams lag` to see which. "
+                    f"{self._how_it_goes_on()}",
                     stream=self._place.stream,
                     partition=move.number,
                 )
             else:
-                self._pause(_LOOKS_AGAIN_S)
+                self._pause(_LOOK_INTERVAL_S)
 
     def _how_it_goes_on(self) -> str:
         if self._resumes:
-            return "The batch is decided, and goes on where it stopped"
+            return "The batch is decided, and the next try continues it"
         return (
-            "It has no writeId, so nobody goes on with it: what was published stays, and a run after this writes all "
-            "of it again"
+            "It has no writeId, so no run continues it: published events stay, and the next run "
+            "writes all of them again"
         )
 
     def _see_that_it_is_late(self, move: _Move) -> None:
-        """A later batch is in the partition: then this one was published, or one of two places was rolled back."""
+        """Check that a late batch was published.
+
+        A later batch is in the partition. So this batch was published, or one of the two places was
+        rolled back.
+        """
         seq, manifest = self._redis.run("state", (self._key,))
         if int(seq) == move.seq and manifest:
             raise StateError(
-                f"sink {self.name!r} of {self._place} was rolled back: {move.keys[5]!r} knows of a later batch than "
-                f"{self._key!r}. One of them was restored from an older state, or removed by hand: restore both to one "
-                f"moment; or, to begin anew, remove both",
+                f"sink {self.name!r} of {self._place} was rolled back: {move.keys[5]!r} knows a "
+                f"later batch than {self._key!r}. One of them was restored from an older state, "
+                "or removed by hand. Restore both to one moment, or remove both to begin anew",
                 key=self._key,
             )
 
@@ -325,13 +350,15 @@ class Sink:
     def _torn(self, lost: _Lost) -> StateError:
         key = lost.move.keys[6]
         way_out = (
-            f"Where Redis was restored, restore it to one moment; or take the loss: HDEL {self._key} manifest"
+            "If Redis was restored, restore it to one moment. To accept the loss, run HDEL "
+            f"{self._key} manifest"
             if self._resumes
             else self._how_it_goes_on()
         )
         return StateError(
-            f"sink {self.name!r} of {self._place} has decided on a batch, and {key!r} of its {lost.move.count} records is "
-            f"gone: Redis has lost it, or it has expired ({lost.done} records of the batch were published). {way_out}",
+            f"sink {self.name!r} of {self._place} has decided on a batch, but {key!r} with "
+            f"{lost.move.count} of its records is gone: Redis has lost it, or it has expired "
+            f"({lost.done} records of the batch were published). {way_out}",
             key=key,
         )
 
@@ -347,17 +374,18 @@ class Sink:
                 self._key,
             )
         return StateError(
-            f"sink {self.name!r} of {self._place} belongs to query {answer[1].decode()}, which has another "
-            "checkpoint: give this query another name; or, if the other is gone for good, start this one under a "
-            f"new grant of its role, or remove {self._key!r}. Nothing was written",
+            f"sink {self.name!r} of {self._place} belongs to query {answer[1].decode()}, which "
+            "has another checkpoint. Nothing was written. Give this query another name. If the "
+            "other query is gone for good, start this one under a new grant of its role, or "
+            f"remove {self._key!r}",
             key=self._key,
         )
 
 
 def _stale(place: StreamPlace, name: str, token: int, newer: int, key: str) -> StaleToken:
     return StaleToken(
-        f"sink {name!r} of {place} belongs to a later driver: token {token} was refused, {key!r} has {newer}; it "
-        "writes nothing here any more",
+        f"sink {name!r} of {place} belongs to a later driver: token {token} was refused, since "
+        f"{key!r} has {newer}. This driver writes nothing there any more",
         role=name,
         token=token,
         newer=newer,
@@ -365,7 +393,10 @@ def _stale(place: StreamPlace, name: str, token: int, newer: int, key: str) -> S
 
 
 def _key_name(name: str, once: bool) -> str:
-    """A name in keys; in an encoded one there is no colon, so a query and a writeId never meet."""
+    """Return a name for keys.
+
+    An encoded name has no colon, so the keys of a query and of a writeId never collide.
+    """
     return f"once:{encode(name)}" if once else encode(name)
 
 
@@ -374,7 +405,7 @@ def _state(place: StreamPlace, name: str, once: bool) -> str:
 
 
 def _kept(once: bool) -> int:
-    """Return for how many seconds state and marks are kept; 0: for ever."""
+    """Return for how many seconds state and marks are kept; 0: forever."""
     return KEPT_S if once else 0
 
 

@@ -1,4 +1,4 @@
-"""Rows of a DataFrame to records, and to the partitions that these go to."""
+"""Turn rows of a DataFrame into records, and choose their partitions."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from rink.streams.records.fields import fields_of
 from rink.streams.stream import Stream, partition_of
 
 Made = tuple[int, bytes]
-"""The partition, and the bytes of a record."""
+"""The partition and the bytes of a record."""
 
 _RAW = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
 
 
 def check_columns(place: StreamPlace, given: T.StructType) -> None:
-    """See that a DataFrame has what the stream's records need, and nothing else.
+    """Check that a DataFrame has exactly the columns of the records.
 
     Raises:
-        ConfigError: it has not; the message names the columns.
+        ConfigError: a column is missing, unknown or of another type; the message names the columns.
     """
     record, declared = place.record_class(), place.declared()
     if record is None:
@@ -37,8 +37,9 @@ def check_columns(place: StreamPlace, given: T.StructType) -> None:
         return
     if declared is None or record is not declared.record:
         raise ConfigError(
-            f"to write records to {place}, give the option app: it knows their key. With appName, or with a record class "
-            "of another kind, bytes can be written: columns `key` and `value`, without the option record"
+            f"to write records to {place}, give the option app, which knows their key. With "
+            "appName, or with another record class, only bytes can be written: columns `key` and "
+            "`value`, without the option record"
         )
     wanted = schemas.struct_of(record)
     own = schemas.own_names(given, wanted)
@@ -55,18 +56,18 @@ def check_columns(place: StreamPlace, given: T.StructType) -> None:
         raise ConfigError(
             f"the DataFrame does not match {record.__name__}, the record class of {place}: "
             + "; ".join(
-                [f"{one} is no column of it" for one in wrong]
+                [f"{column} is no column of it" for column in wrong]
                 + [f"{name} is missing" for name in missing]
             )
             + ". Its columns are "
-            + ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in wanted.fields)
+            + ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in wanted.fields)
         )
 
 
 def maker(
     place: StreamPlace, count: int, given: T.StructType
 ) -> Callable[[Mapping[str, Any]], Made]:
-    """Return what makes a record of a row.
+    """Return a function that makes a record of a row.
 
     Args:
         place: the stream, whose columns have been checked.
@@ -74,7 +75,7 @@ def maker(
         given: the columns of the rows.
 
     Raises:
-        RecordError: (what is returned) a row does not match.
+        RecordError: raised by the returned function if a row does not match.
     """
     record, declared = place.record_class(), place.declared()
     known = _RAW if record is None or declared is None else schemas.struct_of(record)
@@ -108,7 +109,9 @@ def _renaming(given: T.DataType, own: T.DataType) -> Callable[[Any], Any]:
     )
 
 
-def _record(stream: Stream[Any], build: Callable[[Mapping[str, Any]], Any], row: Mapping[str, Any]) -> Made:  # fmt: skip
+def _record(
+    stream: Stream[Any], build: Callable[[Mapping[str, Any]], Any], row: Mapping[str, Any]
+) -> Made:
     try:
         made = build(row)
     except Exception as error:
@@ -122,7 +125,7 @@ def _record(stream: Stream[Any], build: Callable[[Mapping[str, Any]], Any], row:
 def _raw(row: Mapping[str, Any], partition: Callable[[str], int]) -> Made:
     key, value = row["key"], row["value"]
     if key is None or key == "" or value is None:
-        raise RecordError(f"{dict(row)!r} has no key, or no value")
+        raise RecordError(f"{dict(row)!r} has no key, or no value: give both columns a value")
     return partition(key), value if isinstance(value, bytes) else value.encode()
 
 
@@ -133,11 +136,11 @@ def _builder(record: type[Any]) -> Callable[[Mapping[str, Any]], Any]:
     if all(schemas.is_plain(field.hint) for field in fields_of(record)):
         return lambda row: record(**row)
     converter = cattrs.Converter()
-    # Arrow made them, and the codec checks them.
-    # By the very type: an enum of texts or of whole numbers is a subclass of one of these.
+    # Arrow made these values, and the codec checks them. Compare the exact type, since an enum of
+    # texts or numbers is a subclass of one of these.
     converter.register_structure_hook_func(lambda kind: kind in _AS_IT_IS, lambda value, _: value)
-    converter.register_structure_hook(Decimal, lambda value, _: Decimal(value))  # or a whole number
-    # These are text in a DataFrame.
+    converter.register_structure_hook(Decimal, lambda value, _: Decimal(value))  # or an int
+    # A DataFrame has these as text.
     converter.register_structure_hook(UUID, lambda value, _: UUID(value))
     converter.register_structure_hook(time, lambda value, _: time.fromisoformat(value))
     return lambda row: converter.structure(row, record)
@@ -148,6 +151,7 @@ def _check_raw(place: StreamPlace, given: T.StructType) -> None:
     is_right = kinds.keys() == {"key", "value"} and kinds["key"] is T.StringType
     if not is_right or kinds["value"] not in (T.BinaryType, T.StringType):
         raise ConfigError(
-            f"to write bytes to {place}, a DataFrame has the columns `key` string and `value` binary or string, and "
-            f"not {given.simpleString()}; for records, give the option app"
+            f"to write bytes to {place}, a DataFrame must have the columns `key` string and "
+            f"`value` binary or string, not {given.simpleString()}. To write records, give the "
+            "option app"
         )

@@ -1,4 +1,7 @@
-"""Records put aside by one attempt of one task, in lists that expire unless a batch is decided of them."""
+"""Stage the records of one attempt of a task.
+
+They lie in lists that expire, unless a batch is decided of them.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +13,30 @@ from rink.errors import StateError
 from rink.spark.options import StreamPlace
 from rink.spark.redis_connection import RedisConnection
 
-AT_ONCE = 1000
-"""Records of a partition that are sent in one step."""
-MOST_BYTES = 1_000_000
-"""Bytes of a partition that are sent in one step; a record that is larger goes alone."""
+MAX_STEP_RECORDS = 1000
+"""How many records of a partition are sent in one step."""
+MAX_STEP_BYTES = 1_000_000
+"""How many bytes of a partition are sent in one step. A larger record goes alone."""
 
 
 def staged(place: StreamPlace, number: int, attempt: str) -> str:
-    """Return the key of what an attempt puts aside for a partition; it lies in the partition's slot."""
+    """Return the key of an attempt's staged records for a partition.
+
+    It lies in the partition's slot.
+    """
     return f"{place.names.partition(number).stream}:staged:{attempt}"
 
 
 class Staging:
-    """What one attempt of a task puts aside.
+    """Stage the records of one attempt of a task.
 
     Args:
         place: the stream.
-        redis: where it lies.
-        ttl: seconds until it is removed, if nobody hears of it again.
+        redis: the connection to its Redis.
+        ttl: seconds until the records are removed, unless a batch is decided.
 
     Attributes:
-        attempt: an id of its own: two attempts of one task never mix.
+        attempt: an id of its own, so that two attempts of one task never mix.
         counts: how many records for each partition.
     """
 
@@ -44,10 +50,10 @@ class Staging:
         self._bytes: dict[int, int] = defaultdict(int)
 
     def add(self, records: Iterable[tuple[int, bytes]]) -> None:
-        """Put records aside, by partition."""
+        """Stage records, by partition."""
         for number, data in records:
             held, size = self._held[number], self._bytes[number] + len(data)
-            if len(held) >= AT_ONCE or size > MOST_BYTES:
+            if len(held) >= MAX_STEP_RECORDS or size > MAX_STEP_BYTES:
                 self._send(number)
             self._held[number].append(data)
             self._bytes[number] += len(data)
@@ -58,7 +64,7 @@ class Staging:
             self._send(number)
 
     def drop(self) -> None:
-        """Remove it, where the task has failed: nobody else knows of it."""
+        """Remove the records of a failed task, since no other process knows them."""
         for number in list(self.counts):
             remove(self._redis, staged(self._place, number, self.attempt))
 
@@ -75,24 +81,29 @@ class Staging:
 
 
 def remove(redis: RedisConnection, key: str) -> None:
-    """Remove a key; Redis frees a long list aside."""
+    """Remove a key; Redis frees a long list in the background."""
     redis.repeated(lambda: redis.client.unlink(key), key)
 
 
 def rolled_back(place: str, query: str, number: int, newest: int, key: str) -> StateError:
-    """Return the error about a batch that comes behind later ones of its query: other rows may have its number now."""
+    """Return the error about a batch that comes after later ones of its query.
+
+    Its number may mean other rows now.
+    """
     return StateError(
-        f"{place}: batch {number} of query {query} comes, and batch {newest} of it was written before: its checkpoint was rolled "
-        "back (restored from an older state), or another driver is at work on it. Nothing of this batch was written: what has "
-        "its number now may be other rows. Begin with a new checkpoint, and let only who holds a role run the query",
+        f"{place}: batch {number} of query {query} arrived after batch {newest} was written. Its "
+        "checkpoint was rolled back (restored from an older state), or another driver is running "
+        "the query. Nothing of this batch was written, since its number may mean other rows now. "
+        "Begin with a new checkpoint, and let only the holder of a role run the query",
         key=key,
     )
 
 
 def gone(key: str, wanted: int, found: int) -> Exception:
-    """Return the error about records that were put aside and are not there any more."""
+    """Return the error about staged records that are gone."""
     return StateError(
-        f"{key!r} holds {found} of {wanted} records that were put aside: it has expired (raise the option stagingTtl), "
-        "or Redis has lost it. Nothing of this batch was published; it can be repeated",
+        f"{key!r} holds {found} of {wanted} staged records: it has expired (raise the option "
+        "stagingTtl), or Redis has lost it. Nothing of this batch was published, so it can be "
+        "repeated",
         key=key,
     )

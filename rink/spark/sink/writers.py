@@ -1,4 +1,4 @@
-"""What Spark calls to write a stream: once, or batch by batch."""
+"""Write a stream for Spark: once, or batch by batch."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from rink.spark.sink.staging import Staging
 
 _QUERY_ID = "sql.streaming.queryId"
 ONCE = "once"
-"""The query of what is written by a batch job."""
+"""The query id of a write by a batch job."""
 
 
 @attrs.frozen
 class Staged(WriterCommitMessage):
-    """What one task has put aside.
+    """The staged records of one task.
 
     Attributes:
-        query: the query's id; "" of a batch job.
-        attempt: of the task.
-        counts: records for each partition.
+        query: the query's id; "" for a batch job.
+        attempt: the task's attempt.
+        counts: how many records for each partition.
     """
 
     query: str
@@ -41,14 +41,14 @@ class Staged(WriterCommitMessage):
 
 
 class _Writing:
-    """What both writers have in common."""
+    """The common part of both writers."""
 
     _once = False
 
     def __init__(self, options: Options, columns: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise ConfigError(
-                "a stream is appended to: use mode('append'), or outputMode('append')"
+                "a stream can only be appended to: use mode('append'), or outputMode('append')"
             )
         self._place = StreamPlace.of(options)
         check_columns(self._place, columns)
@@ -65,12 +65,12 @@ class _Writing:
         place = self._place
         if place.declared() is None and connection(place).hasher(place):
             raise ConfigError(
-                f"{place} has a hasher of its own (key {place.names.about!r}), which appName does not name: give the "
-                "option app=MODULE:ATTR, whose stream has it"
+                f"{place} has its own hasher (key {place.names.about!r}), which appName does not "
+                "name: give the option app=MODULE:ATTR, whose stream has it"
             )
 
     def write(self, iterator: Iterator[Any]) -> Staged:
-        """Put the rows of one task aside; runs on an executor."""
+        """Stage the rows of one task; runs on an executor."""
         make = maker(self._place, self._count, self._columns)
         staging = Staging(self._place, connection(self._place), self._ttl)
         try:
@@ -100,39 +100,42 @@ class _Writing:
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
-    """Writes the batches of a query, each once."""
+    """Write the batches of a query, each once."""
 
     def __init__(self, options: Options, columns: StructType, *, overwrite: bool) -> None:
         super().__init__(options, columns, overwrite=overwrite)
         if options.text("writeId"):
             raise ConfigError(
-                "the option writeId is for a batch; a query's batches have ids of their own"
+                "the option writeId is for a batch job: leave it out, since a query's batches "
+                "have ids"
             )
         self._name = options.needed("name")
         self._sink(self._name).raise_fence()
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish a batch: all of it, once."""
-        found = [one for one in messages if isinstance(one, Staged)]
+        found = [message for message in messages if isinstance(message, Staged)]
         if found:
             query = found[0].query
-            manifest = {one.attempt: one.counts for one in found if one.counts}
+            manifest = {task.attempt: task.counts for task in found if task.counts}
             sink = self._sink(self._name)
-            if not query:  # all such queries would be one
+            if not query:  # all such queries would count as one
                 sink.drop(manifest)
                 raise StateError(
-                    f"sink {self._name!r} of {self._place}: Spark told its tasks no id of its query (the local property "
-                    f"{_QUERY_ID}), so a batch cannot be told from another query's. Nothing was written"
+                    f"sink {self._name!r} of {self._place}: Spark gave its tasks no query id (the "
+                    f"local property {_QUERY_ID}), so this query's batches cannot be "
+                    "distinguished from another's. Nothing was written: use a release of Spark "
+                    "that Rink supports",
                 )
             self._commit(sink, SinkBatch(query, batchId), manifest)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
-        """Remove what tasks have put aside, where the batch was not committed."""
+        """Remove staged records if the batch was not committed."""
         _drop(self._sink, self._name, messages)
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
-    """Writes a DataFrame once; with a writeId also where the job runs again."""
+    """Write a DataFrame once; with a writeId even if the job runs again."""
 
     _once = True
 
@@ -140,16 +143,16 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
         super().__init__(options, columns, overwrite=overwrite)
         self._id = options.text("writeId")
         if self._token and not self._id:
-            raise ConfigError(
-                "with fencingToken the option writeId is needed, too: the fence belongs to it"
-            )
+            raise ConfigError("fencingToken needs the option writeId, too: the fence belongs to it")
         if self._id:
             self._sink(self._id).raise_fence()
 
     def commit(self, messages: list[Any]) -> None:
-        """Publish it: all of it, once."""
+        """Publish the DataFrame: all of it, once."""
         manifest = {
-            one.attempt: one.counts for one in messages if isinstance(one, Staged) and one.counts
+            message.attempt: message.counts
+            for message in messages
+            if isinstance(message, Staged) and message.counts
         }
         if self._id:
             self._commit(self._sink(self._id), SinkBatch(ONCE, 0), manifest)
@@ -164,12 +167,12 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
 
     @staticmethod
     def _clear(sink: Sink, manifest: Manifest) -> None:
-        """Remove all of a write whose name nobody has again."""
+        """Remove all of a write whose name is never used again."""
         sink.drop(manifest)
         sink.forget(_numbers(manifest))
 
     def abort(self, messages: list[Any]) -> None:
-        """Remove what tasks have put aside, where it was not committed."""
+        """Remove staged records if the write was not committed."""
         _drop(self._sink, self._id, messages)
 
 
@@ -178,13 +181,15 @@ def _numbers(manifest: Manifest) -> set[int]:
 
 
 def _drop(sink: Any, name: str, messages: list[Any]) -> None:
-    """Spark aborts too what it tried to commit, and then it may have been decided: only the lists' expiry is safe.
+    """Remove staged records, unless `commit` may have decided on them.
 
-    Where a task has failed, its message is missing, and `commit` was never called.
+    Spark also aborts a batch that it tried to commit. That batch may be decided, so then only the
+    lists' expiry is safe. If a task has failed, its message is missing, and `commit` was never
+    called.
     """
-    if all(isinstance(one, Staged) for one in messages):
+    if all(isinstance(message, Staged) for message in messages):
         return
-    found = {one.attempt: one.counts for one in messages if isinstance(one, Staged)}
+    found = {task.attempt: task.counts for task in messages if isinstance(task, Staged)}
     if found:
         sink(name or ONCE).drop(found)
 

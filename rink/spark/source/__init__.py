@@ -1,1 +1,4 @@
-"""The source: streams of rink.streams as rows. `readers` has what Spark calls."""
+"""Read streams of rink.streams as rows.
+
+Spark calls the classes in `readers`.
+"""

@@ -1,4 +1,7 @@
-"""A streaming query as a group of its stream: trimming waits for it, and one reader at a time advances it."""
+"""Register a streaming query as a group of its stream.
+
+Trimming waits for the group. One reader at a time advances it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import attrs
@@ -30,14 +34,14 @@ log = logging.getLogger("rink.spark")
 
 
 class Group:
-    """What Redis holds of one query, in all partitions of a stream.
+    """The state of one query in Redis, in all partitions of a stream.
 
     Args:
         place: the stream.
-        redis: where it lies.
-        name: of the group; operators see it as `spark/NAME`.
-        token: under which the query runs; 0 without a role.
-        strict: events that are gone before they were read are an error.
+        redis: the connection to its Redis.
+        name: the group's name; operators see it as `spark/NAME`.
+        token: the token under which the query runs; 0 without a role.
+        strict: whether events that are gone before they were read are an error.
     """
 
     def __init__(
@@ -48,7 +52,8 @@ class Group:
         self._redis = redis
         self._token = token
         self._strict = strict
-        self._who = f"process {os.getpid()} of {getpass.getuser()} on {socket.gethostname()}, since {_now()}"
+        user, host = getpass.getuser(), socket.gethostname()
+        self._who = f"process {os.getpid()} of {user} on {host}, since {_now()}"
         self._id = secrets.token_hex(8)
         declared = place.declared()
         self._bounds = (
@@ -60,28 +65,36 @@ class Group:
 
     @property
     def has_entered(self) -> bool:
-        """Whether this reader has been told of: all before it end."""
+        """Return whether this reader has entered, so that all earlier ones end."""
         return self._run is not None
 
     def is_registered(self, numbers: Sequence[int]) -> bool:
         """Return whether all these partitions know the group."""
         keys = [self._names(number).offsets for number in numbers]
-        return all(self._redis.repeated(lambda at=at: self._redis.client.hexists(at, self.name), at) for at in keys)  # type: ignore[misc] # fmt: skip
+        client = self._redis.client
+        return all(
+            self._redis.repeated(partial(client.hexists, key, self.name), key) for key in keys
+        )
 
     def begin(self, edges: Mapping[int, str]) -> Offsets:
-        """Register a query that has no checkpoint yet; asked again, it answers the same.
+        """Register a query that has no checkpoint yet.
+
+        A repeated call gives the same answer.
 
         Args:
-            edges: where to begin: earliest, latest or an id, for each partition.
+            edges: where to begin, for each partition: earliest, latest or an id.
 
         Raises:
-            StaleToken: a later driver has been here.
-            StateError: a query with another checkpoint has this name, or events behind an id are gone.
+            StaleToken: the group has seen a greater token.
+            StateError: a query with another checkpoint has this name, or events after an id are
+                gone.
         """
-        # All are looked at first: a start that is refused leaves no partition registered, or the next
-        # one, told to begin elsewhere, would begin there all the same.
+        # Look at all partitions first, so that a refused start leaves none registered. Otherwise
+        # the next start would begin at the registered place, even if it is told to begin elsewhere.
         looked = self._begin(edges, looks=True)
-        self._begun += [n for n, (said, *told) in looked.items() if said != b"ok" or not told[1]]
+        self._begun += [
+            n for n, (status, *rest) in looked.items() if status != b"ok" or not rest[1]
+        ]
         with self.withdrawn_on_error():
             answers = self._begin(edges, looks=False)
         return {number: _text(answer[1]) for number, answer in answers.items()}
@@ -90,7 +103,8 @@ class Group:
     def withdrawn_on_error(self) -> Iterator[None]:
         """Undo the registration of a start that fails before its first batch.
 
-        After a batch was planned it stays: the checkpoint knows of it, and a restart goes on.
+        After a batch was planned, the registration stays, because the checkpoint knows the batch
+        and a restart continues it.
         """
         try:
             yield
@@ -99,42 +113,43 @@ class Group:
             raise
 
     def has_begun(self) -> None:
-        """Keep the group from here on: a batch of it may be planned."""
+        """Keep the group from here on, because a batch of it may be planned."""
         self._begun = []
 
     def _withdraw(self) -> None:
         begun, self._begun = self._begun, []
         for number in begun:
-            # Partition 0 comes first. Where it is another reader's by now, so are the others, or will be.
-            given = (self.name, self._id, self._run or "")
-            if self._redis.run("withdraw", self._keys(number), *given)[0] == b"other":
+            # Partition 0 comes first. If it is another reader's by now, the others are or will be,
+            # too.
+            args = (self.name, self._id, self._run or "")
+            if self._redis.run("withdraw", self._keys(number), *args)[0] == b"other":
                 return
 
     def _begin(self, edges: Mapping[int, str], *, looks: bool) -> dict[int, Any]:
-        given = (int(self._strict), int(looks), self._id)
-        asked = [(self._keys(n), (self.name, self._token, at, *given)) for n, at in edges.items()]
-        answers = dict(zip(edges, self._redis.run_each("begin", asked), strict=True))
+        args = (int(self._strict), int(looks), self._id)
+        calls = [(self._keys(n), (self.name, self._token, at, *args)) for n, at in edges.items()]
+        answers = dict(zip(edges, self._redis.run_each("begin", calls), strict=True))
         for number, answer in answers.items():
             self._check(number, answer, edges[number])
         return answers
 
     def follow(self, start: Offsets) -> Offsets:
-        """Tell that all up to here has been processed, and return the last entry of each partition.
+        """Commit all events up to here, and return the partitions' last entries.
 
         Raises:
-            StaleToken: a later driver has been here.
+            StaleToken: the group has seen a greater token.
             StateError: another query reads under this name, or events are gone that were not read.
         """
         if self._run is None:
             answer = self._redis.run("enter", self._keys(0)[:1], self._token, self._who, self._id)
             self._check(0, answer)
             self._run = int(answer[1])
-        given = (self.name, self._token, self._run)
-        asked = [
-            (self._keys(n), (*given, at, int(self._strict), *self._bounds))
+        args = (self.name, self._token, self._run)
+        calls = [
+            (self._keys(n), (*args, at, int(self._strict), *self._bounds))
             for n, at in start.items()
         ]
-        answers = dict(zip(start, self._redis.run_each("follow", asked), strict=True))
+        answers = dict(zip(start, self._redis.run_each("follow", calls), strict=True))
         for number, answer in answers.items():
             self._check(number, answer, start[number])
             self._warn(number, start[number], *answer[2:])
@@ -142,21 +157,26 @@ class Group:
         return {number: _text(answer[1]) for number, answer in answers.items()}
 
     def advance(self, end: Offsets) -> None:
-        """Tell that Spark has committed up to here; raises a StaleToken."""
+        """Commit the events that Spark has committed.
+
+        Raises:
+            StaleToken: the group has seen a greater token.
+        """
         changed = {n: at for n, at in end.items() if self._processed.get(n) != at}
-        asked = [
+        calls = [
             (self._keys(number), (self.name, self._token, self._run or 0, at, *self._bounds))
             for number, at in changed.items()
         ]
-        for number, answer in zip(changed, self._redis.run_each("advance", asked), strict=True):
+        for number, answer in zip(changed, self._redis.run_each("advance", calls), strict=True):
             if _text(answer[0]) == "stale":
                 self._check(number, answer)
         self._processed.update(changed)
 
     def removed(self, numbers: Sequence[int]) -> dict[int, int]:
-        """Return how many entries had been taken away when the query registered."""
+        """Return how many entries had been removed when the query registered."""
         keys = [self._names(number).at(self.name) for number in numbers]
-        found = [self._redis.repeated(lambda at=at: self._redis.client.hget(at, "removed"), at) for at in keys]  # type: ignore[misc] # fmt: skip
+        client = self._redis.client
+        found = [self._redis.repeated(partial(client.hget, key, "removed"), key) for key in keys]
         return {n: int(text or 0) for n, text in zip(numbers, found, strict=True)}
 
     def _keys(self, number: int) -> tuple[str, ...]:
@@ -174,29 +194,32 @@ class Group:
             case "stale":
                 newer = int(answer[1])
                 raise StaleToken(
-                    f"group {self.name!r} of {self._place} belongs to a later driver: token {self._token} was refused, "
-                    f"{at!r} has {newer}",
+                    f"group {self.name!r} of {self._place} belongs to a later driver: token "
+                    f"{self._token} was refused, since {at!r} has {newer}",
                     role=self.name,
                     token=self._token,
                     newer=newer,
                 )
             case "used":
                 raise StateError(
-                    f"group {self.name!r} of {self._place} is in use by a query with another checkpoint (it has read "
-                    f"up to {_text(answer[1])} in partition {number}; {self._other()}): give this query another "
-                    f"group; or if the other is gone for good, `{self._forget()}`",
+                    f"group {self.name!r} of {self._place} is in use by a query with another "
+                    f"checkpoint (it has read up to {_text(answer[1])} in partition {number}; "
+                    f"{self._other()}). Give this query another group. If the other query is gone "
+                    f"for good, run `{self._forget()}`",
                     key=at,
                 )
             case "worker":
                 raise StateError(
-                    f"group {self.name!r} of {self._place} is a processor's of the app: give this query another group",
+                    f"group {self.name!r} of {self._place} belongs to a processor of the app: give "
+                    "this query another group",
                     key=at,
                 )
             case "other":
                 raise StateError(
-                    f"another query reads {self._place} as group {self.name!r}: {self._other()}. This one ends; each "
-                    "query needs a group of its own, and one that reads one stream twice (a union with itself, say) "
-                    "an option 'group' of its own for each",
+                    f"another query reads {self._place} as group {self.name!r}: {self._other()}. "
+                    "This query ends. Each query needs its own group. If one query reads a "
+                    "stream twice (for example a union with itself), give each read its own "
+                    "option 'group'",
                     key=at,
                 )
             case "old":
@@ -204,33 +227,36 @@ class Group:
         tell_gone(self._place, number, start, EventsGone.of(answer), strict=self._strict)
 
     def _warn(self, number: int, start: str, gone: Sequence[Any], older: Any) -> None:
-        """Warn of an older checkpoint, from which the run goes on."""
+        """Warn of an older checkpoint, with which the run continues."""
         if gone:
             tell_gone(self._place, number, start, EventsGone.of(gone), strict=False)
         elif older:
             log.warning(
-                "the checkpoint of a query is older than its group %r in Redis: in partition %d of %s it goes on behind %s, "
-                "although %s is committed, and reads the events between again. Was it restored from an older state?",
+                "the checkpoint of a query is older than its group %r in Redis: in partition %d "
+                "of %s the query continues after %s, although %s is committed, and reads the "
+                "events between again. Was the checkpoint restored from an older state?",
                 self.name, number, self._place, start, _text(older),
             )  # fmt: skip
 
     def _older(self, number: int, start: str, offset: str) -> str:
         return (
-            f"the checkpoint of this query is older than its group {self.name!r} in Redis: in partition {number} of "
-            f"{self._place} it goes on behind {start}, but the group has committed up to {offset}, and events between were "
-            "trimmed. The checkpoint was restored from an older state, or belongs to another query. Use the newest "
-            f"checkpoint; or, to begin anew, remove the checkpoint and run `{self._forget()}`. To go on with the events "
-            'that are there: .option("failOnDataLoss", "false")'
+            f"the checkpoint of this query is older than its group {self.name!r} in Redis: in "
+            f"partition {number} of {self._place} it continues after {start}, but the group has "
+            f"committed up to {offset}, and events between were trimmed. The checkpoint was "
+            "restored from an older state, or belongs to another query. Use the newest "
+            f"checkpoint. To begin anew, remove the checkpoint and run `{self._forget()}`. To "
+            "continue with the events that "
+            'are there: .option("failOnDataLoss", "false")'
         )
 
     def _forget(self) -> str:
-        """The command that ends the group, for the shell."""
+        """Return the shell command that ends the group."""
         app = self._place.app or "MODULE:ATTR"
         line = ["rink", "streams", "forget-group", app, self.name, "--stream", self._place.stream]
         return shlex.join(line)
 
     def _other(self) -> str:
-        """Who reads under this name, as far as is known."""
+        """Return the reader of this group, as far as is known."""
         at = self._names(0).at(self.name)
         return (
             _text(self._redis.repeated(lambda: self._redis.client.hget(at, "who"), at)) or "unknown"
@@ -238,13 +264,13 @@ class Group:
 
 
 def group_name(name: str) -> str:
-    """Return the name under which a query stands beside the processors of an app."""
+    """Return the name of a query's group beside the processors of an app."""
     return OF_SPARK + check_name("group", name)
 
 
 @attrs.frozen
 class EventsGone:
-    """Describes the missing events of a partition, as Redis knows them.
+    """The missing events of a partition, as Redis knows them.
 
     Attributes:
         why: `trimmed`, or `deleted` by XDEL.
@@ -267,16 +293,19 @@ class EventsGone:
         return cls(why, int(removed), first, deleted, last)
 
     def cause(self, start: str) -> str:
-        """Return why they are gone, as far as that is known."""
+        """Return why the events are gone, as far as that is known."""
         if entry_ids.order(self.last) < entry_ids.order(start.strip("(")):
-            return f"the last event that Redis knows of is {self.last}: it was restored from an older state, or emptied"
+            return (
+                f"the last event that Redis knows is {self.last}, so Redis was restored from an "
+                "older state, or emptied"
+            )
         if self.why == "deleted":
-            return f"somebody has removed {self.deleted} by XDEL"
+            return f"XDEL has removed {self.deleted}"
         count = "1 event was" if self.removed == 1 else f"{self.removed} events were"
         left = f"the first one left is {_event(self.first)}" if self.first else "none is left"
         return (
-            f'{count} removed, and {left}. All groups had passed them, trim="oldest" or somebody removed them, or Redis '
-            "was restored from an older state"
+            f"{count} removed, and {left}. All groups had passed them, or "
+            'trim="oldest" or an operator removed them, or Redis was restored from an older state'
         )
 
 
@@ -287,21 +316,22 @@ def tell_gone(
 
     Args:
         place: the stream.
-        number: of the partition.
-        start: the id behind which they were; "(id" for that id itself, too.
-        gone: what Redis tells of them.
-        strict: raise an error.
+        number: the partition's number.
+        start: the id after which they were; "(id" for that id itself, too.
+        gone: the answer of Redis about them.
+        strict: whether to raise an error.
     """
     key = place.names.partition(number).stream
-    where = f"from {_event(start[1:])} on" if start.startswith("(") else f"behind {start}"
+    where = f"from {_event(start[1:])} on" if start.startswith("(") else f"after {start}"
     cause = gone.cause(start) if gone else "they were trimmed while this range was read"
-    told = (
-        f"events of partition {number} of {place} {where} are gone before they were read (key {key!r}): {cause}. To read the "
-        'events that are there: .option("failOnDataLoss", "false"). To keep events longer: app.stream(…, keep="7d")'
+    message = (
+        f"events of partition {number} of {place} {where} are gone before they were read (key "
+        f"{key!r}): {cause}. To read the events that are there: "
+        '.option("failOnDataLoss", "false"). To keep events longer: app.stream(…, keep="7d")'
     )
     if strict:
-        raise StateError(told, key=key)
-    log.warning("%s", told)
+        raise StateError(message, key=key)
+    log.warning("%s", message)
 
 
 def _event(at: str) -> str:

@@ -1,6 +1,7 @@
-"""Offsets, as Spark keeps them in a checkpoint, and how many events one batch takes of each partition. Pure.
+"""Compute offsets, and how many events a batch takes of each partition.
 
-An offset is the id of the last entry that was read, for each partition: `{"0": "1700000000000-0", "1": "0-0"}`.
+Pure. An offset is the id of the last entry that was read, for each partition: `{"0":
+"1700000000000-0", "1": "0-0"}`. Spark keeps it in a checkpoint.
 """
 
 from __future__ import annotations
@@ -13,42 +14,50 @@ from rink.streams.store import entry_ids
 Offsets = dict[int, str]
 
 PAGE = 10_000
-"""So many entries one step of Redis looks at, and one page of a read has: Redis does nothing else meanwhile."""
+"""How many entries one step of Redis looks at, and one page of a read has. Redis serves nobody else
+meanwhile.
+"""
 
 ANSWER_BYTES = 8_000_000
-"""So many bytes one answer of Redis has, about; or one step of it has in memory."""
+"""About how many bytes one answer of Redis has, and one step of it has in memory."""
 
 Bound = Callable[[Mapping[int, tuple[str, int]]], Mapping[int, tuple[int, str]]]
-"""Asked with the cursor and a number for each partition: how far so many entries reach, or the first of them where they
-are large: how many there are, none only where there are no more, and the id of the last one."""
+"""Returns how far a number of entries reaches. It gets the cursor and the number for each
+partition, and returns how many entries there are and the id of the last. There may be fewer if
+entries are large, but none only if there are no more.
+"""
 
 
 def as_json(offsets: Mapping[int, str]) -> dict[str, str]:
-    """Return offsets as Spark writes them down."""
+    """Return offsets as Spark stores them."""
     return {str(number): offsets[number] for number in sorted(offsets)}
 
 
 def of_json(found: Mapping[str, str], partition_count: int, what: str) -> Offsets:
-    """Read what `as_json` wrote.
+    """Read the offsets that `as_json` wrote.
 
     Args:
-        found: from a checkpoint.
-        partition_count: of the stream.
+        found: the JSON of a checkpoint.
+        partition_count: how many partitions the stream has.
         what: the stream, for messages.
 
     Raises:
-        StateError: it is of a stream with another number of partitions, or of something else.
+        StateError: these are not offsets, or the number of partitions differs.
     """
     try:
         offsets = {int(number): str(at) for number, at in found.items()}
     except (ValueError, AttributeError):
         offsets = {}
     if not offsets or not all(map(entry_ids.is_id, offsets.values())):
-        raise StateError(f"the checkpoint holds {found!r}, and no offsets of {what}")
+        raise StateError(
+            f"the checkpoint holds {found!r}, which is not offsets of {what}: use its own "
+            "checkpoint"
+        )
     if offsets.keys() != set(range(partition_count)):
         raise StateError(
-            f"the checkpoint holds offsets of {len(offsets)} partitions, and {what} has {partition_count}: it is of "
-            "another stream. Use the checkpoint of this one, or a new one with another group"
+            f"the checkpoint holds offsets of {len(offsets)} partitions, but {what} has "
+            f"{partition_count}: it belongs to another stream. Use the checkpoint of this stream, "
+            "or a new one with another group"
         )
     return offsets
 
@@ -56,16 +65,18 @@ def of_json(found: Mapping[str, str], partition_count: int, what: str) -> Offset
 def share_out(
     start: Mapping[int, str], target: Mapping[int, str], most: int, bound: Bound
 ) -> Offsets:
-    """Return where a batch of so many events ends: evenly, and what one partition does not need goes to others.
+    """Return where a batch of so many events ends.
+
+    Partitions share the events evenly. The share that a partition does not need goes to others.
 
     Args:
-        start: where it begins.
+        start: where the batch begins.
         target: the last entries there are.
         most: how many events, at least 1.
-        bound: looks how far a number of entries reaches.
+        bound: returns how far a number of entries reaches.
     """
     end = dict(start)
-    # The oldest first: where there are fewer events to share than partitions, none is left behind for ever.
+    # The oldest first: if there are fewer events to share than partitions, none waits forever.
     waiting = sorted(
         (
             number

@@ -1,4 +1,4 @@
-"""What Spark calls to read a stream: once, or as a streaming query."""
+"""Read a stream for Spark: once, or as a streaming query."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class InputPart(InputPartition):
 
 
 class _Reading:
-    """What both readers have in common: where, which columns, and the task that reads."""
+    """The common part of both readers."""
 
     def __init__(self, options: Options, wanted: StructType) -> None:
         self._place = StreamPlace.of(options)
@@ -49,13 +49,13 @@ class _Reading:
 
     @cached_property
     def _count(self) -> int:
-        # It never changes.
+        # The count never changes.
         return self._redis.partition_count(self._place)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield Arrow batches of one partition; runs on an executor."""
         if not isinstance(partition, InputPart):
-            return  # of no partition Spark makes one of its own
+            return  # for no partitions, Spark makes one of its own
         wanted, place = partition.wanted, self._place
         schemas.check_case(self._columns, self._known, str(place))
         record = place.record_class()
@@ -65,22 +65,30 @@ class _Reading:
             yield rows.batch(page)
 
     def _edges(self, edge: str | dict[int, str]) -> dict[int, str]:
-        """Return an edge for each partition; raises a ConfigError for numbers that there are not."""
+        """Return an edge for each partition.
+
+        Raises:
+            ConfigError: the edges name partitions that do not exist, or leave some out.
+        """
         if isinstance(edge, str):
             return dict.fromkeys(range(self._count), edge)
         if edge.keys() != set(range(self._count)):
             raise ConfigError(
-                f"{self._place} has the partitions 0 to {self._count - 1}, and offsets were given for {sorted(edge)}"
+                f"{self._place} has the partitions 0 to {self._count - 1}, but offsets were given "
+                f"for {sorted(edge)}: give one for each partition"
             )
         return edge
 
     def _placed(self, begin: dict[int, str], to: dict[int, str]) -> dict[int, Any]:
-        """Return what the step `place` answers, for each partition: both edges at one moment."""
-        asked = [
+        """Return the answer of the step `place` for each partition.
+
+        Both edges of a partition are taken at one moment.
+        """
+        calls = [
             ((self._place.names.partition(number).stream,), (edge, to[number]))
             for number, edge in begin.items()
         ]
-        return dict(zip(begin, self._redis.run_each("place", asked), strict=True))
+        return dict(zip(begin, self._redis.run_each("place", calls), strict=True))
 
     def _parts(
         self, start: Offsets, end: Offsets, removed: dict[int, int], group: str
@@ -103,7 +111,7 @@ class _Reading:
 
 
 class BatchReader(_Reading, DataSourceReader):
-    """Reads what there is at the moment, from one edge to the other."""
+    """Read the current events, from one edge to the other."""
 
     def __init__(self, options: Options, wanted: StructType) -> None:
         super().__init__(options, wanted)
@@ -112,7 +120,8 @@ class BatchReader(_Reading, DataSourceReader):
         begins, ends = options.text("startingTimestamp"), options.text("endingTimestamp")
         if begins and ends and _id_of(self._from) > _id_of(self._to):
             raise ConfigError(
-                f"the window ends before it begins: startingTimestamp is {begins!r}, and endingTimestamp {ends!r}"
+                f"the window ends before it begins: startingTimestamp is {begins!r}, and "
+                f"endingTimestamp is {ends!r}"
             )
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -121,18 +130,18 @@ class BatchReader(_Reading, DataSourceReader):
         start, end, removed = {}, {}, {}
         for number, (_, first, last, count, gone) in self._placed(begin, to).items():
             if gone:
-                told = EventsGone.of(gone)
-                tell_gone(self._place, number, begin[number], told, strict=self._is_strict)
+                events_gone = EventsGone.of(gone)
+                tell_gone(self._place, number, begin[number], events_gone, strict=self._is_strict)
             start[number], end[number] = first.decode(), last.decode()
             removed[number] = int(count)
         return self._parts(start, end, removed, "")
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a stream as a query does, batch by batch.
+    """Read a stream as a query, batch by batch.
 
-    Spark makes it in a process of the driver, where it lives as long as the query, and sends copies to
-    executors for `read` alone.
+    Spark makes it in a process of the driver, where it lives as long as the query. Copies go to
+    executors only for `read`.
     """
 
     def __init__(self, options: Options, wanted: StructType) -> None:
@@ -140,26 +149,32 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._from = options.edge("startingOffsets", "startingTimestamp", "earliest")
         for name in ("endingOffsets", "endingTimestamp"):
             if options.text(name):
-                raise ConfigError(f"the option {name} is for a batch; a streaming query has no end")
+                raise ConfigError(
+                    f"the option {name} is for a batch: leave it out, since a streaming query has "
+                    "no end"
+                )
         self._most = options.count("maxOffsetsPerTrigger", None)
         check_read_limit(self._most)
         self._name = options.text("group") or options.text("name") or options.needed("group")
         self._token = options.token()
         self._group: Group | None = None
         self._target: Offsets | None = None
-        self._named: Offsets | None = None  # where Spark is, as far as it has said
+        self._named: Offsets | None = None  # Spark's position, as far as Spark has named it
 
     def __getstate__(self) -> dict[str, Any]:
-        # The group is the driver's; connections do not travel.
+        # The group stays on the driver, and connections cannot be copied.
         return {**self.__dict__, "_group": None}
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """Return where a query without a checkpoint begins; from here on trimming waits for it."""
+        """Return where a query without a checkpoint begins.
+
+        From here on, trimming waits for it.
+        """
         self._named = self._its_group().begin(self._edges(self._from))
         return as_json(self._named)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return how much a batch may have."""
+        """Return how many events a batch may have."""
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
         return ReadMaxRows(self._most) if self._most else ReadAllAvailable()
@@ -167,7 +182,10 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, str] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, str]:
-        """Return where the next batch ends. Spark asks once what lies before `start` is in its commit log."""
+        """Return where the next batch ends.
+
+        Spark asks only if the events before `start` are in its commit log.
+        """
         group = self._its_group()
         with group.withdrawn_on_error():
             end = self._end_of_batch(start, limit)
@@ -187,7 +205,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return share_out(begin, target, most, partial(self._bound, target))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Take what there is now for all that this run reads."""
+        """Fix the last entries now; this run reads up to them."""
         self._target = self._last()
 
     def reportLatestOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
@@ -195,20 +213,21 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return as_json(self._last())
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        """Return a range for each partition that has something."""
+        """Return a range for each partition that has events."""
         begin, to = self._offsets(start), self._offsets(end)
         self._named = to
         if begin == to:
-            # An empty batch: a restarted query of Spark before 4.2 asks for it at the end of its offset log. The batch
-            # that ended there may come again, so nothing is advanced.
+            # This is an empty batch. A restarted query of Spark before 4.2 asks for it at the end
+            # of its offset log. The batch that ended there may be replayed, so nothing is advanced.
             return []
         group = self._its_group()
-        if not group.has_entered:  # a replay after a restart: Spark asks for nothing before
+        if not group.has_entered:  # a replay after a restart: Spark asks for no offset before
             group.follow(begin)
         if behind := [n for n in begin if entry_ids.order(begin[n]) > entry_ids.order(to[n])]:
             raise StateError(
-                f"the checkpoint's batch of {self._place} ends before it begins, in partition {behind[0]}: it begins at "
-                f"{begin[behind[0]]}, and ends at {to[behind[0]]}"
+                f"the checkpoint's batch of {self._place} ends before it begins, in partition "
+                f"{behind[0]}: it begins at {begin[behind[0]]}, and ends at {to[behind[0]]}. Use "
+                "the newest checkpoint, or a new one with another group"
             )
         first = [
             number for number, at in begin.items() if at == entry_ids.NONE and to[number] != at
@@ -216,24 +235,25 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._parts(begin, to, group.removed(first), group.name)
 
     def commit(self, end: dict[str, str]) -> None:
-        """Spark has committed up to here: it may be trimmed."""
+        """Commit the events up to here, so that they may be trimmed."""
         self._its_group().advance(self._offsets(end))
 
     def stop(self) -> None:
-        """Nothing to do: the group stays, and trimming waits for what comes."""
+        """Do nothing: the group stays, and trimming waits for the next run."""
 
     def _untold_start(self) -> Offsets | None:
         """Return where the next batch begins, for Spark before 4.2.
 
-        Later releases say so themselves.
+        Later releases name it themselves.
 
-        When Spark asks for more, its commit log has the offset of the last call of `initialOffset` or `partitions`: it
-        replays a batch that is not committed first. Only a restart with `triggerAvailableNowWrapper.enabled` asks before
-        any such call, so before a replay. Then this is None, and nothing may be advanced.
+        When Spark asks for more, its commit log has the offset of the last call of `initialOffset`
+        or `partitions`, because it first replays a batch that is not committed. Only a restart with
+        `triggerAvailableNowWrapper.enabled` asks before any such call, and so before a replay. Then
+        this returns None, and nothing may be advanced.
         """
         group = self._its_group()
         if self._named is None and not group.is_registered(range(self._count)):
-            self._named = group.begin(self._edges(self._from))  # as initialOffset will
+            self._named = group.begin(self._edges(self._from))  # as initialOffset will do
         return self._named
 
     def _its_group(self) -> Group:
@@ -251,21 +271,23 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return {number: answer[2].decode() for number, answer in answers.items()}
 
     def _bound(
-        self, last: Offsets, asked: Mapping[int, tuple[str, int]]
+        self, last: Offsets, cursors: Mapping[int, tuple[str, int]]
     ) -> dict[int, tuple[int, str]]:
         steps = [
             (
                 (self._place.names.partition(number).stream,),
                 (cursor, last[number], count, ANSWER_BYTES),
             )
-            for number, (cursor, count) in asked.items()
+            for number, (cursor, count) in cursors.items()
         ]
         answers = self._redis.run_each("bound", steps)
-        return {n: (int(count), at.decode()) for n, (count, at) in zip(asked, answers, strict=True)}
+        return {
+            n: (int(count), at.decode()) for n, (count, at) in zip(cursors, answers, strict=True)
+        }
 
 
 def _id_of(edge: str | dict[int, str]) -> tuple[int, int]:
-    """Return the order of an edge that a time has given."""
+    """Return the order of an edge that comes from a time."""
     return entry_ids.order(str(edge).lstrip("("))
 
 

@@ -1,4 +1,7 @@
-"""Reads a range of one partition in pages, and sees to it that nothing in it is missing. Runs on executors."""
+"""Read a range of one partition in pages, and check that none is missing.
+
+This runs on executors.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,19 @@ Entry = tuple[bytes, list[bytes]]
 """An id, and names and values in turn."""
 
 FIRST_PAGE = 100
-"""So many entries the first page has: how large they are is not known before."""
+"""How many entries the first page has: their size is not known before."""
 
 
 @attrs.frozen
 class Range:
-    """What one task reads: the entries behind `start`, up to `end`.
+    """The entries that one task reads: after `start`, up to `end`.
 
     Attributes:
-        removed: how many entries had ever been taken away when `start` was placed, where that is "0-0"; an entry
-            shows by itself that nothing behind it is missing.
-        group: events that were requeued for another one are passed over.
-        strict: events that are gone are an error.
+        removed: how many entries had ever been removed when `start` was placed, if `start` is
+            "0-0". Any other `start` is an entry, which shows by itself that nothing after it is
+            missing.
+        group: the query's group. Events that were requeued for another group are skipped.
+        strict: whether missing events are an error.
     """
 
     place: StreamPlace
@@ -43,21 +47,21 @@ class Range:
 def pages(redis: RedisConnection, wanted: Range, size: int = PAGE) -> Iterator[list[Entry]]:
     """Yield the entries, page by page.
 
-    A page is read from the entry that the last one ended with, that one included: as long as it is
-    there, nothing behind it has been taken away, since trimming takes the oldest first. How many it has is told
-    from the last one: as many as make `ANSWER_BYTES`, and `size` at most.
+    A page begins with the last entry of the page before. As long as that entry is there, nothing
+    after it was removed, since trimming takes the oldest first. The size of a page follows from the
+    page before: as many entries as make `ANSWER_BYTES`, at most `size`.
 
     Raises:
-        StateError: some are gone, and the range is strict.
+        StateError: some entries are gone, and the range is strict.
     """
     stream = wanted.place.names.partition(wanted.number).stream
     at, last = wanted.start, entry_ids.order(wanted.end)
-    has_told, count = False, min(size, FIRST_PAGE)
+    has_reported, count = False, min(size, FIRST_PAGE)
     while entry_ids.order(at) < last:
         found, is_whole = _page(redis, stream, wanted, at, count)
-        if not has_told and (not is_whole or not found):
+        if not has_reported and (not is_whole or not found):
             tell_gone(wanted.place, wanted.number, at, strict=wanted.strict)
-            has_told = True
+            has_reported = True
         if not found:
             return
         at, count = found[-1][0].decode(), min(size, _fitting(found))
@@ -65,8 +69,8 @@ def pages(redis: RedisConnection, wanted: Range, size: int = PAGE) -> Iterator[l
 
 
 def _fitting(page: list[Entry]) -> int:
-    """Return how many entries such as these make one answer."""
-    some = page[:: len(page) // 100 + 1]  # to look at all would take a tenth of the time
+    """Return how many entries of this size make one answer."""
+    some = page[:: len(page) // 100 + 1]  # looking at all would take a tenth of the time
     length = sum(len(text) for _, fields in some for text in fields)
     return max(1, ANSWER_BYTES * len(some) // max(1, length))
 
@@ -74,21 +78,23 @@ def _fitting(page: list[Entry]) -> int:
 def _page(
     redis: RedisConnection, stream: str, wanted: Range, at: str, size: int
 ) -> tuple[list[Entry], bool]:
-    """Return the entries behind `at`, and whether none of them can be missing."""
+    """Return the entries after `at`, and whether none of them can be missing."""
     if at != entry_ids.NONE:
         found = redis.repeated(lambda: _range(redis, stream, at, wanted.end, size + 1), stream)
         if found and found[0][0] == at.encode():
             return found[1:], True
         return found, False
-    # In this order: what is taken away between the two is noticed.
+    # In this order, a removal between the two calls is noticed.
     found = redis.repeated(lambda: _range(redis, stream, "-", wanted.end, size), stream)
     removed = int(redis.run("place", (stream,), "earliest", "latest")[3])
     return found, removed == wanted.removed
 
 
 def _range(redis: RedisConnection, stream: str, start: str, end: str, count: int) -> list[Entry]:
-    # Not xrange(): redis-py would make a dictionary of each, which takes half of the time.
-    found: Any = redis.client.execute_command("XRANGE", stream, start, end, "COUNT", count)  # type: ignore[no-untyped-call]
-    if redis.is_cluster:  # its nodes' clients make them all the same
+    # Not xrange(): redis-py would make a dictionary of each entry, which takes half of the time.
+    found: Any = redis.client.execute_command(  # type: ignore[no-untyped-call]
+        "XRANGE", stream, start, end, "COUNT", count
+    )
+    if redis.is_cluster:  # the clients of its nodes do so all the same
         return [(at, [text for pair in fields.items() for text in pair]) for at, fields in found]
     return list(found)
