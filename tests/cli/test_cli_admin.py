@@ -281,7 +281,7 @@ def test_owners_and_who_stands_by(lines, shop, answers):
         "orders/1 w1 w3 7 waits for w2 to release it",
         "orders/2 w1 w3 7 quarantined: event 17-0: thirteen",
         "orders/3 w1 - 7 not at work",
-        "orders/4 - w3 7 its worker is gone, and has not said why",
+        "orders/4 - w3 7 its worker is gone and did not close it",
     ]
 
 
@@ -426,7 +426,7 @@ def test_what_asks_wants_yes_without_a_terminal(run, shop, answers, command, giv
     asked = answers(command.replace("-", "_"), ())
     result = run("streams", command, shop, *given)
     assert result.exit_code == 1
-    assert "say --yes" in result.stderr
+    assert "without a terminal, add --yes" in result.stderr
     assert asked == []
     assert run("streams", command, shop, *given, "--yes").exit_code == 0
     assert len(asked) == 1

@@ -42,7 +42,7 @@ def server(monkeypatch):
     server = Server()
     monkeypatch.setattr(rink.testing, "local_etcd", server)
     monkeypatch.setattr("rink.cli.dev.version_of", lambda _: "3.5.1")
-    monkeypatch.setattr("rink.cli.dev.LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("rink.cli.dev.LOOK_INTERVAL_S", 0.0)
     return server
 
 

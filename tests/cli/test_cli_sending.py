@@ -116,7 +116,7 @@ def test_the_counts_as_json(run_json, shop, sent, orders):
 
 @pytest.mark.parametrize("size", [1, 7, 16, 1 << 18])
 def test_lines_are_whole_whatever_is_read_at_once(run, shop, sent, orders, monkeypatch, size):
-    monkeypatch.setattr(sending, "_AT_ONCE", size)
+    monkeypatch.setattr(sending, "_CHUNK_BYTES", size)
     numbers = list(range(20))
     run("sendmany", shop, "orders", "--file", orders(*(order(n) for n in numbers)))
     assert sent == numbers
@@ -145,7 +145,7 @@ def test_standard_input_is_a_file_too(shop, sent):
 def test_the_first_bad_line_is_named_and_those_before_it_are_sent(
     run, shop, sent, orders, monkeypatch, size, bad
 ):
-    monkeypatch.setattr(sending, "_AT_ONCE", size)
+    monkeypatch.setattr(sending, "_CHUNK_BYTES", size)
     path = orders(order(1), "", order(2), bad, order(3))
     result = run("sendmany", shop, "orders", "--file", path, "--json")
     assert (result.exit_code, sent) == (1, [1, 2])
@@ -159,11 +159,11 @@ def test_the_first_bad_line_is_named_and_those_before_it_are_sent(
 def test_where_there_is_no_room_it_says_what_was_sent_and_what_may_be(
     run, shop, sent, orders, monkeypatch
 ):
-    monkeypatch.setattr(sending, "_AT_ONCE", 40)
+    monkeypatch.setattr(sending, "_CHUNK_BYTES", 40)
     sent.full_at = 6
     result = run("sendmany", shop, "orders", "--file", orders(*(order(n) for n in range(9))))
     assert (result.exit_code, sent) == (1, [0, 1, 2, 3, 4, 5])
-    assert result.stderr.endswith("the first 5 records were sent, and maybe some of the next 2\n")
+    assert result.stderr.endswith(": the first 5, and maybe some of the next 2\n")
 
 
 def test_a_file_that_is_not_there_is_wrong_usage(run, shop, sent):

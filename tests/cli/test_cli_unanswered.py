@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from rink.cli import main, process_started_at
 from rink.cli.apps import etcd_of, load, redis_of
 from rink.cli.commands import HOMES, commands
-from rink.cli.options import MIN_ANNOUNCE_S, Outside, outside
+from rink.cli.options import MIN_ANNOUNCE_AFTER_S, Outside, outside
 from rink.streams import RedisUnavailable, admin
 from rink.streams.admin import DeadLetters
 from rink.testing import virtual
@@ -140,7 +140,7 @@ def test_send_without_an_answer_names_its_redis(slowly, shop, monkeypatch, line)
 
 
 @pytest.mark.parametrize(
-    ("started_at", "delay"), [(None, 0.6), (100.0, 0.6), (99.8, 0.4), (90.0, MIN_ANNOUNCE_S)]
+    ("started_at", "delay"), [(None, 0.6), (100.0, 0.6), (99.8, 0.4), (90.0, MIN_ANNOUNCE_AFTER_S)]
 )
 def test_announce_delay_counts_from_the_start_of_the_process(started_at, delay):
     """A process that took long to start still gives etcd a moment to answer."""

@@ -183,7 +183,7 @@ def test_wait_that_times_out_in_an_outage_exits_with_1(town, wait):
     [
         (
             {"scheme": "mine@1#abc", "pins": {"x": "a"}},
-            "its pins are by a scheme that is not known",
+            "it has pins by a scheme unknown here",
         ),
         ({"number": 2}, "version 2 is not a JSON object"),
     ],

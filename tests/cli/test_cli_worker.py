@@ -293,7 +293,7 @@ def test_a_port_that_is_taken(run, shop, made):
         result = run("worker", shop, "--metrics-port", str(port))
     assert result.exit_code == 1
     assert result.stderr == (
-        f"rink: metrics cannot be served at 127.0.0.1:{port}: Address already in use\n"
+        f"rink: cannot serve metrics at 127.0.0.1:{port}: Address already in use\n"
     )
 
 
