@@ -149,7 +149,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _raised(name: str, error: Exception) -> Failed:
-    """Show where a module failed, without Rink's and the import system's frames."""
+    """Show a module's traceback without frames of Rink and the import system."""
     frames = traceback.extract_tb(error.__traceback__)
     user_frames = [frame for frame in frames if not _is_ours(frame.filename)]
     shown = traceback.TracebackException.from_exception(error)

@@ -117,7 +117,7 @@ class Commands(click.Group):
 
 
 def terminal_width() -> int | None:
-    """Return the width of help on a narrow terminal, or None to let click choose."""
+    """Return the width of help on a narrow terminal, or None otherwise."""
     width = shutil.get_terminal_size().columns
     return width if width < MIN_HELP_WIDTH else None
 
@@ -125,7 +125,7 @@ def terminal_width() -> int | None:
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name=DISTRIBUTION, prog_name="rink")
 def commands() -> None:
-    """Look at groups, run workers of streams, and start an etcd for development.
+    """Look at groups, run workers of streams, and start etcd for development.
 
     Only dev, drain, forget, run, send, sendmany, sidecar, streams and worker change anything. The
     other commands only read: they join no group and write no key.

@@ -39,7 +39,10 @@ LOOK_INTERVAL_S = 0.5
 )
 @click.option("--json", "as_json", is_flag=True, help="Say where it runs as one line of JSON.")
 def dev(port: int | None, data_dir: Path | None, as_json: bool) -> None:
-    """Run an etcd on this machine until Ctrl-C: for development, never for production."""
+    """Run an etcd on this machine until Ctrl-C.
+
+    It is for development, never for production.
+    """
     with until_ended():
         run(port, data_dir, as_json=as_json)
 

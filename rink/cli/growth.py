@@ -136,7 +136,7 @@ def _growth(record: MemberRecord, start: _Start, wall: str) -> Growth:
 
 
 def _left(record: MemberRecord, delay: float, wall: str) -> float | None:
-    """Return the seconds until a delay is over, or None if the clocks disagree."""
+    """Return the seconds left of a delay, or None if the clocks disagree."""
     waited = _seconds(record.joined, wall)
     if waited is None or waited < 0:
         return None
@@ -144,7 +144,7 @@ def _left(record: MemberRecord, delay: float, wall: str) -> float | None:
 
 
 def _seconds(start: str, end: str) -> float | None:
-    """Return the seconds between two wall-clock times, or None if they cannot be compared."""
+    """Return the seconds between two times, or None without a comparison."""
     try:
         return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
     except (ValueError, TypeError):

@@ -90,11 +90,11 @@ def plan(
     as_json: bool,
     target: Target,
 ) -> None:
-    """Show which of the roles in a file would move when members of GROUP leave and join.
+    """Show which roles would move when members of GROUP leave and join.
 
-    It shows how many roles move, between which members, and how even the load is before and after.
-    The plan assumes that every delay of GROUP is over: waiting members have a rank, and members
-    that are gone or leave have none. Nothing is written to etcd.
+    The roles are in a file. The output shows how many move, between which members, and how even the
+    load is before and after. The plan assumes that every delay of GROUP is over: waiting members
+    have a rank, and members that are gone or leave have none. Nothing is written to etcd.
     """
     if path is None:
         raise click.UsageError(
@@ -208,7 +208,7 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
         yield say
 
 
-# ── output ─────────────────────────────────────────────────────────────────────────────────────────
+# ── output ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def show(result: Plan, title: str = "") -> RenderableType:

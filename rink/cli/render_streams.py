@@ -35,7 +35,7 @@ MAX_TEXT_SHOWN = 100
 """Most characters of an error or a record in a table."""
 
 
-# ── lag ──────────────────────────────────────────────────────────────────────────────────────────
+# ── lag ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def show_lag(lags: Sequence[Lag]) -> RenderableType:
@@ -130,7 +130,7 @@ def _notes(lags: Sequence[Lag]) -> list[RenderableType]:
     return [titled(lines)] if lines else []
 
 
-# ── owners ───────────────────────────────────────────────────────────────────────────────────────
+# ── owners ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def show_owners(owners: Sequence[Owners]) -> RenderableType:
@@ -190,7 +190,7 @@ def _at_work(partition: PartitionOwner) -> Text:
     return Text("not at work", "yellow" if partition.owner else "dim")
 
 
-# ── dead letters ─────────────────────────────────────────────────────────────────────────────────
+# ── dead letters ──────────────────────────────────────────────────────────────────────────────────
 
 
 def show_letters(letters: DeadLetters) -> RenderableType:
@@ -246,7 +246,7 @@ def _short(text: str) -> str:
     return text if len(text) <= MAX_TEXT_SHOWN else text[:MAX_TEXT_SHOWN] + "…"
 
 
-# ── results of changes ──────────────────────────────────────────────────────────────────────────────
+# ── results of changes ────────────────────────────────────────────────────────────────────────────
 
 
 def show_requeued(rows: Sequence[Requeued]) -> RenderableType:

@@ -123,10 +123,11 @@ def run(
     command: tuple[str, ...],
     target: Target,
 ) -> None:
-    """Run COMMAND while this host holds role R of group G, and kill it when the role is lost.
+    """Run COMMAND while this host holds role R of group G.
 
-    After a loss it waits for the role again, unless --once is given. When the command ends by
-    itself, `rink run` exits with its code, unless --restart is given.
+    When the role is lost, the command is stopped. Then `rink run` waits for the role again, unless
+    --once is given. When the command ends by itself, `rink run` exits with its code, unless
+    --restart is given.
     """
     started_at = time.time()
     _open_standard_files()

@@ -261,7 +261,7 @@ def resume(
 def forget_group(
     app: str, processor: str, stream: str | None, force: bool, yes: bool, as_json: bool
 ) -> None:
-    """Forget PROCESSOR, which was retired, so that trimming does not wait for it.
+    """Forget a retired PROCESSOR, so that trimming does not wait for it.
 
     Its offsets are deleted, its dead letters stay. The command asks first if the app still has
     that processor.
@@ -293,8 +293,8 @@ def forget_group(
     "--to",
     required=True,
     metavar="WHERE",
-    help="earliest, latest, an event's id (it goes on after that event), or a time (it goes on from "
-    "that time): 2026-11-27T00:00 in UTC, 2026-11-27T00:00+02:00, or milliseconds since 1970.",
+    help="earliest, latest, an event's id (it goes on after that event), or a time (it goes on "
+    "from that time): 2026-11-27T00:00 in UTC, 2026-11-27T00:00+02:00, or milliseconds since 1970.",
 )
 @_STREAM
 @_PARTITION

@@ -46,7 +46,7 @@ def test_last_lines_of_a_thread_that_is_late_are_waited_for(monkeypatch, late):
             late.go.set()
         return True
 
-    monkeypatch.setattr(log_thread, "LAST_LINES_S", LONG_S)
+    monkeypatch.setattr(log_thread, "LAST_LINES_TIMEOUT_S", LONG_S)
     monkeypatch.setattr(log_thread, "_can_write", can_write)
     log = LogThread()
     say(log, "the end")

@@ -29,7 +29,7 @@ def test_ends_before_the_end_told_sends_term_then_kill():
 
 def test_ends_moved_on_in_time_sends_nothing():
     it = ends(20_000)
-    it.told(23_000, 15_000)
+    it.move_end(23_000, 15_000)
     assert it.due(18_499) == ""
     assert it.due(18_500) == TERM
 
@@ -51,7 +51,7 @@ def test_ends_after_a_stop_near_the_end_kills_before_the_end():
 def test_ends_moved_on_while_stopping_gives_the_whole_grace():
     it = ends(5_000)
     it.stop(1_000)
-    it.told(30_000, 4_000)
+    it.move_end(30_000, 4_000)
     assert it.wake_at == 11_000
 
 
@@ -65,14 +65,14 @@ def test_ends_closed_sends_term_now_and_kill_at_the_end_told():
 def test_ends_closed_believes_no_later_end():
     it = ends(20_000)
     it.close(1_000)
-    it.told(90_000, 2_000)
+    it.move_end(90_000, 2_000)
     assert it.kill_at == 19_500
 
 
 def test_ends_of_a_frozen_guard_kills_in_spite_of_a_later_end():
     """The guard was stopped beyond its end, and finds a later end in its pipe."""
     it = ends(20_000)
-    it.told(90_000, 19_500)
+    it.move_end(90_000, 19_500)
     assert it.due(19_600) == KILL
 
 
@@ -80,7 +80,7 @@ def test_ends_killed_believes_no_later_end():
     it = ends(20_000)
     it.kill()
     assert it.due(1) == KILL
-    it.told(90_000, 2)
+    it.move_end(90_000, 2)
     assert it.due(3) == KILL
 
 
@@ -113,7 +113,7 @@ def test_ends_never_lets_the_command_live_to_the_last_end_told(steps):
         if killed_at is not None:
             break
         if what == "told":
-            it.told(now + ahead, now)
+            it.move_end(now + ahead, now)
             if not is_closed:
                 until = now + ahead
         elif what == "close":

@@ -17,5 +17,5 @@ def test_probes_that_fail_are_reported(caplog):
         await asyncio.wait([task])
 
     asyncio.run(probe())
-    assert "probes and metrics have failed" in caplog.text
+    assert "the server of probes and metrics has failed" in caplog.text
     assert "a bug" in caplog.text

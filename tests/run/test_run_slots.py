@@ -8,7 +8,7 @@ import pytest
 from rink.core.keys import Keys, SlotKeys
 from rink.errors import EtcdUnavailable, RoleLost, StateError
 from rink.etcd.api import Delete, Put
-from rink.run.slots import KEPT_SLOTS, Slot, SlotRun, SlotTurn, encode, look, minute_slot, read
+from rink.run.slots import MAX_KEPT_SLOTS, Slot, SlotRun, SlotTurn, encode, look, minute_slot, read
 from rink.testing.memory.cluster import MemoryCluster
 
 GROUP = Keys.of("rink/", "g")
@@ -72,7 +72,7 @@ def test_slot_taken_over_refuses_the_end_of_the_earlier_run(etcd):
     a, b = member(etcd, "a", 4), member(etcd, "b", 7)
     a.begin(retry_unfinished=True)
     b.begin(retry_unfinished=True)
-    with pytest.raises(RoleLost, match="not this member's any more"):
+    with pytest.raises(RoleLost, match="no longer this member's"):
         a.finish(0)
     assert look(etcd, SLOTS, "s").code is None
 
@@ -145,7 +145,7 @@ def test_lost_answer_to_done_is_recognised(etcd):
 
 
 def test_prune_keeps_the_newest_slots(etcd):
-    for number in range(KEPT_SLOTS + 3):
+    for number in range(MAX_KEPT_SLOTS + 3):
         a = member(etcd, "a", number + 1, slot=f"s{number}")
         a.begin(retry_unfinished=False)
         a.finish(0)
@@ -154,7 +154,7 @@ def test_prune_keeps_the_newest_slots(etcd):
     assert a.prune() == 0
     assert look(etcd, SLOTS, "s2") is None
     assert look(etcd, SLOTS, "s3") is not None
-    assert len(etcd.range(b"rink/", b"rink0").kvs) == KEPT_SLOTS + 2
+    assert len(etcd.range(b"rink/", b"rink0").kvs) == MAX_KEPT_SLOTS + 2
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_sidecar_that_fails_ends_at_once_and_gives_nothing_back(ends, caplog, er
     with pytest.raises(Ended), program.exits_at_once():
         raise error
     assert ends == [1]
-    assert "its roles go when its lease runs out" in caplog.text
+    assert "its roles are free once its lease expires" in caplog.text
 
 
 def test_first_signal_after_a_drain_is_said(caplog):
@@ -186,15 +186,15 @@ def test_first_signal_after_a_drain_is_said(caplog):
         )
         member.membership.drain("a caller of the API asked for it")
         caplog.clear()
-        program.Program._told(told, signal.SIGTERM)
+        program.Program._signalled(told, signal.SIGTERM)
 
     tell()
-    text = "SIGTERM: it leaves already; a second signal ends the wait for a successor"
+    text = "SIGTERM: the sidecar is already leaving; a second signal ends the wait for a successor"
     assert [record.getMessage() for record in caplog.records] == [text]
 
 
 def test_third_signal_ends_at_once_and_gives_nothing_back(ends):
     told = types.SimpleNamespace(_signals=2)
     with pytest.raises(Ended):
-        program.Program._told(told, signal.SIGTERM)
+        program.Program._signalled(told, signal.SIGTERM)
     assert ends == [128 + signal.SIGTERM]

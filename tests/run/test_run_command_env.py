@@ -175,4 +175,4 @@ def test_role_file_on_a_full_tmpfs_keeps_the_earlier_end(tmp_path, monkeypatch, 
     monkeypatch.setattr(Path, "write_text", fail)
     file.write(7, 2_000)
     assert Path(file.path).read_text() == before
-    assert "cannot be written: No space left on device" in caplog.text
+    assert "an earlier end: No space left on device" in caplog.text

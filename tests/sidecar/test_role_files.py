@@ -133,7 +133,7 @@ def test_full_folder_is_logged_once_a_minute(folder, caplog, monkeypatch):
     for _ in range(3):
         files.write("leader", 7, 200)
     assert len(caplog.messages) == 1
-    assert "leader cannot be written" in caplog.text
+    assert "cannot write leader" in caplog.text
     now[0] += 60_000
     files.write("leader", 7, 200)
     assert len(caplog.messages) == 2
@@ -144,7 +144,7 @@ def test_full_folder_is_logged_once_a_minute(folder, caplog, monkeypatch):
 def test_folder_in_place_of_a_file_is_refused_at_the_start(folder):
     (folder / FOLDER / "leader").mkdir(parents=True)
     for _ in range(2):  # the first one must not keep the lock
-        with pytest.raises(ConfigError, match="held/leader cannot be removed: Is a directory"):
+        with pytest.raises(ConfigError, match="cannot remove held/leader: Is a directory"):
             Files(folder)
 
 
@@ -168,12 +168,12 @@ def test_file_that_cannot_be_removed_is_named(folder, caplog):
     files = Files(folder, lambda: 100)
     (folder / FOLDER / "leader").mkdir()
     files.remove("leader")
-    assert caplog.messages == [f"leader cannot be removed from {folder}: Is a directory"]
+    assert caplog.messages == [f"cannot remove leader from {folder}: Is a directory"]
 
 
 def test_folder_that_is_no_tmpfs_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_file_system", lambda _: "ext4")
-    with pytest.raises(ConfigError, match="on ext4, and files of ends must be gone"):
+    with pytest.raises(ConfigError, match="on ext4, but files of ends must not survive"):
         Files(tmp_path)
 
 
