@@ -1,4 +1,4 @@
-"""`rink send` and `rink sendmany`, into a stream that only notes what it is given."""
+"""Test `rink send` and `rink sendmany` on a stream that notes records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from rink.streams import App, PartitionFull, Stream
 
 @pytest.fixture
 def sent(monkeypatch):
-    """What was sent, in order; `sent.full_at` is where the stream has no more room."""
+    """Return what was sent, in order.
+
+    The stream has no room from `sent.full_at` on.
+    """
 
     class Sent(list):
         full_at = 10_000
@@ -42,7 +45,7 @@ def sent(monkeypatch):
 
 @pytest.fixture
 def orders(tmp_path):
-    """Writes a file of lines; returns its path."""
+    """Write a file of lines, and return its path."""
 
     def orders(*lines):
         path = tmp_path / "orders.jsonl"

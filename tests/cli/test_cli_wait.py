@@ -1,4 +1,4 @@
-"""`rink wait` and `rink status --check`: questions of scripts, answered by the exit status."""
+"""Test `rink wait` and `rink status --check`, which answer scripts."""
 
 import threading
 
@@ -20,7 +20,7 @@ def lines(text):
 
 @pytest.fixture
 def wait(town, run):
-    """Waits while a script happens; returns the exit status, stdout and the lines of stderr."""
+    """Wait during a script, and return the status, stdout and stderr lines."""
 
     def wait(*options, script=()):
         town.script = list(script)

@@ -1,4 +1,4 @@
-"""Probes of `rink run` that fail do not fail silently, and do not end the command."""
+"""Test that failing probes are logged and do not end the command."""
 
 from __future__ import annotations
 

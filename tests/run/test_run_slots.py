@@ -1,4 +1,7 @@
-"""`--once-per` on an etcd in memory: who may run a slot, and what a paused member may write."""
+"""Test `--once-per`: which member runs a slot, and what it may write.
+
+The etcd is in memory.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ SLOTS = SlotKeys.of("rink/", "g", "r")
 
 
 class Lossy:
-    """An etcd whose next answers are lost, after the write was applied."""
+    """Lose the next answers of an etcd, after the write was applied."""
 
     def __init__(self, etcd, lost=0):
         self._etcd, self.lost = etcd, lost
@@ -36,7 +39,7 @@ def etcd():
 
 
 def member(etcd, name, token, slot="s", over=None):
-    """A member's run; its record is written."""
+    """Return a member's run, and write the member's record."""
     key = GROUP.member(name)
     etcd.txn((), (Delete(key),))
     session = etcd.txn((), (Put(key, b"record"),)).header.revision
@@ -79,7 +82,10 @@ def test_slot_taken_over_refuses_the_end_of_the_earlier_run(etcd):
 
 @pytest.mark.parametrize("is_there_again", [False, True])
 def test_member_whose_session_has_ended_writes_nothing(etcd, is_there_again):
-    """It was paused until its lease had ended; perhaps it has a new record."""
+    """The member was paused until its lease had ended.
+
+    It may have a new record.
+    """
     a = member(etcd, "a", 4)
     key = GROUP.member("a")
     etcd.txn((), (Delete(key),))
@@ -110,7 +116,7 @@ def test_lost_answer_to_started_is_recognised(etcd):
 
 
 def test_slot_that_was_begun_and_not_started_is_begun_again(etcd):
-    """The role was lost before the command was started, and is got again with a new token."""
+    """The role was lost before the start, and is granted with a new token."""
     a, b = member(etcd, "a", 4), member(etcd, "b", 7)
     a.begin(retry_unfinished=False)
     assert b.begin(retry_unfinished=False) == (SlotTurn.STARTED, a.mine)

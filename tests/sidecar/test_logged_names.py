@@ -1,4 +1,4 @@
-"""Names and reasons that others choose enter the log as JSON strings only."""
+"""Test that the log has names of others only as JSON strings."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ def lines(caplog):
 
 
 def is_quoted(lines, count):
-    """Return whether so many lines have the name, each as a JSON string."""
+    """Return whether this many lines have the name as a JSON string."""
     assert not any(ROLE in line or "\u2028" in line for line in lines)
     found = sum(json.dumps(ROLE) in line for line in lines)
     assert found == count, lines

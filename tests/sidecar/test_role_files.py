@@ -1,4 +1,4 @@
-"""Files of ends: names, contents, and folders that are refused."""
+"""Test files of ends: names, contents, and refused folders."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ from rink.sidecar.role_files import FOLDER, Files, file_name, is_valid
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder that passes as one of a tmpfs."""
+    """Return a folder that counts as a tmpfs."""
     monkeypatch.setattr(module, "_file_system", lambda _: "tmpfs")
     return tmp_path
 
@@ -149,7 +149,7 @@ def test_folder_in_place_of_a_file_is_refused_at_the_start(folder):
 
 
 def test_folder_in_place_of_a_file_is_logged_and_keeps_no_other_role(folder, caplog):
-    """The program beside the sidecar may have the same user, and make one at any time."""
+    """A program of the same user may make a folder at any time."""
     files = Files(folder, lambda: 100)
     (folder / FOLDER / "leader").mkdir()
     (folder / FOLDER / f".{os.getpid()}.1").mkdir()
