@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def certificates() -> dict[str, Any]:
-    """Return the certificate settings of the session, or none if the Secret is absent."""
+    """Return the certificate settings, or none if the Secret is absent."""
     folder = Path(os.environ["CERTIFICATES"])
     if not (folder / "ca.crt").exists():
         return {}
@@ -63,7 +63,7 @@ def certificates() -> dict[str, Any]:
 
 
 def serve_readiness(session: rink.Session) -> None:
-    """Answer the readiness probe: 200 while the session is live, 503 otherwise.
+    """Answer the readiness probe: 200 while the session is live, else 503.
 
     The pod is ready once it has joined. It must not wait for a role: the old pod keeps the role
     until the new pod is ready.

@@ -39,7 +39,9 @@ turns() { # the answer's turns, each a line: ROLE TOKEN STATE UNTIL_MS
             sub(/^[^:]*:"?/, "", text)
             return text
         }
-        field("until_ms") != "" { print field("role"), field("token"), field("state"), field("until_ms") }'
+        field("until_ms") != "" {
+            print field("role"), field("token"), field("state"), field("until_ms")
+        }'
 }
 
 hold() { # ask for all roles; nothing is held
@@ -56,7 +58,8 @@ check_clock() { # the sidecar's clock must be this one
     answer=$(post /v1/renew "{\"grant\":\"$grant\"}" 2) || return 0
     now_ms
     there=$(printf '%s' "$answer" | sed 's/.*"now_ms":\([0-9]*\).*/\1/')
-    if [ "$there" -lt $((before - CLOCKS_DIFFER)) ] || [ "$there" -gt $((now + CLOCKS_DIFFER)) ]; then
+    if [ "$there" -lt $((before - CLOCKS_DIFFER)) ] ||
+        [ "$there" -gt $((now + CLOCKS_DIFFER)) ]; then
         echo "/proc/uptime is not the sidecar's clock here: count left_ms from before a call" >&2
         exit 1
     fi

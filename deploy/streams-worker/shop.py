@@ -15,7 +15,7 @@ log = logging.getLogger("shop")
 
 
 def session() -> dict[str, str]:
-    """Return the certificate settings of the session, or none if the Secret is absent."""
+    """Return the certificate settings, or none if the Secret is absent."""
     folder = Path(os.environ.get("CERTIFICATES", "/certificates"))
     if not (folder / "ca.crt").exists():
         return {}

@@ -104,7 +104,7 @@ def test_done_is_written_in_spite_of_a_signal(runs, tmp_path, wire_to, etcd_node
     wait_for(lambda: run.output)
     wire.cut()
     (tmp_path / "go").touch()
-    run.wait_log("waits for etcd to answer for slot 's'")
+    run.wait_log("slot 's' waits for an answer of etcd")
     run.send(signal.SIGTERM)
     run.wait_log("SIGTERM: `rink run` ends with code 4, and hurries")
     wire.heal()

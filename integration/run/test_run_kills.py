@@ -112,7 +112,7 @@ def test_etcd_cut_off_kills_before_the_end_told(runs, beats, wire_to, etcd_node)
     assert until > 0
     wait_for(lambda: beats.all("child")[-1].until > until)  # it is moved on
     wire.silence()
-    run.wait_log("it is killed")
+    run.wait_log("is killed")
     alive_at = beats.wait_over()
     until = max(beat.until for beat in beats.all())
     beats.assert_over_before(until)

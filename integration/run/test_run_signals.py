@@ -15,7 +15,7 @@ from handing_over import slowness, time_start
 from processes import is_alive
 from run_support import boot_ms, wait_for
 
-from rink.run.signal_stages import SAME_SIGNAL_S
+from rink.run.signal_stages import SAME_SIGNAL_INTERVAL_S
 
 pytestmark = pytest.mark.waits
 
@@ -123,7 +123,7 @@ def test_third_signal_kills(runs, beats):
     for text in ("leaving", "waits for no successor", "the command is killed"):
         run.send(signal.SIGTERM)
         run.wait_log(text)
-        time.sleep(SAME_SIGNAL_S)
+        time.sleep(SAME_SIGNAL_INTERVAL_S)
     assert run.ends() == -signal.SIGKILL
 
 
@@ -203,7 +203,7 @@ def test_role_not_got_within_wait_exits_75(runs, beats):
     beats.wait()
     waiting = runs("--wait", "5", "--", *beats.command())
     assert waiting.ends() == 75
-    assert "was not got within --wait 5" in waiting.log
+    assert "was not granted within --wait 5" in waiting.log
     assert "member 'first' owns it until it leaves" in waiting.log
     assert first.process.poll() is None
 

@@ -78,7 +78,7 @@ def test_role_is_lost_while_stopped_in_words(shell, line, beats):
     shell.wait("Unless it goes on, role 'r' of group 'g' is lost")
     alive_at = beats.wait_over()
     assert alive_at < max(beat.until for beat in beats.all())
-    shell.wait("it is killed")
+    shell.wait("is killed")
     shell.type("fg\n")  # it waits for the role again, and gets it
     new = beats.wait(token_above=beat.token)
     wait_for(lambda: shell.foreground() == new.pid)

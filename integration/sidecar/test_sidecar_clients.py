@@ -172,7 +172,7 @@ def test_client_works_through_kill_restart_and_drain(clients, sidecar):
     second.drain()
     assert leaver.wait(DEADLINE_S) == 0
     assert clients.next_token(above=taken) > taken
-    assert "is done with it: answered" in second.said(), "the loss was waited out, not answered"
+    assert "is over: answered" in second.said(), "the loss was waited out, not answered"
 
     tokens = clients.tokens()
     assert tokens == sorted(tokens)
@@ -209,8 +209,8 @@ def test_clients_hold_their_roles_again_after_an_outage_of_etcd(each, tmp_path, 
                 clients.start(sidecar)
             tokens = {name: clients.next_token() for name, clients in each.items()}
             node.freeze()
-            told = 'is told: "its end has passed"'
-            wait_for(lambda: sidecar.said().count(told) == len(each), sidecar.said)
+            lost = ': "its end has passed"'
+            wait_for(lambda: sidecar.said().count(lost) == len(each), sidecar.said)
             written = {name: len(clients.tokens()) for name, clients in each.items()}
             node.thaw()
             for name, clients in each.items():

@@ -104,7 +104,7 @@ def test_etcd_that_is_away_is_said_once_and_obeys_signals(lonely):
     assert NO_ETCD in status["trouble"]
     why = sidecar.call("GET", "/v1/role?name=leader")[1]["why"]
     assert NO_ETCD in why
-    assert sidecar.said().count("cannot be joined") == 1
+    assert sidecar.said().count("cannot join") == 1
     sidecar.process.send_signal(signal.SIGTERM)
     assert sidecar.process.wait(DEADLINE_S) == 0, sidecar.said()
 

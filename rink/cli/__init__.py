@@ -1,8 +1,9 @@
-"""The `rink` command: look at groups from outside, run workers of streams, and an etcd for development.
+"""Run the `rink` command.
+
+It looks at groups from outside, runs workers of streams, and starts an etcd for development.
 
 Commands that look at groups only read: they join none, take no lease and write no key. Only
-`forget` deletes keys. Commands of streams need the extra `streams`, which is imported when one of
-them runs.
+`forget` deletes keys. Commands of streams need the extra `streams`, and import it when they run.
 """
 
 from __future__ import annotations
@@ -13,28 +14,18 @@ import sys
 import time
 from pathlib import Path
 
-from rink.distribution import install_command
-
-NEEDED = {"click", "rich"}
-"""What the extra `cli` brings."""
-
-
-def refuse_without_extra(error: ModuleNotFoundError) -> None:
-    """Exit with status 2 if the extra `cli` would bring the missing module."""
-    if (error.name or "").partition(".")[0] in NEEDED:
-        needs = f"the command line needs {error.name}: {install_command('cli')}"
-        print(f"rink: {needs}", file=sys.stderr)
-        sys.exit(2)
+from rink.cli.extras import refuse_without_extra
 
 
 def process_started_at() -> float:
     """Return when this process started, by `time.monotonic()`.
 
-    Linux knows it, in ticks since the machine started. Elsewhere the CPU time so far is taken for
-    the time so far: a process that starts uses its CPU nearly all the time.
+    Linux counts it in ticks since the machine started. Elsewhere the process's CPU time stands for
+    its age: a process that starts uses its CPU nearly all the time.
     """
     try:
-        # The command's name, in brackets, may hold anything. The start is 20 fields behind it.
+        # The command's name stands in brackets and may hold anything, so count from its end. The
+        # start is the 20th field after it.
         ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError, AttributeError):

@@ -1,7 +1,7 @@
-"""The app that a command is given as `module:attr`: found, and run against its Redis.
+"""Load the app that a command names as `module:attr`, and run it.
 
-The only way from the command line into `rink.streams`, which needs what an extra brings: nothing of it is
-imported before a command needs it.
+The command line enters `rink.streams` only here. That package needs an extra, so it is imported
+only when a command needs it.
 """
 
 from __future__ import annotations
@@ -31,23 +31,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NEEDED = {"redis", "hiredis", "prometheus_client", "cronsim"}
-"""What the extra `streams` brings."""
+"""The modules that the extra `streams` installs."""
 
 with_app = click.argument("app", metavar="MODULE:ATTR")
 
 
 class NeedsExtra(Failed):
-    """What an extra brings is not installed; the exit status is 2, as for the extra `cli`."""
+    """Report a missing extra, and exit with 2, as for the extra `cli`."""
 
     exit_code = 2
 
 
 def load(text: str) -> App:
-    """Return the app that `module:attr` names, imported from the current folder or what is installed.
+    """Return the app that `module:attr` names.
+
+    Its module is imported from the current folder or from the installed packages.
 
     Raises:
-        Failed: there is none; the message says what there is instead. What the module itself
-            raised has been shown with its traceback.
+        Failed: there is no such app; the message says what is there instead. If the module itself
+            raised an error, its traceback is on stderr.
     """
     kind = _app_class()
     name, _, path = text.partition(":")
@@ -56,17 +58,21 @@ def load(text: str) -> App:
             f"{text!r} names no app: give its module and attribute, such as shop:app",
             param_hint="MODULE:ATTR",
         )
-    found = _attribute(_module(name), path)
-    if not isinstance(found, kind):
+    value = _attribute(_module(name), path)
+    if not isinstance(value, kind):
         raise Failed(
-            f"{text} is {_some(found)}, and no rink.streams.App: name the attribute that App(...) was "
-            "assigned to"
+            f"{text} is {_some(value)}, and no rink.streams.App: name the attribute that App(...) "
+            "was assigned to"
         )
-    return found
+    return value
 
 
 def stream_of(app: App, name: str) -> Stream[Any]:
-    """Return a stream of the app by its name; raises a Failed that lists those there are."""
+    """Return a stream of the app by its name.
+
+    Raises:
+        Failed: the app has no such stream; the message lists its streams.
+    """
     if name not in app.streams:
         raise Failed(f"app {app.name!r} has no stream {name!r}; it has {sorted(app.streams)}")
     return app.streams[name]
@@ -75,10 +81,10 @@ def stream_of(app: App, name: str) -> Stream[Any]:
 def redis_of(app: App) -> str:
     """Return where the app looks for Redis, without a password."""
     if app.redis_url is None:
-        return "Redis, as the app connects to it"  # only its function knows where
+        return "Redis, as the app connects to it"  # only its function knows the address
     with contextlib.suppress(ConfigError):
         return f"Redis at {app.connections.connect().server}"
-    return "Redis"  # the URL cannot be used, as the command says itself
+    return "Redis"  # the URL is invalid; the command itself reports that
 
 
 def etcd_of(app: App) -> str:
@@ -92,13 +98,13 @@ def etcd_of(app: App) -> str:
 
 
 def asking(app: App, *, etcd: bool = False) -> contextlib.AbstractContextManager[None]:
-    """Say on stderr which servers are asked, if the answer takes long."""
+    """Name the servers that are asked on stderr, if the answer takes long."""
     servers = f"{redis_of(app)} and {etcd_of(app)}" if etcd else redis_of(app)
     return unanswered(f"asking {servers}")
 
 
 def run(app: App, work: Callable[[], Awaitable[T]]) -> T:
-    """Run something of an app's in an event loop of its own, and close its connections."""
+    """Run `work` in a new event loop, then close the app's connections."""
     from rink.redis.error_map import first_error
 
     async def body() -> T:
@@ -115,7 +121,7 @@ def run(app: App, work: Callable[[], Awaitable[T]]) -> T:
 
 def _app_class() -> type[App]:
     try:
-        from rink.streams import App, Worker  # noqa: F401 - and what workers need is to be there
+        from rink.streams import App, Worker  # noqa: F401 - Worker needs more of the extra
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in NEEDED:
@@ -126,30 +132,29 @@ def _app_class() -> type[App]:
 
 def _module(name: str) -> ModuleType:
     here = str(Path.cwd())
-    if here not in sys.path:  # as `python -m` has it; the script's own folder is none of the user's
+    if here not in sys.path:  # as `python -m` does; the script's own folder is not the user's
         sys.path.insert(0, here)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise _raised(
-                name, error
-            ) from error  # it is there, and imports another one that is not
+            # The module exists, but it imports another one that does not.
+            raise _raised(name, error) from error
         raise Failed(
-            f"there is no module {error.name!r} in {here} or among what is installed: start the command "
-            "in the folder that has it, or give its full name, such as package.shop:app"
+            f"there is no module {error.name!r} in {here} or in the installed packages: start the "
+            "command in the folder that has it, or give its full name, such as package.shop:app"
         ) from error
     except Exception as error:
         raise _raised(name, error) from error
 
 
 def _raised(name: str, error: Exception) -> Failed:
-    """Show where a module failed, without our frames and those of the import machinery."""
+    """Show a module's traceback without frames of Rink and the import system."""
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [one for one in frames if not _is_ours(one.filename)]
-    told = traceback.TracebackException.from_exception(error)
-    told.stack = traceback.StackSummary.from_list(theirs)
-    click.echo("".join(told.format(chain=False)), err=True, nl=False)
+    user_frames = [frame for frame in frames if not _is_ours(frame.filename)]
+    shown = traceback.TracebackException.from_exception(error)
+    shown.stack = traceback.StackSummary.from_list(user_frames)
+    click.echo("".join(shown.format(chain=False)), err=True, nl=False)
     return Failed(f"module {name!r} could not be imported: {type(error).__name__}: {error}")
 
 
@@ -161,15 +166,15 @@ def _is_ours(filename: str) -> bool:
 
 
 def _attribute(module: ModuleType, path: str) -> object:
-    found: object = module
+    value: object = module
     for part in path.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             where = module.__file__ or module.__name__
-            apps = sorted(name for name, value in vars(module).items() if _is_app(value))
+            apps = sorted(name for name, other in vars(module).items() if _is_app(other))
             has = f"; its apps are {apps}" if apps else ""
             raise Failed(f"module {module.__name__!r} ({where}) has no attribute {path!r}{has}")
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def _is_app(value: object) -> bool:

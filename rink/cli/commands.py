@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from rink.cli import refuse_without_extra
 from rink.cli.exit_status import Failed, usage_wrapped
+from rink.cli.extras import refuse_without_extra
 from rink.distribution import DISTRIBUTION
 from rink.errors import RinkError
 
@@ -37,14 +37,13 @@ HOMES = {
     "watch": "rink.cli.watching",
     "worker": "rink.cli.workers",
 }
-"""Each command, and the module that has it under the same name."""
+"""The module of each command. The function there has the command's name."""
 
 MIN_HELP_WIDTH = 52
-"""Columns from which on help is as wide as click makes it, which is 50 or more."""
-
+"""Columns from which click chooses the width of help; click makes it 50 or more."""
 
 MIN_TEXT_WIDTH = 24
-"""Least room for the texts beside options, in columns. With less, the texts stand below them."""
+"""Minimum columns for the texts beside options. With fewer, the texts stand below the options."""
 
 
 class Help(click.HelpFormatter):
@@ -72,16 +71,16 @@ class HelpContext(click.Context):
 
 
 def _with_help(command: click.Command) -> click.Command:
-    """Make a command, and those below it, write help with `Help`."""
+    """Make a command and its subcommands write help with `Help`."""
     command.context_class = HelpContext
     if isinstance(command, click.Group):
-        for one in command.commands.values():
-            _with_help(one)
+        for subcommand in command.commands.values():
+            _with_help(subcommand)
     return command
 
 
 class Commands(click.Group):
-    """Run a command, and show an error of Rink's without a traceback."""
+    """Run a command, and show Rink's errors without a traceback."""
 
     context_class = HelpContext
 
@@ -91,7 +90,7 @@ class Commands(click.Group):
         return sorted(HOMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None where there is none of this name."""
+        """Import a command. Return None if no command has this name."""
         del ctx
         if cmd_name not in HOMES:
             return None
@@ -109,7 +108,7 @@ class Commands(click.Group):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was asked for."""
+        """Run the chosen command."""
         try:
             with usage_wrapped():
                 return super().invoke(ctx)
@@ -118,7 +117,7 @@ class Commands(click.Group):
 
 
 def terminal_width() -> int | None:
-    """Return the width of help on a narrow terminal; None leaves it to click."""
+    """Return the width of help on a narrow terminal, or None otherwise."""
     width = shutil.get_terminal_size().columns
     return width if width < MIN_HELP_WIDTH else None
 
@@ -126,8 +125,8 @@ def terminal_width() -> int | None:
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name=DISTRIBUTION, prog_name="rink")
 def commands() -> None:
-    """Sticky, exclusive roles over etcd: look at groups, run workers of streams, and an etcd for development.
+    """Look at groups, run workers of streams, and start etcd for development.
 
-    Only dev, drain, forget, run, send, sendmany, sidecar, streams and worker change anything. The other
-    commands only read: they join no group and write no key.
+    Only dev, drain, forget, run, send, sendmany, sidecar, streams and worker change anything. The
+    other commands only read: they join no group and write no key.
     """

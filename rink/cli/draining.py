@@ -1,4 +1,4 @@
-"""Make the sidecar beside it leave, by `rink drain`.
+"""Make the sidecar in the same pod leave: `rink drain`.
 
 It starts fast, for preStop hooks.
 """
@@ -16,7 +16,7 @@ API = "127.0.0.1:8181"
 
 CONNECT_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 2.0
-"""Seconds for the answer, beside those that the sidecar is asked to wait."""
+"""Seconds for the answer, in addition to those that the sidecar is asked to wait."""
 
 NO = 3
 
@@ -49,8 +49,8 @@ NO = 3
 def drain(ctx: click.Context, api: str, bearer: Path | None, wait: float) -> None:  # fmt: skip
     """Make the sidecar beside it leave for good. It may be repeated.
 
-    With --wait 0, exits with 0 at once. Otherwise exits with 0 once the sidecar has left, and with 3
-    if it is still leaving after that time.
+    With --wait 0, exits with 0 at once. Otherwise exits with 0 once the sidecar has left, and with
+    3 if it is still leaving after that time.
     """
     status, body = _post(f"/v1/drain?wait={wait:g}", api, bearer, wait + ANSWER_TIMEOUT_S)
     if status not in (200, 202):
@@ -63,7 +63,7 @@ def drain(ctx: click.Context, api: str, bearer: Path | None, wait: float) -> Non
 def _post(path: str, api: str, bearer: Path | None, timeout_s: float) -> tuple[int, str]:
     """Send a POST without a body, and return the answer's status and body.
 
-    http.client would take most of the time of the whole command.
+    Importing http.client would take most of the command's time.
     """
     authorization = f"Authorization: Bearer {_token(bearer)}\r\n" if bearer else ""
     head = (
@@ -82,7 +82,7 @@ def _post(path: str, api: str, bearer: Path | None, timeout_s: float) -> tuple[i
     try:
         return int(first.split(b" ", 2)[1]), body.decode(errors="replace").strip()
     except (IndexError, ValueError):
-        raise Failed(f"what answers at {api} is no sidecar") from None
+        raise Failed(f"the server at {api} is no sidecar") from None
 
 
 def _connect(api: str) -> socket.socket:

@@ -1,7 +1,7 @@
 """End a command with an exit status, and a line on stderr that says why.
 
-0 is success, and yes to a question. 1 is an error. 2 is wrong usage, which click reports. 3 is no
-to a question of a script.
+0 is success, or yes to a script's question. 1 is an error. 2 is wrong usage, which click reports.
+3 is no to a script's question.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any, TextIO
 import click
 
 NO = 3
-"""The exit status of a command that was asked a question and answers no."""
+"""The exit status of a command that answers a question with no."""
 
 
 def columns(stream: TextIO) -> int | None:
-    """Return how wide a terminal is, or None where the stream is no terminal."""
+    """Return the width of a terminal, or None if the stream is no terminal."""
     return shutil.get_terminal_size().columns if stream.isatty() else None
 
 
 def wrapped(text: str, stream: TextIO) -> str:
-    """Wrap a text at words, as wide as the terminal is.
+    """Wrap a text at words, to the width of the terminal.
 
     Text in backticks stays together.
     """
@@ -52,7 +52,7 @@ class Failed(click.ClickException):
 
 
 class Wrong(click.UsageError):
-    """Show wrong usage, wrapped as wide as the terminal is, and exit with 2."""
+    """Show wrong usage, wrapped to the width of the terminal, and exit with 2."""
 
     def show(self, file: Any = None) -> None:
         """Write the error to stderr."""
@@ -64,7 +64,7 @@ class Wrong(click.UsageError):
 
 @contextlib.contextmanager
 def usage_wrapped() -> Iterator[None]:
-    """Wrap click's own usage errors as Rink's are.
+    """Wrap click's own usage errors in the same way as Rink's.
 
     An error with its own `show` stays as it is: a `Wrong` is wrapped already, and a group without
     a command shows its help.

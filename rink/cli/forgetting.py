@@ -1,11 +1,11 @@
-"""`rink forget`: delete the keys of a group whose members are all gone.
+"""Delete the keys of a group whose members are all gone: `rink forget`.
 
 One transaction deletes them, guarded by the revision that was read. It is refused if anything was
-written in the group's range since then. So no member that joins meanwhile loses its record.
+written in the group's range since then. So a member that joins meanwhile keeps its record.
 
 Some keys stay, since fencing tokens must not go back: the last version if it has a token base, and
 requests that raise the base, or may raise it. The offsets of partitions and the slots of
-`rink run --once-per` stay, too. They lie beside the range.
+`rink run --once-per` stay, too. Their keys lie outside the group's range.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Kept:
 
     def keys(self, keys: Keys) -> list[bytes]:
         """Return the keys in the group's own range that stay, in order."""
-        found = [keys.request(asked.id) for asked in self.requests]
+        kept = [keys.request(asked.id) for asked in self.requests]
         if self.version is not None:
-            found.append(keys.version(self.version))
-        return sorted(found)
+            kept.append(keys.version(self.version))
+        return sorted(kept)
 
     def lines(self, keys: Keys) -> Iterator[str]:
-        """Yield a line on each kind of key that stays, with the reason."""
+        """Yield a line for each kind of key that stays, with the reason."""
         if self.version is not None:
             yield (
                 f"kept: version {self.version}, with the token base {self.token_base}, because "
@@ -82,17 +82,17 @@ def _number(count: int, noun: str) -> str:
 
 
 def is_terminal() -> bool:
-    """Return whether somebody can answer a question."""
+    """Return whether a person can answer a question on stdin."""
     return sys.stdin.isatty()
 
 
 def root_beside(keys: Keys, mark: str) -> bytes:
-    """Return the prefix of keys beside the group: `OFFSETS` or `SLOTS`."""
+    """Return the prefix of the group's `OFFSETS` or `SLOTS`."""
     return keys.root[:-1] + mark.encode() + b"/"
 
 
 def count_beside(etcd: Etcd, keys: Keys, mark: str) -> int:
-    """Count the keys beside the group: `OFFSETS` or `SLOTS`."""
+    """Count the keys of the group's `OFFSETS` or `SLOTS`."""
     root = root_beside(keys, mark)
     return len(etcd.range(root, root[:-1] + b"0").kvs)
 
@@ -105,9 +105,9 @@ def count_beside(etcd: Etcd, keys: Keys, mark: str) -> int:
 def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
     """Delete the keys of GROUP, whose members are all gone.
 
-    The command is refused while the group has members. Offsets of partitions and slots of
-    `rink run` stay, and so does what keeps fencing tokens from going back. The output lists what
-    stays. On a terminal it asks first.
+    The command is refused while the group has members. Offsets of partitions, slots of `rink run`
+    and the keys that keep fencing tokens from going back stay. The output lists these keys. On a
+    terminal it asks first.
     """
     keys = target.keys(group)
     with opened(target) as etcd:
@@ -139,7 +139,7 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
 
 
 def _kept(view: View, group: str, keys: Keys) -> Kept:
-    """Return which keys of the group's own range are to stay.
+    """Return the keys of the group's own range that must stay.
 
     Raises:
         StateError: members live, or the newest version cannot be read.
@@ -162,9 +162,13 @@ def _kept(view: View, group: str, keys: Keys) -> Kept:
             key=key,
         )
     version = view.version if view.version and view.version.token_base else None
-    asked = sorted(view.requests.values(), key=lambda one: one.mod_revision)
+    requests = sorted(view.requests.values(), key=lambda asked: asked.mod_revision)
     # A request that cannot be read may be one that raises the token base.
-    raises = (one for one in asked if one.request is None or one.request.wish is Wish.TOKEN_BASE)
+    raises = (
+        asked
+        for asked in requests
+        if asked.request is None or asked.request.wish is Wish.TOKEN_BASE
+    )
     return Kept(
         version=version.number if version else None,
         token_base=version.token_base if version else 0,

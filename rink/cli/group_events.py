@@ -1,6 +1,6 @@
-"""What happened to a group between two views of it, in words and as facts.
+"""Describe what happened to a group between two views of it.
 
-Which roles are held is not to be seen: no key in etcd names them, unless one drains.
+Events do not tell which roles are held: no key in etcd names a role, unless it drains.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rink.inspect.group_status import leaving_text, problems_of, wish_text
 
 @attrs.frozen
 class Happening:
-    """One thing that happened; `facts` are what JSON says beside `event`."""
+    """Describe one event. `facts` are its further JSON fields."""
 
     event: str
     text: str
@@ -27,9 +27,10 @@ class Happening:
 
 
 def between(before: View, after: View, was_settled: bool, is_settled: bool) -> list[Happening]:
-    """Return what happened, in the order in which one thing leads to the next.
+    """Return the events between two views, causes before their effects.
 
-    Whether the views are settled is the caller's to say: it costs most, and is known already.
+    The caller passes whether each view is settled. It already knows, and to compute it is the most
+    expensive part.
     """
     return [
         *_came(before, after),
@@ -81,7 +82,7 @@ def _went(before: View, after: View) -> Iterator[Happening]:
     for name, member in _live(before).items():
         if name in here:
             continue
-        # A crash, and a leave that keeps the rank or has nobody to hand over to, look alike.
+        # A leave that keeps the rank, or that has no successor, looks like a crash.
         how = "has left" if _leaving(member) else "is gone, without leaving first"
         drains = _draining(member)
         claims = f"; with it went its claim on {some(drains)}" if drains else ""
@@ -96,10 +97,10 @@ def _went(before: View, after: View) -> Iterator[Happening]:
 
 def _versions(before: View, after: View) -> Iterator[Happening]:
     newest = before.newest.number if before.newest else 0
-    last = newest  # never goes back: what was seen before is not skipped
+    last = newest  # never goes back, so versions seen before do not count as skipped
     for number in sorted(after.versions):
         skipped, last = range(last + 1, number), max(last, number)
-        # A number may come again where an operator deleted the log and the group began anew.
+        # A number may come again if an operator deleted the log and the group started anew.
         old = before.versions.get(number)
         if number <= newest and (old is None or old == after.versions[number]):
             continue

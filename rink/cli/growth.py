@@ -1,8 +1,9 @@
-"""Say when the group grows for a waiting member, as far as an outsider can tell.
+"""Estimate when the group grows for a waiting member, from its keys.
 
-The coordinator counts a member's delay from when it first saw the member's record. The member's
-`rebalance_delay` counts, or the coordinator's `initial_delay` for those that came while the group
-was starting. Only a coordinator that saw the start knows when that was (`rink.core.ranks`).
+The coordinator counts a member's delay from when it first saw the member's record. The delay is
+the member's `rebalance_delay`. It is the coordinator's `initial_delay` for members that came while
+the group was starting. Only a coordinator that saw the start knows when that was
+(`rink.core.ranks`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Growth:
     If another member leaves before that, the waiting member takes the rank at once.
 
     `within_s` compares the member's clock with this machine's. It is 0 after the delay, and None
-    where the two clocks do not tell. `may_be_sooner` means that the coordinator may count its
+    if the two clocks disagree. `may_be_sooner` means that the coordinator may count its
     `initial_delay` instead.
     """
 
@@ -37,7 +38,7 @@ class Growth:
     may_be_sooner: bool = False
 
     def text(self) -> str:
-        """Return it in words."""
+        """Return the time and its cause in words."""
         setting = f"{self.setting}={self.delay_s:g}"
         if self.within_s:
             when = f"in about {self.within_s:.0f} s, by its clock ({setting})"
@@ -61,13 +62,13 @@ def growth(view: View, status: GroupStatus, wall: str) -> dict[str, Growth]:
 
     Args:
         view: the group's keys.
-        status: what they show.
+        status: the status computed from them.
         wall: this machine's wall clock.
     """
     records = {
-        one.name: record
-        for one in status.members
-        if is_waiting(one) and (record := view.members[one.name].record) is not None
+        member.name: record
+        for member in status.members
+        if is_waiting(member) and (record := view.members[member.name].record) is not None
     }
     start = _Start.of(view)
     return {name: _growth(record, start, wall) for name, record in records.items()}
@@ -75,10 +76,10 @@ def growth(view: View, status: GroupStatus, wall: str) -> dict[str, Growth]:
 
 @attrs.frozen
 class _Start:
-    """Hold what the keys tell of the group's last start from empty.
+    """Hold what the keys show about the group's last start from empty.
 
-    `version` is the one with which it started, None if etcd keeps none. `is_to_come` means that
-    there is no version yet.
+    `version` is the version of that start, or None if etcd no longer keeps it. `is_to_come` means
+    that there is no version yet.
     """
 
     coordinator: Member | None
@@ -87,16 +88,16 @@ class _Start:
 
     @classmethod
     def of(cls, view: View) -> _Start:
-        """Read it from a group's keys."""
+        """Read the start from a group's keys."""
         kept = [entry.version for _, entry in sorted(view.versions.items()) if entry.version]
-        started = next((one for one in reversed(kept) if STARTED in one.because), None)
+        started = next((version for version in reversed(kept) if STARTED in version.because), None)
         return cls(view.coordinator, started, not view.versions)
 
     def seconds_after(self, record: MemberRecord) -> float | None:
         """Return the seconds from a member's join to the start.
 
-        They are infinite if the start is to come, or if the clocks do not tell. None means that the
-        keys tell of no start.
+        They are infinite if the start is to come, or if the times cannot be compared. None means
+        that the keys show no start.
         """
         if self.version is None:
             return math.inf if self.is_to_come else None
@@ -107,8 +108,8 @@ class _Start:
     def is_known(self) -> bool:
         """Return whether the coordinator knows the time of the start.
 
-        It does if this incarnation proclaimed the version, or will. Both times are by its own
-        clock. An earlier incarnation under this name does not count.
+        It does if it proclaimed the version in its current session, or will proclaim it. Both times
+        are by its own clock. An earlier session under the same name does not count.
         """
         if self.version is None or self.coordinator is None or self.coordinator.record is None:
             return self.is_to_come
@@ -135,7 +136,7 @@ def _growth(record: MemberRecord, start: _Start, wall: str) -> Growth:
 
 
 def _left(record: MemberRecord, delay: float, wall: str) -> float | None:
-    """Return the seconds until a delay is over, or None where the clocks cannot be right."""
+    """Return the seconds left of a delay, or None if the clocks disagree."""
     waited = _seconds(record.joined, wall)
     if waited is None or waited < 0:
         return None
@@ -143,7 +144,7 @@ def _left(record: MemberRecord, delay: float, wall: str) -> float | None:
 
 
 def _seconds(start: str, end: str) -> float | None:
-    """Return the seconds between two wall-clock times, or None where they cannot be compared."""
+    """Return the seconds between two times, or None without a comparison."""
     try:
         return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
     except (ValueError, TypeError):

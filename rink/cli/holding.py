@@ -1,4 +1,4 @@
-"""Say whether a role is held here now, by the files of a sidecar."""
+"""Answer whether a role is held here, by a sidecar's files: `rink held`."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def held(role: str, files: Path) -> None:  # fmt: skip
     except FileNotFoundError:
         raise Not(f"role {role!r} is not held here: there is no file {path}") from None
     except OSError as error:
-        raise Not(
-            f"whether role {role!r} is held is not known: {path}: {error.strerror}"
-        ) from error
+        raise Not(f"cannot tell whether role {role!r} is held: {path}: {error.strerror}") from error
     if not is_valid(line, now_ms()):
         raise Not(f"role {role!r} is not held here: its end has passed")
     click.echo(line.split()[0])

@@ -1,8 +1,8 @@
 """Find since when a member holds on to roles that are not its own.
 
-No key says when a role was lost. The versions say who owned it in each of them; each
-version holds the time of its proclamation, by its coordinator's clock. The age shown to people is
-right only if that clock agrees with this machine's.
+No key says when a role was lost. The versions say who owned it in each of them, and each version
+has the time of its proclamation, by its coordinator's clock. The age shown to people is right only
+if that clock agrees with this machine's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHOWN_IN_HOURS_FROM_S = 7200
 
 @attrs.frozen
 class Since:
-    """Hold the version that took a role from a member.
+    """Name the version that took a role from a member.
 
     `or_before` is true if older versions are not kept.
     """
@@ -38,14 +38,14 @@ class Since:
         return attrs.asdict(self)
 
     def text(self, now: str) -> str:
-        """Return it in words; `now` is this machine's wall clock."""
+        """Return the version and its age in words, by this machine's clock."""
         words = f"since version {self.version}" + " or before" * self.or_before
         ago = _ago(self.proclaimed, now)
         return f"{words}, {ago} ago by {self.by}'s clock" if ago and not self.or_before else words
 
 
 def _ago(then: str, now: str) -> str:
-    """Return the time between two wall clocks, or "" where they cannot agree."""
+    """Return the time between two wall clocks, or "" if they disagree."""
     try:
         seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(then)).total_seconds()
     except (ValueError, TypeError):  # TypeError: only one of them has a time zone
@@ -62,8 +62,8 @@ def _ago(then: str, now: str) -> str:
 def lost_since(view: View, member: str, roles: Iterable[str]) -> Since | None:
     """Return the version since which a member has not owned these roles.
 
-    Of several roles, return the earliest of these versions. Return None where the member owns all of them in
-    the newest version, or where a version cannot be read or its scheme is not known here.
+    Of several roles, return the earliest of these versions. Return None if the member owns all of
+    the roles in the newest version, if a version cannot be read, or if its scheme is unknown here.
     """
     rank_of = Placement().rank
     not_owned = set(roles)
@@ -80,7 +80,7 @@ def lost_since(view: View, member: str, roles: Iterable[str]) -> Since | None:
 
 
 def draining_since(view: View) -> dict[str, Since]:
-    """Return since when each member drains, as far as versions tell."""
+    """Return since when each member drains, as far as the versions show."""
     since = {
         member.name: lost_since(view, member.name, member.record.draining)
         for member in view.by_age

@@ -48,7 +48,7 @@ def with_log_level(note: str = "") -> Callable[..., Any]:
     """Return a decorator that gives a command the option `--log-level`.
 
     Args:
-        note: a sentence to add to the help of the option.
+        note: a sentence to add to the option's help.
     """
     return click.option(
         "--log-level",
@@ -61,7 +61,7 @@ def with_log_level(note: str = "") -> Callable[..., Any]:
 
 
 def log_to_stderr(level: str, handler: logging.Handler | None = None) -> None:
-    """Set up logging, unless the program has done so.
+    """Set up logging, unless the program has already done so.
 
     Args:
         level: the lowest level that is logged.
@@ -80,7 +80,7 @@ def with_leave(successor: str) -> Callable[..., Any]:
     The command gets `handover_wait` in seconds with its default, and `termination_grace`.
 
     Args:
-        successor: names in the help whom the leave waits for, and what goes on meanwhile.
+        successor: words for the help: what the leave waits for, and what goes on meanwhile.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,7 +3,7 @@
 A rollout may end old pods before new ones have started, so a leave waits for a successor there. All
 waits of a leave must fit into the pod's `terminationGracePeriodSeconds`: after that time the
 processes are killed, and each role stays unheld until the lease ends. A pod cannot read this
-setting, so it has to be given once more.
+setting, so it is given to the command once more.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def check_grace(leaves_within_s: float, grace_s: float | None) -> None:
 
     Args:
         leaves_within_s: the sum of all waits of a leave, in seconds.
-        grace_s: `terminationGracePeriodSeconds`, as far as it was given.
+        grace_s: `terminationGracePeriodSeconds`, or None if it was not given.
     """
     needed_s = leaves_within_s + MARGIN_S
     if grace_s is None:

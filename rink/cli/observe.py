@@ -1,8 +1,8 @@
-"""A group seen from outside: its view, read once or followed, without being a member.
+"""Read or follow a group without being a member.
 
-No lease, no record, no write. Following is the engine's own `GroupWatch`, driven from here; the one
-thing added is asking now and then whether etcd is still there, since a watch that waits out an
-outage says nothing, and a display that stands still looks like a group in which nothing happens.
+An observer takes no lease, has no record and writes nothing. To follow a group it drives the
+engine's own `GroupWatch`. It also checks from time to time that etcd still answers: a watch says
+nothing during an outage, so the display would look like a group in which nothing happens.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rink.etcd.api import Etcd, KeyValue
 
 @attrs.frozen
 class Trouble:
-    """Why the view may be out of date from now on; an empty text says that it is not any more."""
+    """Say why the view may be out of date; an empty text ends the trouble."""
 
     text: str
 
@@ -38,7 +38,7 @@ def is_empty(view: View) -> bool:
 
 @attrs.frozen
 class Groups:
-    """Every group under a prefix by name, and the keys there that belong to none."""
+    """Hold the groups under a prefix, and the keys that belong to no group."""
 
     revision: int
     views: Mapping[str, View]
@@ -49,19 +49,19 @@ def read_groups(etcd: Etcd, prefix: str) -> Groups:
     """Read all groups under a prefix, with one request.
 
     Raises:
-        EtcdError: no answer, or refused.
+        EtcdError: etcd did not answer, or refused the request.
     """
     root = prefix.encode()
-    found = etcd.range(root, root[:-1] + b"0")
-    revision = found.header.revision
+    answer = etcd.range(root, root[:-1] + b"0")
+    revision = answer.header.revision
     segments: dict[bytes, list[KeyValue]] = {}
-    for kv in found.kvs:
+    for kv in answer.kvs:
         segments.setdefault(kv.key.removeprefix(root).partition(b"/")[0], []).append(kv)
     views: dict[str, View] = {}
     strays: list[str] = []
     for segment, kvs in segments.items():
         if names.is_beside_group(segment.decode(errors="replace")):
-            continue  # what a group's partitions have come to, or its slots: not a group
+            continue  # offsets of partitions or slots: keys beside a group, not a group
         group = names.decode(segment.decode(errors="replace"))
         keys = Keys.of(prefix, group) if group is not None else Keys(root)
         view = View.listed(revision, [read_entry(keys, kv) for kv in kvs])
@@ -78,18 +78,18 @@ def following(
 ) -> Iterator[Iterator[View | Trouble]]:
     """Follow a group by an iterator of views.
 
-    It also yields what keeps the views from being current.
+    The iterator also yields a `Trouble` while the views may be out of date.
 
     Args:
-        etcd: where it lies.
-        keys: the group's.
-        clock: what is waited on.
-        quiet_s: after so many seconds without a word, etcd is asked whether it is there.
-        until: when the iterator ends, though not before the first view; None is never.
+        etcd: the server.
+        keys: the keys of the group.
+        clock: the clock for all waits.
+        quiet_s: seconds without an event after which etcd is asked whether it answers.
+        until: the time when the iterator ends, though not before the first view. None is never.
 
     Raises:
-        EtcdError: from the iterator, where the group could not be read the first time. What
-            happens later is waited out, and told as `Trouble`.
+        EtcdError: from the iterator, if the group could not be read the first time. Later errors
+            are yielded as `Trouble`, and the iterator goes on.
     """
     calls = RequestThreads(clock)
     mailbox: Mailbox[Event] = clock.mailbox()
@@ -116,7 +116,7 @@ class _Following:
     trouble: str = ""
 
     def run(self) -> Iterator[View | Trouble]:
-        # The watch would wait for an etcd that is not there; this says what is wrong.
+        # A watch would wait for a missing etcd. This request fails with the reason.
         self.etcd.range(self.keys.root, self.keys.end)
         while not self._is_over():
             events = self.mailbox.take(self._next_look())
@@ -129,10 +129,7 @@ class _Following:
                 yield from self._probe()
 
     def _is_over(self) -> bool:
-        """Return whether the time is over.
-
-        The first view is waited for in any case.
-        """
+        """Return whether the time is over, but not before the first view."""
         if self.until is None or self.view is None:
             return False
         return self.clock.now() >= self.until
@@ -148,12 +145,12 @@ class _Following:
                 self.view = View.listed(revision, entries)
                 yield from self._is(self.view)
             case Changed() if self.view is not None:
-                self.view = seen(self.view, event)  # which passes over what the list has told
+                self.view = seen(self.view, event)  # it ignores events that the list contained
                 yield from self._is(self.view)
-            case HistoryChanged(because):
+            case HistoryChanged(reason):
                 self.follower.history_told()
                 self.follower.start()
-                yield from self._is_troubled(because)
+                yield from self._is_troubled(reason)
             case ListFailed(error):
                 if self.view is None:
                     raise error
@@ -162,11 +159,11 @@ class _Following:
 
     def _probe(self) -> Iterator[View | Trouble]:
         if self.view is None:
-            return  # the first list is under way, and fails by itself
+            return  # the first list is in flight, and fails by itself
         try:
             self.etcd.range(self.keys.root)
         except EtcdClusterChanged as error:
-            # The client tells it once; whether the watch was told too, the new list is right.
+            # The client raises this error once. The watch may have missed it, so list anew.
             yield from self._take(HistoryChanged(str(error)))
         except RinkError as error:
             yield from self._is_troubled(str(error))

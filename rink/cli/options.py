@@ -1,4 +1,7 @@
-"""What the commands have in common: which etcd, which errors end them, and what ends them."""
+"""Define what the commands share.
+
+This is the etcd to use, the checks of names, and the ends by errors and signals.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +30,19 @@ from rink.settings import check_endpoints, check_prefix
 
 REQUEST_TIMEOUT_S = 5.0
 
-ANNOUNCE_S = 0.6
-"""Age of the process at which a command without an answer says what it tries: well within 1 s."""
+ANNOUNCE_AFTER_S = 0.6
+"""Age of the process, in seconds, at which a command without an answer names its request."""
 
-MIN_ANNOUNCE_S = 0.25
-"""Least time for an answer before that, in seconds, however long the process took to start."""
+MIN_ANNOUNCE_AFTER_S = 0.25
+"""Least seconds for an answer before that, however long the process took to start."""
 
-QUIET_S = 5.0
-"""Without a word from etcd for so long, `watch` asks whether it is still there."""
+QUIET_TIMEOUT_S = 5.0
+"""Seconds without an event after which `watch` checks that etcd still answers."""
 
 
 @attrs.frozen(kw_only=True)
 class Target:
-    """Which etcd, how to reach it, and under which prefix the groups lie."""
+    """Name an etcd, the way to reach it, and the prefix of the groups."""
 
     endpoints: str | None
     prefix: str
@@ -52,19 +55,19 @@ class Target:
 
     @property
     def where(self) -> str:
-        """The endpoints, for messages."""
+        """Return the endpoints, for messages."""
         return ", ".join(check_endpoints(self.endpoints))
 
     def reading(self, group: str) -> contextlib.AbstractContextManager[None]:
-        """Say what is tried while the body reads a group and has no answer."""
+        """Name the request on stderr if the body reads a group too long."""
         return announced(self, f"reading group {group!r} from")
 
     def keys(self, group: str) -> Keys:
-        """The keys of a group."""
+        """Return the keys of a group."""
         return Keys.of(self.prefix, group)
 
     def unknown(self, group: str) -> StateError:
-        """The error of a group that has no keys."""
+        """Return the error for a group that has no keys."""
         root = self.keys(group).root.decode()
         return StateError(
             f"there is no group {group!r}: the etcd at {self.where} has no key under "
@@ -74,7 +77,7 @@ class Target:
 
 
 def connect(target: Target) -> Etcd:
-    """Make a client of a real etcd; nothing is opened yet."""
+    """Make a client of a real etcd. It connects at its first request."""
     client = Client(
         check_endpoints(target.endpoints),
         timeout=target.timeout,
@@ -84,47 +87,46 @@ def connect(target: Target) -> Etcd:
         cert=target.cert,
         key=target.key,
     )
-    client.fail_refused()  # somebody waits for the answer, and can start etcd
+    client.fail_refused()  # a person waits for the answer, and can start etcd
     return client
 
 
 @attrs.frozen
 class Outside:
-    """Hold what the commands use of the world.
+    """Hold the parts of the outside world that the commands use.
 
-    Tests put theirs in its place, as click's `obj`.
-
-    `started_at` is when the process started, by `time.monotonic()`. None means that the command is
-    not the first thing that its process does, and counts from its own start.
+    Tests replace them, as click's `obj`. `started_at` is when the process started, by
+    `time.monotonic()`. None means that the process had done other work before, so the command
+    counts from its own start.
     """
 
     connect: Callable[[Target], Etcd] = connect
     clock: Clock = SYSTEM
-    quiet_s: float = QUIET_S
-    announce_s: float = ANNOUNCE_S
+    quiet_s: float = QUIET_TIMEOUT_S
+    announce_s: float = ANNOUNCE_AFTER_S
     started_at: float | None = None
 
     def announce_after(self, now: float) -> float:
-        """Return the seconds from now until a command without an answer says so."""
+        """Return the seconds from now until the request is named on stderr."""
         if self.started_at is None:
             return self.announce_s
-        return max(self.announce_s - (now - self.started_at), MIN_ANNOUNCE_S)
+        return max(self.announce_s - (now - self.started_at), MIN_ANNOUNCE_AFTER_S)
 
 
 def outside() -> Outside:
-    """Return what this run uses of the world."""
-    given = click.get_current_context().obj
-    if isinstance(given, Outside):
-        return given
-    # `main` gives the time when the process started.
-    return Outside(started_at=given if isinstance(given, float) else None)
+    """Return the outside world of this run."""
+    world = click.get_current_context().obj
+    if isinstance(world, Outside):
+        return world
+    # `main` sets the time when the process started.
+    return Outside(started_at=world if isinstance(world, float) else None)
 
 
 @contextlib.contextmanager
 def opened(target: Target) -> Iterator[Etcd]:
-    """Open a client for as long as the `with` lasts.
+    """Open a client, and close it after the body.
 
-    Settings that cannot be used are a usage error.
+    Invalid settings are a usage error.
     """
     try:
         etcd = outside().connect(target)
@@ -137,10 +139,10 @@ def opened(target: Target) -> Iterator[Etcd]:
 
 
 def announced(target: Target, doing: str) -> contextlib.AbstractContextManager[None]:
-    """Say on stderr what the body tries, if etcd does not answer soon.
+    """Name the body's request on stderr, if etcd does not answer soon.
 
     Args:
-        target: which etcd is asked.
+        target: the etcd that is asked.
         doing: what the command does, such as `reading group 'a' from`.
     """
     return unanswered(f"{doing} etcd at {target.where}; it gives up after {target.timeout:g} s")
@@ -148,7 +150,7 @@ def announced(target: Target, doing: str) -> contextlib.AbstractContextManager[N
 
 @contextlib.contextmanager
 def unanswered(tried: str) -> Iterator[None]:
-    """Say on stderr what the body tries, if it has no answer soon."""
+    """Name the body's request on stderr, if no answer comes soon."""
     delay = outside().announce_after(time.monotonic())
     timer = threading.Timer(delay, say, [f"rink: no answer yet: {tried}"])
     timer.daemon = True  # Ctrl-C ends the command without it
@@ -162,7 +164,7 @@ def unanswered(tried: str) -> Iterator[None]:
 class Seconds(click.FloatRange):
     """Take a finite time in seconds.
 
-    A range alone takes infinity, and NaN too: no comparison with NaN is true.
+    A click range also accepts infinity and NaN: no comparison with NaN is true.
     """
 
     def convert(
@@ -186,7 +188,7 @@ def tell(text: str) -> None:
 
 
 def as_options() -> contextlib.AbstractContextManager[None]:
-    """Name a command's options in messages, while the body runs."""
+    """Spell settings as options in the messages of the body."""
     return spelled({field.name: f"--{field.name}" for field in attrs.fields(Target)})
 
 
@@ -195,11 +197,11 @@ def _check_prefix(_: click.Context, __: click.Parameter, value: str) -> str:
         with as_options():
             return check_prefix(value)
     except ConfigError as error:
-        raise Wrong(str(error)) from error  # which names the option already
+        raise Wrong(str(error)) from error  # the message already names the option
 
 
 def check_group(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """Refuse what can be no group's name; for the GROUP argument."""
+    """Refuse a value that cannot be a group's name; for the GROUP argument."""
     try:
         return None if value is None else check_name("group", value)
     except ConfigError as error:
@@ -244,14 +246,14 @@ _OPTIONS = (
         default="rink/",
         show_default=True,
         callback=_check_prefix,
-        help="What every key begins with.",
+        help="The beginning of every key.",
     ),
     click.option("--user", envvar="RINK_ETCD_USER", show_envvar=True, help="The etcd user."),
     click.option(
         "--password",
         envvar="RINK_ETCD_PASSWORD",
         show_envvar=True,
-        help="Its password; better given by the environment, since others see a command's line.",
+        help="Its password. Set it by the environment: other users can see a command's options.",
     ),
     click.option(
         "--ca",
@@ -278,7 +280,7 @@ _TIMEOUT = click.option(
 
 
 def with_target(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say which etcd, as one argument `target`."""
+    """Give a command the options of the etcd, as one argument `target`."""
     return _with((*_OPTIONS, _TIMEOUT), function, {field.name for field in attrs.fields(Target)})
 
 
@@ -304,9 +306,9 @@ def _with(
 
 @contextlib.contextmanager
 def until_ended() -> Iterator[None]:
-    """Run the body until Ctrl-C or SIGTERM, either of which ends it in order.
+    """Run the body until Ctrl-C or SIGTERM, and end it in order.
 
-    SIGINT is set too: a shell without job control starts what ends in `&` with SIGINT ignored.
+    SIGINT is set too: a shell without job control ignores SIGINT in a command that ends in `&`.
     """
 
     def end(_: int, __: Any) -> NoReturn:
@@ -314,15 +316,15 @@ def until_ended() -> Iterator[None]:
 
     before = {}
     if threading.current_thread() is threading.main_thread():
-        before = {one: signal.signal(one, end) for one in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with contextlib.suppress(KeyboardInterrupt):
             yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def without_test_etcd() -> None:
-    """Forget RINK_TEST_ETCD, with which `rink.testing` would hand out that server instead."""
+    """Unset RINK_TEST_ETCD, so that `rink.testing` starts a server."""
     os.environ.pop("RINK_TEST_ETCD", None)

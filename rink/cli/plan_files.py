@@ -1,6 +1,6 @@
-"""Roles from files, and a Spark session for a command: what `rink plan --spark` runs on.
+"""Read roles from files, and start Spark, for `rink plan --spark`.
 
-A library's user has a session and DataFrames; nothing here is needed then.
+A user of the library has a session and DataFrames, and needs nothing of this.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ FORMATS = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
-"""Which format a file's name says; a directory without one of these is of Parquet."""
+"""The format of each file ending. A directory with another ending is of Parquet."""
 
-_LOOK_S = 0.2
+_LOOK_INTERVAL_S = 0.2
 
 
 def format_of(path: str) -> str:
-    """The format of a file or directory, by its name.
+    """Return the format of a file or directory, by its name.
 
     Raises:
-        ConfigError: It does not exist, or its name says no format that is read here.
+        ConfigError: the file does not exist, or its ending is unknown.
     """
     is_local = "://" not in path
     if is_local and not Path(path).exists():
@@ -46,20 +46,20 @@ def format_of(path: str) -> str:
         return FORMATS[ending]
     if ending and not (is_local and Path(path).is_dir()):
         raise ConfigError(
-            f"what kind of file {path!r} is cannot be told: it ends in none of {', '.join(FORMATS)}"
+            f"unknown kind of file {path!r}: its name must end in one of {', '.join(FORMATS)}"
         )
     return "parquet"
 
 
 def read(spark: SparkSession, path: str, role: str) -> DataFrame:
-    """Open a file of roles; nothing is read but its head.
+    """Open a file of roles, and read only its head.
 
-    CSV has its columns' names in the first line. Of JSON, one object a line, only the column of
-    roles is looked at, as text; where no line has it, every role is null.
+    CSV has its columns' names in the first line. JSON has one object a line. Only its column of
+    roles is read, as text. A line without it counts as a null role.
 
     Raises:
-        ConfigError: As for `format_of`.
-        StateError: Spark cannot read it.
+        ConfigError: as for `format_of`.
+        StateError: Spark cannot read the file.
     """
     kind = format_of(path)
     if "://" not in path:
@@ -77,10 +77,10 @@ def read(spark: SparkSession, path: str, role: str) -> DataFrame:
 
 @contextlib.contextmanager
 def told(what: str) -> Iterator[None]:
-    """Have an error of Spark's say what could not be done, and why in one line.
+    """Turn an error of Spark into one line: the failure and its reason.
 
     Raises:
-        StateError: In place of any error of Spark's.
+        StateError: in place of any error of Spark.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -92,7 +92,7 @@ def told(what: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """The line that says it: of a traceback in a worker the last, else the first."""
+    """Return the error's first line, or the line of Rink's error in it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("rink.")]
     return (ours or lines or [type(error).__name__])[0]
@@ -100,15 +100,15 @@ def _reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def session(master: str | None = None, name: str = "rink plan") -> Iterator[SparkSession]:
-    """Have a session: the one of this process, or a new one that ends with the `with`.
+    """Yield this process's session, or a new one that ends after the body.
 
     Args:
-        master: Where it runs, as for Spark; a URL `sc://…` is Spark Connect. None is SPARK_REMOTE,
-            else all cores of this machine.
-        name: What it is called there.
+        master: the Spark master. A URL `sc://…` is Spark Connect. None is SPARK_REMOTE, or else all
+            cores of this machine.
+        name: the application's name in Spark.
 
     Raises:
-        RinkError: There is no Java for it, or Spark does not start; its last words are in the text.
+        RinkError: there is no Java, or Spark does not start. The text has its last line of output.
     """
     from pyspark.sql import SparkSession
 
@@ -116,7 +116,7 @@ def session(master: str | None = None, name: str = "rink plan") -> Iterator[Spar
     if active is not None and master is None:
         yield active
         return
-    # Or workers run the python3 of the PATH, which may know neither rink nor NumPy.
+    # Otherwise workers run the python3 of the PATH, which may have neither rink nor NumPy.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     remote = master if master and master.startswith("sc://") else None
     if not (remote or (master is None and os.environ.get("SPARK_REMOTE"))):
@@ -125,17 +125,17 @@ def session(master: str | None = None, name: str = "rink plan") -> Iterator[Spar
     if remote:
         builder = builder.remote(remote)
     elif master or not os.environ.get("SPARK_REMOTE"):
-        os.environ.pop("SPARK_REMOTE", None)  # what was asked for counts
+        os.environ.pop("SPARK_REMOTE", None)  # the argument takes precedence
         builder = builder.master(master or "local[*]")
         for key, value in _SETTINGS.items():
             builder = builder.config(key, value)
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         try:
-            with _stderr_into(said):
+            with _stderr_into(output):
                 made = builder.getOrCreate()
         except Exception as error:
-            said.seek(0)
-            words = said.read().decode(errors="replace").strip().splitlines()
+            output.seek(0)
+            words = output.read().decode(errors="replace").strip().splitlines()
             last = f" ({words[-1].strip()})" if words else ""
             raise RinkError(f"Spark does not start: {_reason(error)}{last}") from error
         try:
@@ -148,7 +148,7 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    "spark.sql.shuffle.partitions": "8",  # what is shuffled are counts
+    "spark.sql.shuffle.partitions": "8",  # only counts are shuffled
 }
 
 
@@ -164,7 +164,10 @@ def _check_java() -> None:
 
 @contextlib.contextmanager
 def _stderr_into(file: IO[bytes]) -> Iterator[None]:
-    """Let a JVM that is started write its log to a file: it goes on to write wherever it began to."""
+    """Redirect stderr into a file while the body runs.
+
+    A JVM that starts in the body keeps writing its log to that file.
+    """
     sys.stderr.flush()
     before = os.dup(2)
     os.dup2(file.fileno(), 2)
@@ -177,14 +180,14 @@ def _stderr_into(file: IO[bytes]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def watched(spark: SparkSession, show: Callable[[int, int], None]) -> Iterator[None]:
-    """Tell how many tasks of how many have ended, a few times a second, while the body runs.
+    """Show the progress of Spark's tasks, a few times a second.
 
-    Of Spark Connect nothing is told.
+    `show` gets the number of ended tasks and of all tasks. Spark Connect reports no progress.
     """
     try:
         tracker = spark.sparkContext.statusTracker()
     except Exception:
-        yield  # Connect has no context
+        yield  # Spark Connect has no context
         return
     ended = threading.Event()
     looking = threading.Thread(target=_look, args=(tracker, show, ended), daemon=True)
@@ -197,15 +200,15 @@ def watched(spark: SparkSession, show: Callable[[int, int], None]) -> Iterator[N
 
 
 def _look(tracker: Any, show: Callable[[int, int], None], ended: threading.Event) -> None:
-    most = 0
-    while not ended.wait(_LOOK_S):
+    total = 0
+    while not ended.wait(_LOOK_INTERVAL_S):
         done = of = 0
         for job in tracker.getActiveJobsIds():
             info = tracker.getJobInfo(job)
             for stage in info.stageIds if info else ():
-                found = tracker.getStageInfo(stage)
-                done += found.numCompletedTasks if found else 0
-                of += found.numTasks if found else 0
+                progress = tracker.getStageInfo(stage)
+                done += progress.numCompletedTasks if progress else 0
+                of += progress.numTasks if progress else 0
         if of:
-            most = max(most, of)
-            show(done, most)
+            total = max(total, of)
+            show(done, total)

@@ -1,4 +1,7 @@
-"""A plan as a picture: who gives how many roles to whom, beside the balance before and after."""
+"""Draw a plan: the roles that members pass on, and the balance of roles.
+
+The balance is shown before and after the change.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from rink.spark.roles.plans import Load, Plan
 ENDINGS = (".svg", ".png", ".pdf")
 
 _BEFORE, _AFTER, _EVEN = "#b8c4d0", "#1f6fb4", "#c0392b"
-_LABELS = 70
-"""So many labels stand on an axis at most; of more, every second, third … is left."""
+_MAX_LABELS = 70
+"""Most labels on an axis. If there are more, only every second, third … is shown."""
 
 
 def check_ending(path: str) -> None:
-    """Raise ConfigError unless the file's name says a format that can be drawn."""
+    """Raise ConfigError unless the file's format and folder are usable."""
     if Path(path).suffix.lower() not in ENDINGS:
         raise ConfigError(f"a picture ends in {', '.join(ENDINGS)}, not as {path!r}")
     folder = Path(path).absolute().parent
@@ -29,15 +32,15 @@ def check_ending(path: str) -> None:
 
 
 def draw(plan: Plan, path: str, title: str = "") -> None:
-    """Draw a plan into a file; its ending says the format.
+    """Draw a plan into a file, in the format of its ending.
 
     Args:
-        plan: What `rink.spark.roles.plan` gave.
-        path: Ends in `.svg`, `.png` or `.pdf`.
-        title: What stands above the figures: the group's name.
+        plan: the result of `rink.spark.roles.plan`.
+        path: a name that ends in `.svg`, `.png` or `.pdf`.
+        title: the title above the figures, such as the group's name.
 
     Raises:
-        ConfigError: It ends otherwise, or its folder is not there.
+        ConfigError: the ending is another one, or the folder does not exist.
     """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -46,14 +49,14 @@ def draw(plan: Plan, path: str, title: str = "") -> None:
     sources = _ordered({flow.source for flow in plan.flows}, plan.before.ranks)
     targets = _ordered({flow.target for flow in plan.flows}, plan.after.ranks)
     members = list(dict.fromkeys([*plan.before.ranks, *plan.after.ranks]))
-    most = max(len(members), len(sources), len(targets))
-    height = min(24.0, max(4.6, 2.2 + 0.2 * most))
+    longest = max(len(members), len(sources), len(targets))
+    height = min(24.0, max(4.6, 2.2 + 0.2 * longest))
     width = min(20.0, max(5.0, 2.6 + 0.3 * min(len(sources), len(targets))))
     engine = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)
     figure = Figure(figsize=(width + 6.5, height), layout=engine)
-    who, bars = figure.subplots(1, 2, width_ratios=(width, 6.5))
+    flows, bars = figure.subplots(1, 2, width_ratios=(width, 6.5))
     figure.suptitle(headline(plan, title), fontsize=12, fontweight="bold")
-    _draw_flows(figure, who, plan, sources, targets)
+    _draw_flows(figure, flows, plan, sources, targets)
     _draw_balance(bars, plan, members)
     with warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box.
@@ -62,10 +65,10 @@ def draw(plan: Plan, path: str, title: str = "") -> None:
 
 
 def headline(plan: Plan, title: str = "") -> str:
-    """What is to be known first, in a line or two."""
-    said = f"{plan.moved:,} of {plan.roles:,} roles would move ({plan.share_moved:.1%})"
+    """Return the main figures in a line or two."""
+    moves = f"{plan.moved:,} of {plan.roles:,} roles would move ({plan.share_moved:.1%})"
     changes = f"{len(plan.before.ranks)} → {len(plan.after.ranks)} ranks, {plan.after.scheme}"
-    return "\n".join([said, f"{title}: {changes}" if title else changes])
+    return "\n".join([moves, f"{title}: {changes}" if title else changes])
 
 
 def _ordered(names: set[str | None], ranks: Sequence[str]) -> list[str | None]:
@@ -76,7 +79,10 @@ def _ordered(names: set[str | None], ranks: Sequence[str]) -> list[str | None]:
 def _draw_flows(
     figure: Any, axes: Any, plan: Plan, sources: list[str | None], targets: list[str | None]
 ) -> None:
-    """A heat map, the longer side downwards: few leave or join, and all others give or take."""
+    """Draw a heat map, with the longer side downwards.
+
+    Few members leave or join, and all others give or take roles, so one side is much longer.
+    """
     axes.set_title("Who gives roles to whom", fontsize=10, loc="left")
     if not plan.flows:
         axes.text(0.5, 0.5, "no role would move", ha="center", va="center", fontsize=12)
@@ -103,7 +109,7 @@ def _draw_flows(
     axes.grid(which="minor", color="white", linewidth=0.8)
     axes.tick_params(which="minor", length=0)
     axes.set_facecolor("#f2f2f2")
-    if len(columns) <= 8 and len(rows) <= _LABELS:
+    if len(columns) <= 8 and len(rows) <= _MAX_LABELS:
         _write(axes, cells, image, 8 if len(rows) <= 24 else 7)
     else:
         bar = figure.colorbar(image, ax=axes, pad=0.02, shrink=0.8)
@@ -113,7 +119,10 @@ def _draw_flows(
 
 
 def _norm(cells: Any) -> Any:
-    """From colourless at none; by orders of magnitude where the largest would leave all else pale."""
+    """Return the scale of colours, which is colourless at 0 roles.
+
+    It is logarithmic if the largest cell would leave all others pale.
+    """
     from matplotlib.colors import LogNorm, Normalize
 
     least, most = float(np.nanmin(cells)), float(np.nanmax(cells))
@@ -157,13 +166,13 @@ def _draw_balance(axes: Any, plan: Plan, members: list[str]) -> None:
 
 
 def _spread(loads: Sequence[Load]) -> str:
-    """From the emptiest to the fullest, in even shares."""
+    """Return the least and the greatest load, in even shares."""
     ratios = [load.ratio for load in loads]
     return f"{min(ratios):.2f} to {max(ratios):.2f} of even" if ratios else "nobody"
 
 
 def _label(axis: Any, names: list[str]) -> None:
-    step = -(-len(names) // _LABELS)
+    step = -(-len(names) // _MAX_LABELS)
     axis.set_ticks(np.arange(0, len(names), step), names[::step])
     axis.set_tick_params(labelsize=9 if len(names) <= 24 else 7)
 
@@ -173,7 +182,7 @@ def _fit(names: list[str | None]) -> bool:
 
 
 def _name(name: str | None) -> str:
-    """A name of any length and any characters: neither broken nor read as a formula."""
+    """Return a name for a label: short, printable, and no formula."""
     text = "nobody" if name is None else name
     text = text if text.isprintable() else text.encode("unicode_escape").decode()
     text = text if len(text) <= 24 else text[:11] + "…" + text[-12:]
@@ -181,7 +190,7 @@ def _name(name: str | None) -> str:
 
 
 def short(number: float) -> str:
-    """A count in three digits or so: 950, 12.3k, 4.56M."""
+    """Return a count with about three digits: 950, 12.3k, 4.56M."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= size * 0.9995:
             return f"{number / size:.3g}{unit}"

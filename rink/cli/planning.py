@@ -1,7 +1,7 @@
-"""`rink plan`: which of many roles would move when members leave and join. `rink.spark.roles` counts.
+"""Show which roles would move when members leave and join: `rink plan`.
 
-Of the group only the newest version and the records are read. All that can be wrong without Spark is
-found before it is started, which takes seconds.
+`rink.spark.roles` counts them. The command reads only the newest version and the records of the
+group. Spark takes seconds to start, so everything that can be checked without it is checked first.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from rink.spark.roles import Plan, Standing
 
 NEEDED = {"pyspark", "py4j", "pyarrow", "numpy", "pandas"}
-"""What the extra `spark` brings, as far as it is needed here."""
+"""The modules of the extra `spark` that this command needs."""
 
-FLOWS_SHOWN = 20
+MAX_FLOWS_SHOWN = 20
 
 
 def _names(_: click.Context, __: click.Parameter, value: Any) -> tuple[str, ...]:
-    """Names separated by commas, of one option or of several."""
-    given = value if isinstance(value, tuple) else (value or "",)
-    return tuple(name.strip() for one in given for name in one.split(",") if name.strip())
+    """Return the names of one or several options, split at commas."""
+    values = value if isinstance(value, tuple) else (value or "",)
+    return tuple(name.strip() for text in values for name in text.split(",") if name.strip())
 
 
 @attrs.frozen
 class _Start:
-    """What is planned from, and what is to be said of it."""
+    """Hold the present state of a plan, and its title."""
 
     standing: Standing
     title: str = ""
@@ -58,7 +58,7 @@ class _Start:
     metavar="FILE",
     help="The roles: .parquet (a directory of it too), .csv or .json, read by Spark.",
 )
-@click.option("--role-column", default="role", show_default=True, help="Where they stand in it.")
+@click.option("--role-column", default="role", show_default=True, help="The column of the roles.")
 @click.option(
     "--leave", multiple=True, callback=_names, metavar="NAME,…", help="Members that leave."
 )
@@ -90,16 +90,16 @@ def plan(
     as_json: bool,
     target: Target,
 ) -> None:
-    """Show which of the roles in a file would move when members of GROUP leave and join.
+    """Show which roles would move when members of GROUP leave and join.
 
-    How many, from whom to whom, and how evenly they lie before and after. It is the version that GROUP
-    comes to when every delay is over: members that wait now are ranked then, and those that are gone or
-    leave already have none. Nothing is written to etcd.
+    The roles are in a file. The output shows how many move, between which members, and how even the
+    load is before and after. The plan assumes that every delay of GROUP is over: waiting members
+    have a rank, and members that are gone or leave have none. Nothing is written to etcd.
     """
     if path is None:
         raise click.UsageError(
-            "etcd does not know which roles there are: name them by --spark FILE, one a row of a "
-            "Parquet, CSV or JSON file"
+            "etcd does not list the roles of a group: give them by --spark FILE, a Parquet, CSV or "
+            "JSON file with one role a row"
         )
     if (group is None) is not bool(members):
         raise click.UsageError("name either a GROUP, or its members by --members w1,w2,…")
@@ -111,35 +111,35 @@ def plan(
 
             start = _Start(Standing(Version(number=0, ranks=members, scheme=scheme or "jump")))
         else:
-            assert group is not None  # the one or the other, as asked above
+            assert group is not None  # checked above
             start = _read(group, target)
-        found = _compute(start, path, role_column, leave, join, master, plot)
+        result = _compute(start, path, role_column, leave, join, master, plot)
     if as_json:
         click.echo(
-            json.dumps({"group": group, "file": path, **found.as_json(), "plot": plot}, indent=2)
+            json.dumps({"group": group, "file": path, **result.as_json(), "plot": plot}, indent=2)
         )
     else:
-        render.console().print(show(found, start.title))
+        render.console().print(show(result, start.title))
         if plot:
             click.echo(f"drawn into {plot}")
 
 
 def _read(group: str, target: Target) -> _Start:
-    """The newest version, who waits for a rank, and who will lose one anyhow."""
+    """Read the newest version and the members that will gain or lose a rank."""
     with opened(target) as etcd, target.reading(group):
-        # The import takes half a second, which counts as time without an answer.
+        # The import takes half a second, and it counts as time without an answer.
         from rink.spark.roles import Standing
 
         view = read_group(etcd, target.keys(group))
     if observe.is_empty(view):
         raise target.unknown(group)
-    found = Standing.of(view, group)
-    return _Start(found, f"{group}, version {found.version.number}")
+    standing = Standing.of(view, group)
+    return _Start(standing, f"{group}, version {standing.version.number}")
 
 
 @contextlib.contextmanager
 def _needed(plot: str | None) -> Iterator[None]:
-    """Say which extra brings what is missing."""
+    """Name the extra that installs a missing module."""
     if plot and importlib.util.find_spec("matplotlib") is None:
         raise Failed(f"--plot needs matplotlib: {install_command('plot')}")
     try:
@@ -152,7 +152,7 @@ def _needed(plot: str | None) -> Iterator[None]:
     except ImportError as error:
         if error.name != "pyspark":
             raise
-        raise Failed(str(error)) from error  # one that is too old
+        raise Failed(str(error)) from error  # pyspark is too old
 
 
 def _compute(
@@ -164,12 +164,12 @@ def _compute(
     master: str | None,
     plot: str | None,
 ) -> Plan:
-    import pyspark  # noqa: F401 - whether it is there is to be known first
+    import pyspark  # noqa: F401 - fail early without it
 
     from rink.cli import plan_files, plan_picture
     from rink.spark.roles import plans, version_ranks
 
-    # What can be wrong is found before Spark is started.
+    # Check all arguments before Spark starts.
     version_ranks.RoleMap.of(version_ranks.after(start.standing, leave, join))
     plan_files.format_of(path)
     if plot:
@@ -183,10 +183,10 @@ def _compute(
                 plan_files.told("Spark could not count the roles"),
                 plan_files.watched(spark, lambda done, of: say("counting roles", done, of)),
             ):
-                found = plans.plan(roles, column, start.standing, leave, join)
+                result = plans.plan(roles, column, start.standing, leave, join)
     if plot:
-        plan_picture.draw(found, plot, start.title)
-    return found
+        plan_picture.draw(result, plot, start.title)
+    return result
 
 
 @contextlib.contextmanager
@@ -208,49 +208,49 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
         yield say
 
 
-# ── how it is shown ──────────────────────────────────────────────────────────────────────────────
+# ── output ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def show(found: Plan, title: str = "") -> RenderableType:
-    """Show a plan: the figures, from whom to whom, and the balance."""
-    head = Text(f"{found.moved:,} of {found.roles:,} roles would move", "bold")
-    head.append(f" ({found.share_moved:.2%})", "bold")
-    size = f"{len(found.before.ranks)} → {len(found.after.ranks)} ranks"
+def show(result: Plan, title: str = "") -> RenderableType:
+    """Show a plan: its figures, the moves between members, and the balance."""
+    head = Text(f"{result.moved:,} of {result.roles:,} roles would move", "bold")
+    head.append(f" ({result.share_moved:.2%})", "bold")
+    size = f"{len(result.before.ranks)} → {len(result.after.ranks)} ranks"
     facts = [render.clean(title)] if title else []
-    facts += [size, found.after.scheme, some(found.after.because, "; ") or "nobody comes or goes"]
+    facts += [size, result.after.scheme, some(result.after.because, "; ") or "nobody comes or goes"]
     lines: list[RenderableType] = [head, Text(render.clean(" · ".join(facts)), "dim")]
-    if found.unnamed:
-        lines.append(Text(f"{found.unnamed:,} rows have no role (null)", "yellow"))
-    if found.flows:
-        lines += [Text(""), _flows(found)]
-    return Group(*lines, Text(""), _balance(found))
+    if result.unnamed:
+        lines.append(Text(f"{result.unnamed:,} rows have no role (null)", "yellow"))
+    if result.flows:
+        lines += [Text(""), _flows(result)]
+    return Group(*lines, Text(""), _balance(result))
 
 
-def _flows(found: Plan) -> RenderableType:
+def _flows(result: Plan) -> RenderableType:
     made = render.Listing(("from", "to", ">roles", ">of all moves"), titles=2)
-    shown, hidden = found.flows[:FLOWS_SHOWN], found.flows[FLOWS_SHOWN:]
+    shown, hidden = result.flows[:MAX_FLOWS_SHOWN], result.flows[MAX_FLOWS_SHOWN:]
     for flow in shown:
         made.add(
             _who(flow.source),
             _who(flow.target),
             f"{flow.roles:,}",
-            f"{flow.roles / found.moved:.1%}",
+            f"{flow.roles / result.moved:.1%}",
         )
     if hidden:
         rest = sum(flow.roles for flow in hidden)
         more = Text(f"… and {len(hidden):,} more pairs", "dim")
-        made.add(more, "", f"{rest:,}", f"{rest / found.moved:.1%}")
+        made.add(more, "", f"{rest:,}", f"{rest / result.moved:.1%}")
     return made
 
 
-def _balance(found: Plan) -> RenderableType:
+def _balance(result: Plan) -> RenderableType:
     columns = ("member", ">rank", ">roles before", ">after", ">of even before", ">of even after")
     made = render.Listing(columns)
-    before = {load.member: load for load in found.balance_before}
-    after = {load.member: load for load in found.balance_after}
-    for name in dict.fromkeys([*found.after.ranks, *found.before.ranks]):
+    before = {load.member: load for load in result.balance_before}
+    after = {load.member: load for load in result.balance_after}
+    for name in dict.fromkeys([*result.after.ranks, *result.before.ranks]):
         was, gets = before.get(name), after.get(name)
-        old, new = ("-" if one is None else str(one.rank) for one in (was, gets))
+        old, new = ("-" if load is None else str(load.rank) for load in (was, gets))
         made.add(
             _who(name),
             new if old == new else f"{old} → {new}",

@@ -20,13 +20,13 @@ log = logging.getLogger("rink.run")
 
 
 class RunMetrics(Collector):
-    """Show a `rink run` to Prometheus, without names of roles."""
+    """Export the metrics of a `rink run`, without names of roles."""
 
     def __init__(self, supervisor: CommandSupervisor) -> None:
         self._supervisor = supervisor
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what is so now."""
+        """Yield the metrics as they are now."""
         now = self._supervisor
         yield GaugeMetricFamily("rink_run_joined", "1 while in the group.", now.is_joined)
         yield GaugeMetricFamily("rink_run_running", "1 while the command runs.", now.is_running)
@@ -37,18 +37,18 @@ class RunMetrics(Collector):
 
 
 def prober(address: str, margin: float) -> Beside:
-    """Listen at an address, and return what serves there.
+    """Listen at an address, and return the coroutine that serves there.
 
     Args:
         address: HOST:PORT.
-        margin: an event loop that is late by so many seconds is not healthy.
+        margin: the lag of the event loop, in seconds, from which it counts as unhealthy.
 
     Raises:
         ConfigError: the address is taken, or cannot be used.
     """
     probes = Address.of_probes(address)
     listener = listen(probes)
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # else it logs its own start
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # otherwise it logs its own start
 
     async def beside(supervisor: CommandSupervisor) -> None:
         lag = LoopLag()

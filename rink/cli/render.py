@@ -1,6 +1,6 @@
-"""How a status, a history and a list of groups are shown to people, with rich.
+"""Show a status, a history and a list of groups to people, with rich.
 
-Names come from etcd, where anybody may have written them: they go through `clean` and into `Text`,
+Names come from etcd, where anybody may have written them. They go through `clean` and into `Text`,
 never into markup.
 """
 
@@ -25,11 +25,11 @@ from rink.inspect.group_status import GroupStatus, MemberStatus
 from rink.inspect.version_diff import VersionStep
 
 PIPE_WIDTH = 160
-"""Columns where there is no terminal to ask; tables take no more than they need."""
+"""Columns if the output is no terminal. A table is only as wide as its cells need."""
 
 UNBOUNDED_WIDTH = 1 << 16
 
-LINES_SHOWN = 8
+MAX_LINES_SHOWN = 8
 
 NO_LEASES = Leases()
 NO_WORDS: Mapping[str, str] = {}
@@ -37,7 +37,7 @@ NO_GROWTH: Mapping[str, Growth] = {}
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Make a console on stdout, or stderr, as it is now."""
+    """Make a console on the present stdout or stderr."""
     stream = sys.stderr if stderr else sys.stdout
     return Console(
         stderr=stderr,
@@ -49,16 +49,20 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def clean(text: str) -> str:
-    """Escape what is not printable: a name must not move a terminal's cursor."""
+    """Escape unprintable characters: a name must not move the cursor."""
     if text.isprintable():
         return text
     return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
     )
 
 
 def when(stamp: str) -> str:
-    """Shorten a wall-clock time to seconds, in UTC; what cannot be read is shown as it is."""
+    """Return a wall-clock time to the second, in UTC.
+
+    A time that cannot be parsed is returned as it is.
+    """
     try:
         at = datetime.fromisoformat(stamp)
     except ValueError:
@@ -66,13 +70,16 @@ def when(stamp: str) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z" if at.tzinfo else clean(stamp)
 
 
-def names(found: Mapping[str, str]) -> str:
-    """Write labels out, `key=value`."""
-    return clean(" ".join(f"{key}={value}" for key, value in found.items()))
+def names(labels: Mapping[str, str]) -> str:
+    """Return labels as text, `key=value`."""
+    return clean(" ".join(f"{key}={value}" for key, value in labels.items()))
 
 
 def table(*columns: str) -> Table:
-    """Make a table in the common style; columns that begin with `>` are of numbers."""
+    """Make a table in the common style.
+
+    A column whose name begins with `>` has numbers.
+    """
     made = Table(
         box=box.SIMPLE_HEAD,
         show_edge=False,
@@ -96,7 +103,7 @@ Cells = Sequence[Text | str]
 
 @attrs.define
 class Listing:
-    """Draw rows as a table where it fits, else as some lines for each row.
+    """Draw rows as a table if it fits, or else as some lines for each row.
 
     Empty columns are left out. If a row takes several lines, its first `titles` cells form the
     first line.
@@ -109,12 +116,12 @@ class Listing:
     def add(self, *cells: Text | str) -> None:
         """Add a row.
 
-        If there are fewer cells, nothing stands under the last columns.
+        Missing cells at the end are empty.
         """
         self.rows.append((*cells, *[""] * (len(self.columns) - len(cells))))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw it, as wide as there is room: for rich."""
+        """Draw the rows, for rich, in the width of the console."""
         kept = [at for at in range(len(self.columns)) if any(row[at] for row in self.rows)]
         made = table(*(self.columns[at] for at in kept))
         for row in self.rows:
@@ -151,11 +158,11 @@ def show(
     """Show a group.
 
     Args:
-        status: of the group.
-        rows: at most so many lines of members, those that matter most first.
-        leases: of its members, if they were asked for.
-        since: for each member that drains, since when, in words.
-        growth: for each member that waits for a rank, when the group grows for it.
+        status: the status of the group.
+        rows: the most lines of members, ranked members first.
+        leases: the leases of its members, if they were read.
+        since: since when each member drains, in words.
+        growth: when the group grows for each waiting member.
     """
     return Group(
         _head(status, leases),
@@ -182,15 +189,15 @@ def _settled(status: GroupStatus, leases: Leases = NO_LEASES) -> Text:
     if not status.members:
         return Text("nobody is here", "yellow")
     if status.settled is None:
-        return Text("cannot tell whether settled: it has pins, by a scheme unknown here", "yellow")
+        return Text("cannot tell whether settled: it has pins by a scheme unknown here", "yellow")
     if not status.settled:
         return Text("not settled", "bold yellow")
     if leases.overdue:
-        who = clean(some(tuple(leases.overdue)))
+        members = clean(some(tuple(leases.overdue)))
         does = (
             "does not renew its lease" if len(leases.overdue) == 1 else "do not renew their leases"
         )
-        return Text(f"settled, but {who} {does}", "bold yellow")
+        return Text(f"settled, but {members} {does}", "bold yellow")
     return Text("settled", "" if leases.problem else "green")
 
 
@@ -215,7 +222,7 @@ def _members(status: GroupStatus, rows: int | None, leases: Leases) -> Listing:
 
 
 def _lines(status: GroupStatus, leases: Leases) -> list[Cells]:
-    """Return the lines of members, ranked ones first, by rank.
+    """Return the lines of members, first the ranked ones by rank.
 
     Ranked members that are gone have a line too. Waiting members follow, oldest first.
     """
@@ -289,7 +296,7 @@ def _foot(
     lines += [("token base", str(status.token_base), "")] if status.token_base else []
     lines += [("asked for", wish, "") for wish in status.requests]
     for setting, values in status.settings_differ.items():
-        each = "; ".join(f"{value} ({some(who)})" for value, who in values.items())
+        each = "; ".join(f"{value} ({some(members)})" for value, members in values.items())
         lines.append(("settings differ", f"{setting} {each}", "yellow"))
     lines += [("problem", f"{key} {what}", "red") for key, what in status.problems]
     if lines:
@@ -298,7 +305,7 @@ def _foot(
 
 
 def lease_lines(leases: Leases) -> list[tuple[str, str, str]]:
-    """Return the lines of `titled` on leases that are overdue or not known."""
+    """Return lines about leases that are overdue or unknown, for `titled`."""
     lines = [
         ("not renewed", f"{name}: {_overdue(one)}", "yellow")
         for name, one in leases.overdue.items()
@@ -317,7 +324,7 @@ def _overdue(lease: LeaseAnswer) -> str:
 
 
 def titled(lines: Iterable[tuple[str, str, str]]) -> Table:
-    """Return lines below a table, each a title, a text and the text's style."""
+    """Return the lines below a table: each a title, a text and its style."""
     made = Table.grid(padding=(0, 2, 0, 0))
     made.add_column(no_wrap=True)
     made.add_column(overflow="fold")
@@ -330,7 +337,7 @@ def titled(lines: Iterable[tuple[str, str, str]]) -> Table:
 
 
 def show_history(steps: list[VersionStep]) -> RenderableType:
-    """Show versions, oldest first, so that the newest stands where the eye is."""
+    """Show versions, oldest first: the newest stands next to the prompt."""
     made = Listing((">version", "proclaimed", "by", "because", "what changed"), titles=2)
     for step in steps:
         version = step.entry.version
@@ -355,18 +362,18 @@ def _changed(step: VersionStep, size: int) -> Text:
 
 
 def _first(lines: Sequence[str]) -> list[str]:
-    hidden = len(lines) - LINES_SHOWN
-    if hidden < 2:  # saying that there is one more takes as much room as that one
+    hidden = len(lines) - MAX_LINES_SHOWN
+    if hidden < 2:  # "… and 1 more" would take as much room as the line itself
         return [clean(line) for line in lines]
-    return [*(clean(line) for line in lines[:LINES_SHOWN]), f"… and {hidden} more"]
+    return [*(clean(line) for line in lines[:MAX_LINES_SHOWN]), f"… and {hidden} more"]
 
 
 def show_groups(
     statuses: list[GroupStatus], hidden: int, strays: tuple[str, ...]
 ) -> RenderableType:
-    """Show groups, a line each.
+    """Show groups, one a line.
 
-    Also show how many others there are, and the keys that belong to no group.
+    Below them stand the number of hidden groups and the keys that belong to no group.
     """
     made = Listing(("group", ">version", ">ranks", ">members", "coordinator", "state"))
     for status in statuses:

@@ -1,4 +1,7 @@
-"""How what `rink.streams.admin` finds is shown to people, with rich. Names come from Redis: see `render`."""
+"""Show the results of `rink.streams.admin` to people, with rich.
+
+Names come from Redis, where anybody may have written them: see `render`.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +31,16 @@ if TYPE_CHECKING:
         Unquarantined,
     )
 
-LONGEST = 100
-"""Characters of an error or a record in a table."""
+MAX_TEXT_SHOWN = 100
+"""Most characters of an error or a record in a table."""
 
 
-# ── lag ──────────────────────────────────────────────────────────────────────────────────────────
+# ── lag ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def show_lag(found: Sequence[Lag]) -> RenderableType:
-    """Show how far each processor is behind, a line for each partition; then what needs somebody."""
-    if not found:
+def show_lag(lags: Sequence[Lag]) -> RenderableType:
+    """Show each processor's lag by partition, then the problems to solve."""
+    if not lags:
         return Text("no processors: neither the app nor Redis has one for what was chosen")
     columns = (
         "processor",
@@ -52,35 +55,35 @@ def show_lag(found: Sequence[Lag]) -> RenderableType:
         "keep",
     )
     made = Listing((*columns, ">processed", ">dead", "state"), titles=2)
-    for one in found:
+    for lag in lags:
         made.add(
-            clean(one.processor),
-            _role(one),
-            str(one.lag),
-            when(one.oldest) if one.oldest else "-",
-            str(one.held),
-            str(one.size or "-"),
-            *_kept(one),
-            str(one.processed),
-            str(one.dead),
-            _state(one),
+            clean(lag.processor),
+            _role(lag),
+            str(lag.lag),
+            when(lag.oldest) if lag.oldest else "-",
+            str(lag.held),
+            str(lag.size or "-"),
+            *_kept(lag),
+            str(lag.processed),
+            str(lag.dead),
+            _state(lag),
         )
-    notes = list(_notes(found))
+    notes = list(_notes(lags))
     return Group(made, *([Text(""), *notes] if notes else []))
 
 
-def _kept(one: Lag) -> tuple[str, str, str, str]:
-    """Return how long a partition keeps events that all have passed.
+def _kept(lag: Lag) -> tuple[str, str, str, str]:
+    """Return the four cells about events that a partition keeps on purpose.
 
-    "" where such events go at once.
+    They are empty if events are trimmed once all processors have passed them.
     """
-    if not one.keep:
+    if not lag.keep:
         return "", "", "", ""
-    return str(one.kept), _size(one.bytes), when(one.since) if one.since else "-", clean(one.keep)
+    return str(lag.kept), _size(lag.bytes), when(lag.since) if lag.since else "-", clean(lag.keep)
 
 
 def _size(count: int) -> str:
-    """Return so many bytes with three digits, in decimal units."""
+    """Return a number of bytes with three digits, in decimal units."""
     size, units = float(count), iter(("B", "kB", "MB", "GB", "TB"))
     unit = next(units)
     while size >= 999.5 and unit != "TB":
@@ -90,79 +93,81 @@ def _size(count: int) -> str:
 
 
 def _role(
-    one: Lag | DeadLetterRow | Discarded | Requeued | Unquarantined | Moved | Paused | Resumed,
+    row: Lag | DeadLetterRow | Discarded | Requeued | Unquarantined | Moved | Paused | Resumed,
 ) -> str:
-    return clean(f"{one.stream}/{one.partition}")
+    return clean(f"{row.stream}/{row.partition}")
 
 
-def _state(one: Lag) -> Text:
-    holds = (", paused" if one.paused else "") + (", holds trimming back" if one.holds_back else "")
-    if one.quarantined:
+def _state(lag: Lag) -> Text:
+    holds = (", paused" if lag.paused else "") + (", holds trimming back" if lag.holds_back else "")
+    if lag.quarantined:
         return Text(f"quarantined{holds}", "bold red")
-    if one.is_sparks:
+    if lag.is_sparks:
         return Text(f"query of Spark{holds}")
-    if not one.declared:
+    if not lag.declared:
         return Text(f"not in this app{holds}", "yellow")
-    if not one.offset:
+    if not lag.offset:
         return Text(f"never started{holds}", "yellow")
-    if one.owned:
-        return Text("owned" + holds, "yellow" if one.paused else "")
+    if lag.owned:
+        return Text("owned" + holds, "yellow" if lag.paused else "")
     return Text("no owner" + holds, "yellow")
 
 
-def _notes(found: Sequence[Lag]) -> list[RenderableType]:
+def _notes(lags: Sequence[Lag]) -> list[RenderableType]:
     lines = [
-        ("quarantined", f"{one.processor} {one.stream}/{one.partition}: {one.quarantined}", "red")
-        for one in found
-        if one.quarantined
+        ("quarantined", f"{lag.processor} {lag.stream}/{lag.partition}: {lag.quarantined}", "red")
+        for lag in lags
+        if lag.quarantined
     ]
     lines += [
-        ("lost", f"{one.processor} {one.stream}/{one.partition}: {one.lost} events", "red")
-        for one in found
-        if one.lost
+        ("lost", f"{lag.processor} {lag.stream}/{lag.partition}: {lag.lost} events", "red")
+        for lag in lags
+        if lag.lost
     ]
-    strangers = sorted({one.processor for one in found if not (one.declared or one.is_sparks)})
+    strangers = sorted({lag.processor for lag in lags if not (lag.declared or lag.is_sparks)})
     what = "trimming waits for it; if it was retired: rink streams forget-group"
     lines += [("not in this app", f"{name}: {what}", "yellow") for name in strangers]
     return [titled(lines)] if lines else []
 
 
-# ── owners ───────────────────────────────────────────────────────────────────────────────────────
+# ── owners ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def show_owners(found: Sequence[Owners]) -> RenderableType:
-    """Show each processor's workers, and who has which partition."""
-    if not found:
+def show_owners(owners: Sequence[Owners]) -> RenderableType:
+    """Show each processor's workers, and the owner of each partition."""
+    if not owners:
         return Text("no processors: neither the app nor Redis has one for what was chosen")
     parts: list[RenderableType] = []
-    for number, one in enumerate(found):
+    for number, one in enumerate(owners):
         parts += [Text("")] * (number > 0) + [_head(one)]
         parts += [] if one.is_sparks else [_partitions(one)]
     return Group(*parts)
 
 
-def _head(one: Owners) -> Text:
-    head = Text.assemble((clean(one.processor), "bold"), f"  group {clean(one.group)} · ")
-    if one.is_sparks:
+def _head(owners: Owners) -> Text:
+    head = Text.assemble((clean(owners.processor), "bold"), f"  group {clean(owners.group)} · ")
+    if owners.is_sparks:
         return Text.assemble(
-            (clean(one.processor), "bold"), "  query of Spark: its driver reads all partitions"
+            (clean(owners.processor), "bold"), "  query of Spark: its driver reads all partitions"
         )
-    if not one.declared:
+    if not owners.declared:
         head.append("not in this app · ", "yellow")
-    if not one.workers:
+    if not owners.workers:
         return head + Text("no worker is here", "yellow")
-    count = len(one.workers)
-    head.append(f"version {one.version or '-'} · {count} worker" + "s" * (count != 1) + " · ")
-    if one.settled is None:
+    count = len(owners.workers)
+    head.append(f"version {owners.version or '-'} · {count} worker" + "s" * (count != 1) + " · ")
+    if owners.settled is None:
         return head + Text("cannot tell whether settled", "yellow")
-    return head + (Text("settled", "green") if one.settled else Text("not settled", "bold yellow"))
+    return head + (
+        Text("settled", "green") if owners.settled else Text("not settled", "bold yellow")
+    )
 
 
-def _partitions(one: Owners) -> RenderableType:
+def _partitions(owners: Owners) -> RenderableType:
     made = Listing(("partition", "owner", "standby", ">token", "state"), titles=1)
-    for partition in one.partitions:
+    for partition in owners.partitions:
         made.add(
-            clean(f"{one.stream}/{partition.partition}"),
+            clean(f"{owners.stream}/{partition.partition}"),
             clean(partition.owner or "-"),
             clean(partition.standby or "-"),
             str(partition.token or "-"),
@@ -171,165 +176,171 @@ def _partitions(one: Owners) -> RenderableType:
     return made
 
 
-def _at_work(one: PartitionOwner) -> Text:
-    if one.quarantined:
-        return Text(f"quarantined: {clean(one.quarantined)}", "red")
-    if one.draining:
-        return Text(f"waits for {clean(some(one.draining))} to release it", "yellow")
-    if one.is_open and one.owner is None:
-        return Text("its worker is gone, and has not said why", "yellow")
-    if one.is_open:
-        return Text("paused", "yellow") if one.paused else Text("at work")
-    if one.paused:
+def _at_work(partition: PartitionOwner) -> Text:
+    if partition.quarantined:
+        return Text(f"quarantined: {clean(partition.quarantined)}", "red")
+    if partition.draining:
+        return Text(f"waits for {clean(some(partition.draining))} to release it", "yellow")
+    if partition.is_open and partition.owner is None:
+        return Text("its worker is gone and did not close it", "yellow")
+    if partition.is_open:
+        return Text("paused", "yellow") if partition.paused else Text("at work")
+    if partition.paused:
         return Text("paused, not at work", "yellow")
-    return Text("not at work", "yellow" if one.owner else "dim")
+    return Text("not at work", "yellow" if partition.owner else "dim")
 
 
-# ── dead letters ─────────────────────────────────────────────────────────────────────────────────
+# ── dead letters ──────────────────────────────────────────────────────────────────────────────────
 
 
-def show_letters(found: DeadLetters) -> RenderableType:
-    """Show dead letters, a line each; oldest first, so that the newest stands where the eye is."""
-    if not found.letters:
+def show_letters(letters: DeadLetters) -> RenderableType:
+    """Show dead letters, one a line.
+
+    The oldest stands first, so that the newest is next to the prompt.
+    """
+    if not letters.letters:
         return Text("no dead letters")
     made = Listing(
         ("id", "processor", "partition", "given up", ">attempts", "error", "record"), titles=3
     )
-    for one in found.letters:
+    for letter in letters.letters:
         made.add(
-            clean(one.id),
-            clean(one.processor),
-            _role(one),
-            when(one.given_up),
-            str(one.attempts),
-            _short(one.error),
-            _short(one.record),
+            clean(letter.id),
+            clean(letter.processor),
+            _role(letter),
+            when(letter.given_up),
+            str(letter.attempts),
+            _short(letter.error),
+            _short(letter.record),
         )
-    hidden = found.total - len(found.letters)
+    hidden = letters.total - len(letters.letters)
     if not hidden:
         return made
     return Group(made, Text(f"… and {hidden} older ones: --last shows more", "dim"))
 
 
-def show_letter(one: DeadLetterRow) -> RenderableType:
+def show_letter(letter: DeadLetterRow) -> RenderableType:
     """Show one dead letter in full."""
     facts = [
-        ("dead letter", one.id),
-        ("processor", one.processor),
-        ("partition", f"{one.stream}/{one.partition}"),
-        ("event", f"{one.event}, sent {when(one.sent) if one.sent else 'at an unknown time'}"),
-        ("given up", when(one.given_up)),
-        ("attempts", str(one.attempts)),
-        ("error", one.error),
-        ("record", one.record),
+        ("dead letter", letter.id),
+        ("processor", letter.processor),
+        ("partition", f"{letter.stream}/{letter.partition}"),
+        (
+            "event",
+            f"{letter.event}, sent {when(letter.sent) if letter.sent else 'at an unknown time'}",
+        ),
+        ("given up", when(letter.given_up)),
+        ("attempts", str(letter.attempts)),
+        ("error", letter.error),
+        ("record", letter.record),
     ]
     shown = titled([(title, text, "") for title, text in facts])
-    if not one.trace:
+    if not letter.trace:
         return shown
-    trace = Text("\n".join(clean(line) for line in one.trace.splitlines()))
+    trace = Text("\n".join(clean(line) for line in letter.trace.splitlines()))
     return Group(shown, Text(""), Padding(trace, (0, 0, 0, 2), expand=False))
 
 
 def _short(text: str) -> str:
     text = clean(text)
-    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
+    return text if len(text) <= MAX_TEXT_SHOWN else text[:MAX_TEXT_SHOWN] + "…"
 
 
-# ── what was done ────────────────────────────────────────────────────────────────────────────────
+# ── results of changes ────────────────────────────────────────────────────────────────────────────
 
 
-def show_requeued(found: Sequence[Requeued]) -> RenderableType:
-    """Show which dead letters are events again."""
-    if not found:
+def show_requeued(rows: Sequence[Requeued]) -> RenderableType:
+    """Show the events that dead letters have become again."""
+    if not rows:
         return Text("no dead letters")
     made = Listing(("dead letter", "processor", "partition", "is event"), titles=3)
-    for one in found:
-        made.add(clean(one.letter), clean(one.processor), _role(one), clean(one.event))
+    for row in rows:
+        made.add(clean(row.letter), clean(row.processor), _role(row), clean(row.event))
     return made
 
 
-def show_discarded(found: Sequence[Discarded]) -> RenderableType:
-    """Show how many dead letters are gone."""
-    if not found:
+def show_discarded(rows: Sequence[Discarded]) -> RenderableType:
+    """Show how many dead letters were removed."""
+    if not rows:
         return Text("no dead letters")
     made = Listing(("processor", "partition", ">dead letters removed"), titles=2)
-    for one in found:
-        made.add(clean(one.processor), _role(one), str(one.letters))
+    for row in rows:
+        made.add(clean(row.processor), _role(row), str(row.letters))
     return made
 
 
-def show_unquarantined(found: Sequence[Unquarantined]) -> RenderableType:
-    """Show which partitions are processed again, and their reasons."""
-    if not found:
+def show_unquarantined(rows: Sequence[Unquarantined]) -> RenderableType:
+    """Show the partitions that are processed again."""
+    if not rows:
         return Text("no chosen partition is quarantined")
     made = Listing(
         ("processor", "partition", "goes on behind", "skipped", "was quarantined for"), titles=2
     )
-    for one in found:
+    for row in rows:
         made.add(
-            clean(one.processor),
-            _role(one),
-            clean(one.offset),
-            clean(one.skipped) or "-",
-            clean(one.reason),
+            clean(row.processor),
+            _role(row),
+            clean(row.offset),
+            clean(row.skipped) or "-",
+            clean(row.reason),
         )
     return made
 
 
-def show_paused(found: Sequence[Paused]) -> RenderableType:
+def show_paused(rows: Sequence[Paused]) -> RenderableType:
     """Show where a processor is paused."""
-    if not found:
+    if not rows:
         return Text("nothing to pause: all chosen partitions are paused already")
-    return _lags(found, "lag when paused")
+    return _lags(rows, "lag when paused")
 
 
-def show_resumed(found: Sequence[Resumed]) -> RenderableType:
-    """Show where a processor goes on."""
-    if not found:
+def show_resumed(rows: Sequence[Resumed]) -> RenderableType:
+    """Show where a processor is resumed."""
+    if not rows:
         return Text("nothing to resume: no chosen partition is paused")
-    return _lags(found, "lag when resumed")
+    return _lags(rows, "lag when resumed")
 
 
-def _lags(found: Sequence[Paused | Resumed], title: str) -> RenderableType:
+def _lags(rows: Sequence[Paused | Resumed], title: str) -> RenderableType:
     made = Listing(("processor", "partition", f">{title}"), titles=2)
-    for one in found:
-        made.add(clean(one.processor), _role(one), str(one.lag))
+    for row in rows:
+        made.add(clean(row.processor), _role(row), str(row.lag))
     return made
 
 
-def show_moved(found: Sequence[Moved]) -> RenderableType:
-    """Show where offsets were and are."""
-    if not found:
+def show_moved(rows: Sequence[Moved]) -> RenderableType:
+    """Show the offsets before and after a move."""
+    if not rows:
         return Text("no offset was moved: the processor has never started there")
     made = Listing(("processor", "partition", "offset was", "offset is"), titles=2)
-    for one in found:
-        made.add(clean(one.processor), _role(one), clean(one.before), clean(one.after))
+    for row in rows:
+        made.add(clean(row.processor), _role(row), clean(row.before), clean(row.after))
     what = "events that were sent before {} may be gone: they were not kept"
     notes = [
-        (_role(one), what.format(when(one.gone_before)), "yellow")
-        for one in found
-        if one.gone_before
+        (_role(row), what.format(when(row.gone_before)), "yellow")
+        for row in rows
+        if row.gone_before
     ]
     return Group(made, Text(""), titled(notes)) if notes else made
 
 
-def show_forgotten(found: Sequence[Forgotten]) -> str:
-    """Say what a processor kept waiting, and what stays of it."""
-    if not found:
+def show_forgotten(rows: Sequence[Forgotten]) -> str:
+    """Return a text about a forgotten processor, and what stays of it."""
+    if not rows:
         return "nothing to forget: it is registered nowhere"
-    name = found[0].processor
+    name = rows[0].processor
     waited, trimmed, letters = (
-        sum(one.waited for one in found),
-        sum(one.trimmed for one in found),
-        sum(one.letters for one in found),
+        sum(row.waited for row in rows),
+        sum(row.trimmed for row in rows),
+        sum(row.letters for row in rows),
     )
     kept = f"{waited} events waited for it, {trimmed} were kept for it alone and are gone"
-    where = f"{len(found)} partition" + "s" * (len(found) != 1)
-    said = [f"{name} is forgotten in {where}: {kept}"]
+    where = f"{len(rows)} partition" + "s" * (len(rows) != 1)
+    parts = [f"{name} is forgotten in {where}: {kept}"]
     if letters:
-        said.append(f"{letters} of its dead letters stay")
-    if any(one.declared for one in found):
-        said.append(
+        parts.append(f"{letters} of its dead letters stay")
+    if any(row.declared for row in rows):
+        parts.append(
             "this app still has it: the next worker registers it anew, from where it starts"
         )
-    return "; ".join(said)
+    return "; ".join(parts)

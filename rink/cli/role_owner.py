@@ -1,7 +1,7 @@
-"""Show who owns a role, who holds it, and who would be next: `rink owner`.
+"""Show the owner, the holder and the next owner of a role: `rink owner`.
 
 No key says who holds a role. A role counts as held if its owner's newest share has it and no other
-record claims it: then its owner's code has it, or has it as soon as it asks (rule R2).
+record claims it. Then its owner's code has the role, or gets it as soon as it asks (rule R2).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from rink.inspect.standby import Standby, standbys
 class RoleSeen:
     """Hold a role as the group's records show it.
 
-    `holder` is None where nobody's record claims the role by name or share. `why` says why the role
-    is not held, and `since` since when that is so, if the versions tell.
+    `holder` is None if no record claims the role by name or share. `why` says why the role is not
+    held. `since` says since when, if the versions show it.
     """
 
     role: str
@@ -53,7 +53,7 @@ class RoleSeen:
     since: Since | None = None
 
     def reason(self, now: str) -> str:
-        """Return why it is not held, and since when.
+        """Return why the role is not held, and since when.
 
         `now` is this machine's wall clock.
         """
@@ -61,7 +61,7 @@ class RoleSeen:
 
 
 def roles_seen(view: View, group: str, roles: Iterable[str]) -> list[RoleSeen]:
-    """Return what the records say of each role, in the order of the roles."""
+    """Return each role as the records show it, in the order of `roles`."""
     found = standbys(seen(view, group), roles)
     placement = Placement()
     return [_role_seen(view, group, role, one, placement) for role, one in found.items()]
@@ -72,9 +72,9 @@ def _role_seen(
 ) -> RoleSeen:
     owner = standby.owner
     others = [member for member in view.by_age if member.name != owner]
-    claims = {one.name: why for one in others if (why := _named(one, role, placement))}
-    # Who claims every role is no holder: its record, or its scheme, cannot be read here.
-    vague = {one.name: why for one in others if (why := _vague(one, placement))}
+    claims = {member.name: why for member in others if (why := _named(member, role, placement))}
+    # A member whose record or scheme cannot be read claims every role, but counts as no holder.
+    vague = {member.name: why for member in others if (why := _vague(member, placement))}
     base = RoleSeen(role, owner, None, standby.next)
     if claims:
         name, why = next(iter(claims.items()))
@@ -89,7 +89,7 @@ def _role_seen(
 
 
 def _of_owner(view: View, base: RoleSeen, owner: str, placement: Placement) -> RoleSeen:
-    """Return what the owner's own record says.
+    """Return the role as the owner's own record shows it.
 
     No other record claims the role.
     """
@@ -110,7 +110,7 @@ def _of_owner(view: View, base: RoleSeen, owner: str, placement: Placement) -> R
 
 
 def _named(member: Member, role: str, placement: Placement) -> str:
-    """Return how the member's record claims just this role, or ""."""
+    """Return how the member's record claims this very role, or ""."""
     if member.record is None:
         return ""
     if role in member.record.draining:
@@ -141,7 +141,7 @@ def _why_nobody(view: View, group: str) -> str:
 
 
 def why_no_version(view: View, group: str) -> str:
-    """Return why the group has no newest version that can be read."""
+    """Return why the group has no readable newest version."""
     if observe.is_empty(view):
         return f"there is no group {group!r}"
     if view.newest is None:
@@ -158,9 +158,9 @@ def why_no_version(view: View, group: str) -> str:
 def owner(
     ctx: click.Context, group: str, roles: tuple[str, ...], as_json: bool, target: Target
 ) -> None:
-    """Show who owns each ROLE of GROUP, who holds it, and who would be next.
+    """Show the owner, the holder and the next owner of each ROLE of GROUP.
 
-    Exit status: 0 if every role is held, 3 if one is not, 1 without an answer of etcd.
+    Exit status: 0 if every role is held, 3 if a role is not held, 1 if etcd does not answer.
     """
     with opened(target) as etcd:
         with target.reading(group):
@@ -199,7 +199,7 @@ def _shown(found: Iterable[RoleSeen], leases: Leases, now: str) -> RenderableTyp
 
 
 def _state(role: RoleSeen, leases: Leases) -> Text:
-    """Return whether the role is held, in green only where its holder renews its lease."""
+    """Return "held" or "not held", green only if the lease is renewed."""
     if not role.held:
         return Text("not held", "bold yellow")
     is_doubtful = leases.problem or role.holder in leases.overdue

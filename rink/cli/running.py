@@ -1,4 +1,4 @@
-"""`rink run`: run a command while a role is held."""
+"""Run a command while a role is held: `rink run`."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from rink.errors import ConfigError, RinkError
 if TYPE_CHECKING:
     from rink.run.supervisor import Beside
 
-GRACE_S = 10.0
+DEFAULT_GRACE_S = 10.0
 
 THIS_MINUTE = ""
 """The value of `--once-per` without a slot."""
 
 
 class WrongRun(Wrong):
-    """Show wrong usage of `rink run`: 125, since a command may exit with 2 as well."""
+    """Report wrong usage of `rink run` by 125; a command may exit with 2."""
 
     exit_code = 125
 
 
 class RunCommand(click.Command):
-    """Exit with 125 where the usage is wrong."""
+    """Exit with 125 if the usage is wrong."""
 
     def make_context(self, *args: Any, **more: Any) -> click.Context:
         """Read the options."""
@@ -58,7 +58,7 @@ def _check_slot(_: click.Context, __: click.Parameter, value: str | None) -> str
 @click.command(
     cls=RunCommand,
     short_help="Run a command while a role is held.",
-    context_settings={"allow_interspersed_args": False},  # options of the command are its own
+    context_settings={"allow_interspersed_args": False},  # options after COMMAND belong to it
 )
 @click.option(
     "--group", required=True, metavar="G", callback=check_group, help="The group to join."
@@ -70,7 +70,7 @@ def _check_slot(_: click.Context, __: click.Parameter, value: str | None) -> str
     "--grace",
     metavar="SECONDS",
     type=Seconds(min=0),
-    default=GRACE_S,
+    default=DEFAULT_GRACE_S,
     show_default=True,
     help="Seconds from the command's SIGTERM to its SIGKILL.",
 )
@@ -123,14 +123,15 @@ def run(
     command: tuple[str, ...],
     target: Target,
 ) -> None:
-    """Run COMMAND while this host holds role R of group G, and kill it when the role is lost.
+    """Run COMMAND while this host holds role R of group G.
 
-    After a loss it waits for the role again, unless --once is given. When the command ends by
-    itself, `rink run` exits with its code, unless --restart is given.
+    When the role is lost, the command is stopped. Then `rink run` waits for the role again, unless
+    --once is given. When the command ends by itself, `rink run` exits with its code, unless
+    --restart is given.
     """
     started_at = time.time()
     _open_standard_files()
-    if os.getpid() == 1:  # until the supervisor runs, a process 1 would not hear it
+    if os.getpid() == 1:  # the system's default ignores SIGTERM in process 1
         signal.signal(signal.SIGTERM, _exit)
     _check(once, restart, slot, retry_if_unfinished)
     from rink.run import exit_codes
@@ -172,7 +173,7 @@ def run(
 
 
 def _prober(address: str, margin: float) -> Beside:
-    """Return what answers probes at an address."""
+    """Return the coroutine that answers probes at an address."""
     try:
         from rink.cli.probing import prober
     except ModuleNotFoundError as error:
@@ -188,13 +189,13 @@ def _check(once: bool, restart: bool, slot: str | None, retry_if_unfinished: boo
     if slot is not None and restart:
         raise WrongRun("--once-per and --restart exclude each other: a slot runs once")
     if retry_if_unfinished and slot is None:
-        raise WrongRun("--retry-if-unfinished needs --once-per: it asks whether a slot's run ended")
+        raise WrongRun("--retry-if-unfinished needs --once-per: it retries the run of a slot")
 
 
 def _open_standard_files() -> None:
     """Open /dev/null in place of a closed stdin, stdout or stderr.
 
-    Otherwise a pipe or a connection would get the number, and lines of the log would go there.
+    Otherwise a pipe or a connection would get that number, and log lines would go into it.
     """
     for fd in (0, 1, 2):
         try:

@@ -1,4 +1,4 @@
-"""`rink send` and `rink sendmany`: records from JSON into a stream."""
+"""Send records from JSON into a stream: `rink send` and `rink sendmany`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rink.errors import RinkError
 if TYPE_CHECKING:
     from rink.streams import App, Stream
 
-_AT_ONCE = 1 << 18
+_CHUNK_BYTES = 1 << 18
 """Bytes that are read and sent together: some thousand small records."""
 
 _timeout = click.option(
@@ -45,11 +45,11 @@ _timeout = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 def send(app: str, stream: str, record: str, timeout: float, as_json: bool) -> None:
     """Send RECORD, a JSON object, to STREAM of the app that MODULE:ATTR names."""
-    found = apps.load(app)
-    target = apps.stream_of(found, stream)
+    loaded_app = apps.load(app)
+    target = apps.stream_of(loaded_app, stream)
     value = target.record_of(record.encode())
     number = target.partition_of(value)
-    event_id = apps.run(found, lambda: _send(found, target, value, timeout))
+    event_id = apps.run(loaded_app, lambda: _send(loaded_app, target, value, timeout))
     if as_json:
         click.echo(json.dumps({"stream": stream, "partition": number, "id": event_id}))
     else:
@@ -58,14 +58,17 @@ def send(app: str, stream: str, record: str, timeout: float, as_json: bool) -> N
 
 async def _send(app: App, stream: Stream[Any], value: Any, timeout: float) -> str:
     with apps.asking(app):
-        # Or it ends at once; a program's first send would wait for Redis.
+        # The first send of an app waits for Redis. `open` fails at once without one.
         await app.connections.open()
     return await stream.send(value, timeout=timeout)
 
 
 @attrs.define
 class _Count:
-    """How far `sendmany` has come; what `--json` writes. Of the `unsure` records after `sent`, some may be sent."""
+    """Count the progress of `sendmany`; `--json` writes it.
+
+    Some of the `unsure` records after the `sent` ones may have been sent, too.
+    """
 
     stream: str
     file: str
@@ -91,20 +94,20 @@ class _Count:
 def sendmany(app: str, stream: str, file: BinaryIO, timeout: float, as_json: bool) -> None:
     """Send the records of a file to STREAM of the app that MODULE:ATTR names.
 
-    In the order of the lines; empty ones are skipped. The first line that cannot be sent ends it: those
-    before it are sent then.
+    They are sent in the order of the lines. Empty lines are skipped. The command ends at the first
+    line that cannot be sent. The lines before it have been sent then.
     """
-    found = apps.load(app)
-    target = apps.stream_of(found, stream)
+    loaded_app = apps.load(app)
+    target = apps.stream_of(loaded_app, stream)
     name = str(getattr(file, "name", "<stdin>"))
     count = _Count(stream, "-" if name == "<stdin>" else name)
     began = time.monotonic()
     try:
         with _shown(file) as show:
-            apps.run(found, lambda: _send_all(found, target, file, count, timeout, show))
+            apps.run(loaded_app, lambda: _send_all(loaded_app, target, file, count, timeout, show))
     except (RinkError, KeyboardInterrupt) as error:
         count.error = str(error) or "interrupted"
-        raise Failed(_told(count, count.error)) from error
+        raise Failed(_failure_text(count, count.error)) from error
     finally:
         count.seconds = round(time.monotonic() - began, 3)
         if as_json:
@@ -116,10 +119,10 @@ def sendmany(app: str, stream: str, file: BinaryIO, timeout: float, as_json: boo
         )
 
 
-def _told(count: _Count, error: str) -> str:
+def _failure_text(count: _Count, error: str) -> str:
     if count.line is None:
         some = f", and maybe some of the next {count.unsure}" if count.unsure else ""
-        return f"{error}. Of {count.file} the first {count.sent} records were sent{some}"
+        return f"{error}. Records sent of {count.file}: the first {count.sent}{some}"
     return f"line {count.line} of {count.file}: {error}. Records sent before it: {count.sent}"
 
 
@@ -133,7 +136,7 @@ async def _send_all(
 ) -> None:
     rest = b""
     with apps.asking(app):
-        await app.connections.open()  # as above
+        await app.connections.open()  # fails at once without Redis, as in `_send`
     async with _reading(file) as read:
         while chunk := await read():
             *lines, rest = (rest + chunk).split(b"\n")
@@ -157,7 +160,7 @@ async def _send_lines(
 def _records(
     stream: Stream[Any], lines: list[bytes], count: _Count
 ) -> tuple[list[Any], RinkError | None]:
-    """Return the records of lines up to the first that is none, and what is wrong with that one."""
+    """Return the records up to the first invalid line, and that line's error."""
     records: list[Any] = []
     for line in lines:
         count.lines += 1
@@ -174,14 +177,15 @@ def _records(
 
 @contextlib.asynccontextmanager
 async def _reading(file: BinaryIO) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
-    """Yield what reads the next piece of a file; b"" is the end.
+    """Yield a function that reads the next piece of a file; b"" is the end.
 
-    A pipe or a terminal is waited for on the loop: what comes is sent at once, and Ctrl-C is heard.
+    The event loop waits for a pipe or a terminal. So records are sent as soon as they come, and
+    Ctrl-C works.
     """
     if not _is_waited_for(file):
 
         async def read() -> bytes:
-            return file.read(_AT_ONCE)
+            return file.read(_CHUNK_BYTES)
 
         yield read
         return
@@ -192,23 +196,26 @@ async def _reading(file: BinaryIO) -> AsyncIterator[Callable[[], Awaitable[bytes
         os.fdopen(os.dup(file.fileno()), "rb"),  # the transport closes it
     )
     try:
-        yield lambda: reader.read(_AT_ONCE)
+        yield lambda: reader.read(_CHUNK_BYTES)
     finally:
         transport.close()
-        os.set_blocking(file.fileno(), was_blocking)  # the shell has the same terminal
+        os.set_blocking(file.fileno(), was_blocking)  # the shell uses the same terminal
 
 
 def _is_waited_for(file: BinaryIO) -> bool:
     try:
         mode = os.fstat(file.fileno()).st_mode
-    except OSError:  # a file of a test's, in memory
+    except OSError:  # a test's file, in memory
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or file.isatty()
 
 
 @contextlib.contextmanager
 def _shown(file: BinaryIO) -> Iterator[Callable[[int, int], object]]:
-    """A progress bar on stderr, where that is a terminal; yields what is told of each step."""
+    """Show a progress bar on stderr, if stderr is a terminal.
+
+    Yields a function that takes the bytes of a step, and the number of records sent so far.
+    """
     console = Console(stderr=True)
     with Progress(
         BarColumn(),
@@ -225,7 +232,7 @@ def _shown(file: BinaryIO) -> Iterator[Callable[[int, int], object]]:
 
 def _size(file: BinaryIO) -> int | None:
     try:
-        found = os.fstat(file.fileno())
+        status = os.fstat(file.fileno())
     except OSError:
         return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -1,4 +1,4 @@
-"""Show a group, read once: `rink status`, `groups` and `history`."""
+"""Show groups at one moment: `rink status`, `groups` and `history`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from rink.inspect.version_diff import steps
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 
 
-@click.command(short_help="How GROUP is now, and what keeps it from being settled.")
+@click.command(short_help="Show GROUP as it is now, and why it is not settled.")
 @click.argument("group", required=False, callback=check_group)
-@click.option("--check", is_flag=True, help="Exit with 3 unless it is settled and alive.")
-@click.option("--leases", "every_lease", is_flag=True, help="Ask for each lease, however many.")
+@click.option("--check", is_flag=True, help="Exit with 3 unless GROUP is settled and alive.")
+@click.option(
+    "--leases", "every_lease", is_flag=True, help="Read all leases, however many there are."
+)
 @_JSON
 @with_target
 @click.pass_context
@@ -35,11 +37,10 @@ def status(
     as_json: bool,
     target: Target,
 ) -> None:
-    """Show GROUP as it is now: its version, ranks, members, and what keeps it from being settled.
+    """Show the version, ranks and members of GROUP, and why it is not settled.
 
-    With --check, the exit status is 0 if it is settled and every member renews its lease, and 3 if
-    not.
-    Without GROUP: list the groups, as `rink groups` does.
+    With --check, the exit status is 0 if GROUP is settled and every member renews its lease, and 3
+    if not. Without GROUP, the command lists the groups, as `rink groups` does.
     """
     if group is None and check:
         raise click.UsageError("Say which GROUP to check.")
@@ -77,15 +78,15 @@ def status(
 
 
 def _answer(ctx: click.Context, now: GroupStatus, leases: Leases) -> None:
-    """Exit with the status that answers `--check`, unless it is 0."""
+    """Exit with the status that answers `--check`, unless that is 0."""
     if not now.settled or leases.overdue:
         ctx.exit(NO)
     if leases.problem:
-        raise Failed(f"whether the members are alive is not known: {leases.problem}")
+        raise Failed(f"cannot tell whether the members are alive: {leases.problem}")
 
 
-@click.command(short_help="The groups under the prefix that have members.")
-@click.option("--all", "every", is_flag=True, help="Also those without members.")
+@click.command(short_help="List the groups under the prefix that have members.")
+@click.option("--all", "every", is_flag=True, help="Also list groups without members.")
 @_JSON
 @with_target
 def groups(every: bool, as_json: bool, target: Target) -> None:
@@ -120,21 +121,21 @@ def _list_groups(target: Target, as_json: bool, *, every: bool = False) -> None:
         tell(f"no groups: the etcd at {target.where} has no key under {target.prefix!r}")
 
 
-@click.command(short_help="The versions of GROUP: when, by whom, why, what changed.")
+@click.command(short_help="Show the versions of GROUP: time, author, cause, changes.")
 @click.argument("group", callback=check_group)
 @click.option(
     "--last",
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="How many versions, the newest ones.",
+    help="Number of versions, the newest ones.",
 )
 @_JSON
 @with_target
 def history(group: str, last: int, as_json: bool, target: Target) -> None:
-    """Show the versions of GROUP: when, by whom, why, and which rank went from whom to whom.
+    """Show the versions of GROUP: time, author, cause, and the moves of ranks.
 
-    etcd keeps the last hundred of them.
+    etcd keeps the last hundred versions.
     """
     with opened(target) as etcd, target.reading(group):
         view = read_group(etcd, target.keys(group))

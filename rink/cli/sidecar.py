@@ -1,4 +1,4 @@
-"""`rink sidecar`: hold roles for the programs beside it."""
+"""Hold roles for the programs in the same pod: `rink sidecar`."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ API = "127.0.0.1:8181"
 PUBLIC = "0.0.0.0:8182"
 LEAVE_TIMEOUT_S = 10.0
 GC_THRESHOLDS = (700, 5, 2)
-"""Thresholds of a full collection after 7,000 new objects, not 70,000. When 1,000 connections end
-at once, they leave 100,000 objects in cycles."""
+"""Thresholds for a full collection after 7,000 new objects, not 70,000.
+
+When 1,000 connections end at once, they leave 100,000 objects in cycles.
+"""
 JOIN_TIMEOUT_S = 10.0
-"""Seconds until a join that waits for its name is tried again, and the status says why."""
+"""Seconds after which a join that waits for its name is retried and reported in the status."""
 
 
 @click.command(short_help="Hold roles for the programs beside it.")
@@ -62,7 +64,7 @@ JOIN_TIMEOUT_S = 10.0
     "--bearer",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="A file with a token of 32 bytes or more. Each call needs it.",
+    help="A file with a token of 32 bytes or more, which each call needs.",
 )
 @click.option("--insecure", is_flag=True, help="Allow --listen on an address that others reach.")
 @click.option(
@@ -70,7 +72,7 @@ JOIN_TIMEOUT_S = 10.0
     default=PUBLIC,
     show_default=True,
     metavar="ADDRESS",
-    help='Where probes and metrics are; "" for nowhere.',
+    help='The address of probes and metrics; "" for none.',
 )
 @click.option(
     "--page",
@@ -158,7 +160,7 @@ def sidecar(
     once, and stays.
     """
     if roles and grace is None:
-        raise Wrong("--role needs --grace: nobody answers when a role is lost")
+        raise Wrong("--role needs --grace: no program confirms the loss of such a role")
     try:
         from rink import aio
         from rink.sidecar.listeners import Address
@@ -197,5 +199,5 @@ def sidecar(
 
 def _collect_dead_connections_soon() -> None:
     gc.collect()
-    gc.freeze()  # full collections then go through connections alone, and not through every module
+    gc.freeze()  # full collections then scan only connections, and not every module
     gc.set_threshold(*GC_THRESHOLDS)

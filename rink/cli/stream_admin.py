@@ -1,4 +1,4 @@
-"""`rink streams …`: what an operator sees and does of an app's streams. `rink.streams.admin` does it."""
+"""Administer an app's streams by `rink.streams.admin`: `rink streams …`."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _PARTITION = click.option(
     "--partition", "-n", type=click.IntRange(min=0), metavar="N", help="Only this partition."
 )
 _LETTER = click.argument("letter", required=False, metavar="[ID]")
-_ALL = click.option("--all", "takes_all", is_flag=True, help="All dead letters of what is chosen.")
+_ALL = click.option("--all", "takes_all", is_flag=True, help="All chosen dead letters.")
 _YES = click.option("--yes", is_flag=True, help="Do not ask.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 
 
-@click.group(short_help="Look after the streams of an app.")
+@click.group(short_help="Administer the streams of an app.")
 def streams() -> None:
-    """Look after the streams of an app: lag, owners, dead letters, offsets.
+    """Administer the streams of an app: lag, owners, dead letters, offsets.
 
-    Each command takes the app as MODULE:ATTR, as `rink worker` does, and may be run while workers run.
+    Each command takes the app as MODULE:ATTR, as `rink worker` does. It may run while workers run.
     """
 
 
 def _chosen(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the app, the options that say which partitions are meant, and --json."""
+    """Give a command the app, the options that choose partitions, and --json."""
 
     @functools.wraps(function)
-    def loaded(*given: Any, app: str, **named: Any) -> Any:
-        return function(*given, app=apps.load(app), **named)
+    def loaded(*args: Any, app: str, **named: Any) -> Any:
+        return function(*args, app=apps.load(app), **named)
 
     for option in (_JSON, _PARTITION, _STREAM, _PROCESSOR, apps.with_app):
         loaded = option(loaded)
@@ -52,12 +52,12 @@ def _chosen(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _ask(app: App, work: Callable[[], Awaitable[T]], *, etcd: bool = False) -> T:
-    """Run the work, and say on stderr what is asked if no answer comes soon."""
+    """Run the work, and name the servers on stderr if no answer comes soon."""
     with apps.asking(app, etcd=etcd):
         return apps.run(app, work)
 
 
-def _tell(
+def _run_and_show(
     app: App,
     work: Callable[[], Awaitable[Sequence[Any]]],
     key: str,
@@ -66,44 +66,48 @@ def _tell(
     as_json: bool,
     etcd: bool = False,
 ) -> None:
-    """Do it, and write what came of it for a program or for people.
+    """Run the work, and write its result for a program or for people.
 
-    `etcd` means that etcd is asked as well as Redis.
+    `etcd` means that the work asks etcd as well as Redis.
     """
-    found = _ask(app, work, etcd=etcd)
+    rows = _ask(app, work, etcd=etcd)
     if as_json:
-        click.echo(json.dumps({key: [attrs.asdict(one) for one in found]}, indent=2))
+        click.echo(json.dumps({key: [attrs.asdict(row) for row in rows]}, indent=2))
         return
-    shown = show(found)
+    shown = show(rows)
     if isinstance(shown, str):
         click.echo(render.clean(shown))
     else:
         render.console().print(shown)
 
 
-@streams.command(short_help="How far each processor is behind, and who holds trimming back.")
+@streams.command(short_help="Show the lag of each processor, and what holds trimming back.")
 @_chosen
 def lag(app: App, as_json: bool, **chosen: Any) -> None:
-    """Show how far each processor is behind, and who holds trimming back.
+    """Show the lag of each processor, and what holds trimming back.
 
-    Processors that Redis knows and the app does not have are shown, too.
+    Processors that Redis knows but the app does not have are shown, too.
     """
     from rink.streams import admin
 
-    _tell(app, lambda: admin.lag(app, **chosen), "lag", render_streams.show_lag, as_json=as_json)
+    _run_and_show(
+        app, lambda: admin.lag(app, **chosen), "lag", render_streams.show_lag, as_json=as_json
+    )
 
 
-@streams.command(short_help="Which worker has each partition, and which stands by.")
+@streams.command(short_help="Show the owner and the standby of each partition.")
 @_chosen
 def owners(app: App, as_json: bool, **chosen: Any) -> None:
-    """Show which worker has each partition, and which would take it over."""
+    """Show the owner of each partition, and the worker that would be next."""
     from rink.streams import admin
 
     show = render_streams.show_owners
-    _tell(app, lambda: admin.owners(app, **chosen), "owners", show, as_json=as_json, etcd=True)
+    _run_and_show(
+        app, lambda: admin.owners(app, **chosen), "owners", show, as_json=as_json, etcd=True
+    )
 
 
-@streams.command(short_help="The dead letters, or one of them in full.")
+@streams.command(short_help="List the dead letters, or show a dead letter in full.")
 @_chosen
 @_LETTER
 @click.option(
@@ -111,24 +115,24 @@ def owners(app: App, as_json: bool, **chosen: Any) -> None:
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="How many letters, the newest ones.",
+    help="Number of dead letters, the newest ones.",
 )
 def dead(app: App, letter: str | None, last: int, as_json: bool, **chosen: Any) -> None:
-    """List the dead letters, or show the one with this ID in full, its traceback included."""
+    """List the dead letters, or show the dead letter ID with its traceback."""
     from rink.streams import admin
 
     if letter is not None:
-        one = _ask(app, lambda: admin.dead_letter(app, letter, **chosen))
+        row = _ask(app, lambda: admin.dead_letter(app, letter, **chosen))
         if as_json:
-            click.echo(json.dumps(attrs.asdict(one), indent=2))
+            click.echo(json.dumps(attrs.asdict(row), indent=2))
         else:
-            render.console().print(render_streams.show_letter(one))
+            render.console().print(render_streams.show_letter(row))
         return
-    found = _ask(app, lambda: admin.dead_letters(app, last=last, **chosen))
+    letters = _ask(app, lambda: admin.dead_letters(app, last=last, **chosen))
     if as_json:
-        click.echo(json.dumps(attrs.asdict(found), indent=2))
+        click.echo(json.dumps(attrs.asdict(letters), indent=2))
     else:
-        render.console().print(render_streams.show_letters(found))
+        render.console().print(render_streams.show_letters(letters))
 
 
 @streams.command(short_help="Make dead letters events again.")
@@ -136,15 +140,17 @@ def dead(app: App, letter: str | None, last: int, as_json: bool, **chosen: Any) 
 @_LETTER
 @_ALL
 def requeue(app: App, letter: str | None, takes_all: bool, as_json: bool, **chosen: Any) -> None:
-    """Make the dead letter with this ID, or all that are chosen, events again.
+    """Make the dead letter ID, or all chosen dead letters, events again.
 
-    Each comes at the end of its partition, for the processor alone that had given it up.
+    Each event goes to the end of its partition. Only the processor that gave it up gets it.
     """
     from rink.streams import admin
 
     _check_choice(letter, takes_all)
     show = render_streams.show_requeued
-    _tell(app, lambda: admin.requeue(app, letter, **chosen), "requeued", show, as_json=as_json)
+    _run_and_show(
+        app, lambda: admin.requeue(app, letter, **chosen), "requeued", show, as_json=as_json
+    )
 
 
 @streams.command(short_help="Remove dead letters for good.")
@@ -155,7 +161,7 @@ def requeue(app: App, letter: str | None, takes_all: bool, as_json: bool, **chos
 def discard(
     app: App, letter: str | None, takes_all: bool, yes: bool, as_json: bool, **chosen: Any
 ) -> None:
-    """Remove the dead letter with this ID, or all that are chosen, for good."""
+    """Remove the dead letter ID, or all chosen dead letters, for good."""
     from rink.streams import admin
 
     _check_choice(letter, takes_all)
@@ -165,25 +171,27 @@ def discard(
             lambda: admin.dead_letters(app, **chosen),
             render_streams.show_letters,
             "Remove all dead letters of these, for good?",
-            "discard asks before it removes them all",
+            "discard asks before it removes all chosen dead letters",
         )
     show = render_streams.show_discarded
-    _tell(app, lambda: admin.discard(app, letter, **chosen), "discarded", show, as_json=as_json)
+    _run_and_show(
+        app, lambda: admin.discard(app, letter, **chosen), "discarded", show, as_json=as_json
+    )
 
 
-@streams.command(short_help="Have quarantined partitions processed again.")
+@streams.command(short_help="Process quarantined partitions again.")
 @_chosen
 @click.option(
     "--skip",
     is_flag=True,
-    help="Pass over the event that the partition was quarantined for: it becomes a dead letter.",
+    help="Skip the event that quarantined the partition: it becomes a dead letter.",
 )
 def unquarantine(app: App, skip: bool, as_json: bool, **chosen: Any) -> None:
-    """Have quarantined partitions processed again: all or the chosen ones."""
+    """Process all quarantined partitions again, or the chosen ones."""
     from rink.streams import admin
 
     show = render_streams.show_unquarantined
-    _tell(
+    _run_and_show(
         app,
         lambda: admin.unquarantine(app, skip=skip, **chosen),
         "unquarantined",
@@ -209,68 +217,69 @@ def pause(
     It gets no events until `resume`. Workers notice within about two seconds, and finish their
     in-flight events. A restart does not end the pause.
     """
-    found = apps.load(app)
+    loaded_app = apps.load(app)
     from rink.streams import admin
 
-    _tell(
-        found,
-        lambda: admin.pause(found, processor, stream=stream, partition=partition),
+    _run_and_show(
+        loaded_app,
+        lambda: admin.pause(loaded_app, processor, stream=stream, partition=partition),
         "paused",
         render_streams.show_paused,
         as_json=as_json,
     )
 
 
-@streams.command(short_help="Have a paused processor go on.")
+@streams.command(short_help="Resume a paused processor.")
 @_of_processor
 def resume(
     app: str, processor: str, stream: str | None, partition: int | None, as_json: bool
 ) -> None:
-    """Resume PROCESSOR, in all partitions in which it is paused or in one."""
-    found = apps.load(app)
+    """Resume PROCESSOR, in all its paused partitions or in one."""
+    loaded_app = apps.load(app)
     from rink.streams import admin
 
-    _tell(
-        found,
-        lambda: admin.resume(found, processor, stream=stream, partition=partition),
+    _run_and_show(
+        loaded_app,
+        lambda: admin.resume(loaded_app, processor, stream=stream, partition=partition),
         "resumed",
         render_streams.show_resumed,
         as_json=as_json,
     )
 
 
-@streams.command("forget-group", short_help="Have trimming wait for a processor no longer.")
+@streams.command("forget-group", short_help="Forget a retired processor, so that trimming goes on.")
 @apps.with_app
 @click.argument("processor")
 @_STREAM
 @click.option(
     "--force",
     is_flag=True,
-    help="Also while its workers run: their partitions are quarantined with the next commit.",
+    help="Also while its workers run: their next commit quarantines their partitions.",
 )
 @_YES
 @_JSON
 def forget_group(
     app: str, processor: str, stream: str | None, force: bool, yes: bool, as_json: bool
 ) -> None:
-    """Have trimming wait for PROCESSOR no longer: for one that was retired.
+    """Forget a retired PROCESSOR, so that trimming does not wait for it.
 
-    Its offsets go, its dead letters stay. It asks where the app still has that processor.
+    Its offsets are deleted, its dead letters stay. The command asks first if the app still has
+    that processor.
     """
-    found = apps.load(app)
+    loaded_app = apps.load(app)
     from rink.streams import admin
 
-    if processor in found.processors and not yes:
+    if processor in loaded_app.processors and not yes:
         _confirm(
-            found,
-            lambda: admin.lag(found, processor=processor, stream=stream),
+            loaded_app,
+            lambda: admin.lag(loaded_app, processor=processor, stream=stream),
             render_streams.show_lag,
             f"This app still has {processor}. Forget its offsets, as shown above?",
             f"forget-group asks before it forgets {processor}, which the app still has",
         )
-    _tell(
-        found,
-        lambda: admin.forget_group(found, processor, stream=stream, force=force),
+    _run_and_show(
+        loaded_app,
+        lambda: admin.forget_group(loaded_app, processor, stream=stream, force=force),
         "forgotten",
         render_streams.show_forgotten,
         as_json=as_json,
@@ -284,8 +293,8 @@ def forget_group(
     "--to",
     required=True,
     metavar="WHERE",
-    help="earliest, latest, an event's id (it goes on behind that), or a time (it goes on from then): "
-    "2026-11-27T00:00 in UTC, 2026-11-27T00:00+02:00, or milliseconds since 1970.",
+    help="earliest, latest, an event's id (it goes on after that event), or a time (it goes on "
+    "from that time): 2026-11-27T00:00 in UTC, 2026-11-27T00:00+02:00, or milliseconds since 1970.",
 )
 @_STREAM
 @_PARTITION
@@ -302,25 +311,24 @@ def reset(
 ) -> None:
     """Move the offset of PROCESSOR, in all partitions or in one.
 
+    Backwards, events are processed again. Forwards, skipped events are never processed.
     Quarantined partitions are processed again.
-
-    Backwards, events are processed again. Forwards, those passed over never are.
     """
-    found = apps.load(app)
+    loaded_app = apps.load(app)
     from rink.streams import admin
 
     chosen: dict[str, Any] = {"stream": stream, "partition": partition}
     if not yes:
         _confirm(
-            found,
-            lambda: admin.lag(found, processor=processor, **chosen),
+            loaded_app,
+            lambda: admin.lag(loaded_app, processor=processor, **chosen),
             render_streams.show_lag,
             f"Move the offset of {processor} as shown above, to {to}?",
             "reset asks before it moves offsets",
         )
-    _tell(
-        found,
-        lambda: admin.reset(found, processor, to, **chosen),
+    _run_and_show(
+        loaded_app,
+        lambda: admin.reset(loaded_app, processor, to, **chosen),
         "moved",
         render_streams.show_moved,
         as_json=as_json,
@@ -339,8 +347,8 @@ def _confirm(
     question: str,
     why: str,
 ) -> None:
-    """Show how it is now, and ask; who cannot be asked must say --yes."""
+    """Show the present state, and ask. Without a terminal, --yes is needed."""
     if not sys.stdin.isatty():
-        raise Failed(f"{why}: say --yes where there is no terminal")
+        raise Failed(f"{why}: without a terminal, add --yes")
     render.console(stderr=True).print(show(_ask(app, look)))
     click.confirm(question, abort=True, err=True)

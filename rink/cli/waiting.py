@@ -1,6 +1,6 @@
-"""Wait for a group, for scripts: `rink wait`.
+"""Wait for a condition of a group, for scripts: `rink wait`.
 
-It waits until the group is settled, has so many members, or a role is held.
+The condition is that the group is settled, has a number of members, or a role is held.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from rink.errors import EtcdUnavailable
 from rink.inspect.group_status import seen
 
 MIN_TIMEOUT_S = 1.0
-"""Least timeout of a request to etcd, in seconds, however short the command may wait."""
+"""Least timeout of a request to etcd, in seconds, however short --timeout is."""
 
 
 @attrs.frozen
 class Wanted:
-    """Hold the conditions that are waited for; all must hold at once."""
+    """Hold the conditions to wait for; all must hold at once."""
 
     group: str
     settled: bool
@@ -49,7 +49,7 @@ class Wanted:
         return "; ".join(one for one in lacks if one)
 
     def met(self, view: View) -> str:
-        """Return what is true now, in words."""
+        """Return the conditions as words, once they hold."""
         words = []
         if self.settled:
             words.append(f"settled at version {seen(view, self.group).version}")
@@ -78,15 +78,15 @@ class Wanted:
         if status.settled:
             return ""
         if status.settled is None:
-            return f"its pins are by a scheme that is not known here: {status.scheme}"
+            return f"it has pins by a scheme unknown here: {status.scheme}"
         if view.version is None:
             return why_no_version(view, self.group)
         ways = [f"{one.member}: {one.why}" for one in status.in_the_way]
         return "; ".join(ways) or "nobody is here"
 
     def _role(self, view: View, role: str) -> RoleSeen:
-        (found,) = roles_seen(view, self.group, [role])
-        return found
+        (seen_role,) = roles_seen(view, self.group, [role])
+        return seen_role
 
 
 def _members(number: int) -> str:
@@ -106,7 +106,7 @@ def _members(number: int) -> str:
     "--timeout",
     metavar="S",
     type=Seconds(min=0),
-    help="Give up after so many seconds.  [default: never]",
+    help="Seconds after which to give up.  [default: never]",
 )
 @with_target_but_timeout
 def wait(
@@ -119,8 +119,8 @@ def wait(
 ) -> None:
     """Wait until GROUP meets all options at once.
 
-    Stderr says what is still missing. Exit status: 0 when all is true, 3 after the timeout, 1 if
-    etcd does not answer.
+    Stderr says what is still missing. Exit status: 0 once all conditions hold, 3 after the timeout,
+    1 if etcd does not answer.
     """
     if not settled and members is None and holder is None:
         raise click.UsageError("Say what to wait for: --settled, --members or --holder.")
@@ -142,24 +142,24 @@ def wait(
 
 
 def _follow(wanted: Wanted, views: Iterator[View | Trouble]) -> str:
-    """Follow the group until it is as wanted, or the views end.
+    """Follow the group until all conditions hold or the views end.
 
-    Return what it still lacks.
+    Return what is still missing, or "".
 
     Raises:
-        EtcdError: etcd did not answer when the views ended, or at the beginning.
+        EtcdError: etcd did not answer at the beginning or at the end.
     """
     lacks, trouble = "", ""
-    for one in views:
-        if isinstance(one, Trouble):
-            trouble = one.text
-            say(render.clean(one.text) or "etcd answers again")
+    for view in views:
+        if isinstance(view, Trouble):
+            trouble = view.text
+            say(render.clean(view.text) or "etcd answers again")
             continue
-        was, lacks = lacks, wanted.lacks(one)
+        before, lacks = lacks, wanted.lacks(view)
         if not lacks:
-            tell(render.clean(wanted.met(one)))
+            tell(render.clean(wanted.met(view)))
             return ""
-        if lacks != was:
+        if lacks != before:
             say(render.clean(f"waiting for {wanted.group}: {lacks}"))
     if trouble:
         raise EtcdUnavailable(trouble)

@@ -1,4 +1,4 @@
-"""`rink watch`: a group followed, as JSON lines or live on a terminal."""
+"""Follow a group, as JSON lines or live on a terminal: `rink watch`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rink.inspect.group_status import owned_in, seen, settled
 
 REFRESH_PER_S = 4
 ROOM_ROWS = 12
-"""Rows of a terminal that are kept for the log and for what is not a member's line."""
+"""Rows of a terminal for the log and for lines that are not about members."""
 
 STYLES = {
     "joined": "green",
@@ -44,16 +44,16 @@ STYLES = {
 
 
 class Display(Protocol):
-    """Where a watch tells what it sees."""
+    """Show what a watch sees."""
 
     def begin(self, view: View) -> None:
-        """Show how the group is at first."""
+        """Show the group at the beginning."""
 
     def happened(self, view: View, settled: bool | None, happening: Happening) -> None:
-        """Show one thing that happened; `view` is the group after it."""
+        """Show an event; `view` is the group after it."""
 
     def now(self, view: View) -> None:
-        """Show how the group is now."""
+        """Show the group as it is now."""
 
 
 @click.command(short_help="Follow GROUP until Ctrl-C.")
@@ -62,9 +62,9 @@ class Display(Protocol):
 @click.option("--wait", is_flag=True, help="Wait for a group that does not exist yet.")
 @with_target
 def watch(group: str, as_json: bool, wait: bool, target: Target) -> None:
-    """Follow GROUP until Ctrl-C: what happens, above how it is now.
+    """Follow GROUP until Ctrl-C: its events, and below them its present state.
 
-    Where the output is no terminal: one JSON object a line for each event, as with --json.
+    If the output is no terminal, each event is one JSON object a line, as with --json.
     """
     with opened(target) as etcd, until_ended():
         _watch(etcd, target, group, as_json=as_json, may_be_unknown=wait)
@@ -75,7 +75,7 @@ def _watch(etcd: Etcd, target: Target, group: str, *, as_json: bool, may_be_unkn
 
     Raises:
         EtcdError: the group could not be read.
-        StateError: there is no such group, and it may not be unknown.
+        StateError: there is no such group, and `may_be_unknown` is false.
     """
     world = outside()
 
@@ -87,7 +87,7 @@ def _watch(etcd: Etcd, target: Target, group: str, *, as_json: bool, may_be_unkn
     source = observe.following(etcd, target.keys(group), world.clock, world.quiet_s)
     with source as views:
         with target.reading(group):
-            first = next(one for one in views if isinstance(one, View))
+            first = next(item for item in views if isinstance(item, View))
         if observe.is_empty(first) and not may_be_unknown:
             raise target.unknown(group)
         with display() as shown:
@@ -99,7 +99,7 @@ def _follow(before: View, views: Iterator[View | Trouble], display: Display) -> 
     was_settled = settled(before, owned_in(before))
     for after in views:
         if isinstance(after, Trouble):
-            display.happened(before, was_settled, _told(after))
+            display.happened(before, was_settled, _trouble_event(after))
             continue
         is_settled = settled(after, owned_in(after))
         for happening in between(before, after, bool(was_settled), bool(is_settled)):
@@ -108,14 +108,14 @@ def _follow(before: View, views: Iterator[View | Trouble], display: Display) -> 
         before, was_settled = after, is_settled
 
 
-def _told(trouble: Trouble) -> Happening:
+def _trouble_event(trouble: Trouble) -> Happening:
     text = trouble.text or "etcd answers again"
     return Happening("trouble", text, {"problem": trouble.text})
 
 
 @attrs.frozen
 class JsonLines:
-    """One JSON object a line, flushed: first the group as it is, then each event."""
+    """Write the group, then each event, as one JSON object a line, flushed."""
 
     group: str
     prefix: str
@@ -127,7 +127,7 @@ class JsonLines:
         self._write("status", view.revision, facts)
 
     def happened(self, view: View, settled: bool | None, happening: Happening) -> None:
-        """Write an event, with what it leads to."""
+        """Write an event, and the group's version and state after it."""
         facts = {
             "text": happening.text,
             **happening.facts,
@@ -137,7 +137,7 @@ class JsonLines:
         self._write(happening.event, view.revision, facts)
 
     def now(self, view: View) -> None:
-        """Write nothing: the events say it."""
+        """Write nothing, since the events say it."""
 
     def _write(self, event: str, revision: int, facts: Mapping[str, Any]) -> None:
         at = self.clock.wall()
@@ -147,7 +147,10 @@ class JsonLines:
 
 @attrs.define
 class LiveLog:
-    """A log that scrolls, and stays in the terminal's memory, above the group as it is now."""
+    """Show a log, and below it the group as it is now.
+
+    The log scrolls, and stays in the terminal's scrollback.
+    """
 
     console: Console
     group: str
@@ -183,19 +186,23 @@ class LiveLog:
         self.console.print(line(happening, self.clock.wall()))
 
     def now(self, view: View) -> None:
-        """Take what the next picture shows."""
+        """Take the view for the next picture."""
         self.view = view
 
     def picture(self) -> RenderableType:
-        """Draw the group, on the display's own thread: a burst of changes costs no more pictures."""
+        """Draw the group.
+
+        The display's own thread calls it at a fixed rate, so a burst of changes needs no more
+        pictures.
+        """
         rows = max(3, self.console.height - ROOM_ROWS)
-        view = self.view  # the watch's thread may replace it meanwhile
+        view = self.view  # read once: the watch's thread may replace it meanwhile
         status = seen(view, self.group)
         shown = render.show(status, rows, growth=growth(view, status, self.clock.wall()))
         parts: list[RenderableType] = [Rule(style="dim"), shown]
         if self.trouble:
-            said = render.clean(f"this may be out of date: {self.trouble}")
-            parts.append(Text(said, "bold red", no_wrap=True, overflow="ellipsis"))
+            text = render.clean(f"this may be out of date: {self.trouble}")
+            parts.append(Text(text, "bold red", no_wrap=True, overflow="ellipsis"))
         return Group(*parts)
 
 

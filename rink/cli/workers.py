@@ -1,4 +1,4 @@
-"""`rink worker`: run an app's processors until it is told to leave."""
+"""Run an app's processors until SIGTERM or Ctrl-C: `rink worker`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ log = logging.getLogger("rink.streams")
 _ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
-def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> list[str] | None:
-    """Take names separated by commas, and the option more than once."""
-    found = [name.strip() for one in given for name in one.split(",") if name.strip()]
-    if given and not found:
+def _names(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> list[str] | None:
+    """Return the names of all options, split at commas."""
+    names = [name.strip() for text in values for name in text.split(",") if name.strip()]
+    if values and not names:
         raise click.BadParameter("no processor is named")
-    return list(dict.fromkeys(found)) or None
+    return list(dict.fromkeys(names)) or None
 
 
 @click.command(short_help="Run the processors of an app.")
@@ -42,7 +42,7 @@ def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> lis
     multiple=True,
     callback=_names,
     metavar="A,B",
-    help="Only these; may be given more than once.  [default: all of the app's]",
+    help="Run only these. May be given more than once.  [default: all of the app]",
 )
 @with_name("the groups")
 @with_leave("a worker that takes over; this one processes meanwhile")
@@ -50,14 +50,14 @@ def _names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> lis
     "--metrics-port",
     metavar="PORT",
     type=click.IntRange(0, 65535),
-    help="Serve metrics for Prometheus at this port, and /readyz; 0 is any free one.",
+    help="Serve metrics for Prometheus and /readyz at this port; 0 is any free port.",
 )
 @click.option(
     "--metrics-host",
     metavar="HOST",
     default="127.0.0.1",
     show_default=True,
-    help="The address that metrics are served at.",
+    help="The address of the metrics.",
 )
 @with_log_level("It has no effect if the app's module sets up logging.")
 def worker(
@@ -73,38 +73,38 @@ def worker(
     """Run the processors of an app until SIGTERM or Ctrl-C.
 
     MODULE:ATTR names the app, such as shop:app. At the end it leaves in order: each partition
-    passes to another worker once its in-flight events are committed. While it waits for a worker
-    that takes over, a second signal ends that wait. The next signal ends the process at once.
+    passes to another worker once its in-flight events are committed. A second signal ends a wait
+    for the worker that takes over. The next signal ends the process at once.
     """
-    if _LAST is _exit:  # until the worker runs, since to load the app may take seconds
+    if _LAST is _exit:  # to load the app may take seconds, before the worker sets its handlers
         signal.signal(signal.SIGTERM, _exit)
-    found = apps.load(app)
+    loaded_app = apps.load(app)
     from rink.streams import Worker
 
     log_to_stderr(log_level)
-    made = Worker(found, processors, name=name, handover_wait=handover_wait)
+    made = Worker(loaded_app, processors, name=name, handover_wait=handover_wait)
     kubernetes.check_grace(made.leaves_within_s, termination_grace)
     if metrics_port is not None:
         _serve_metrics(made, metrics_host, metrics_port)
     gc.collect()
-    gc.freeze()  # full collections then go through events alone, and not through every module
-    apps.run(found, lambda: _until_told(made))
+    gc.freeze()  # full collections then scan only events, and not every module
+    apps.run(loaded_app, lambda: _run_until_signal(made))
 
 
-async def _until_told(worker: Worker) -> None:
-    """Run a worker, and leave as signals say.
+async def _run_until_signal(worker: Worker) -> None:
+    """Run a worker until a signal makes it leave.
 
     The first signal begins to leave. If the worker then waits for a successor, the second one ends
     that wait. The last one ends the process.
 
     The handlers are Python's own. Handlers of the event loop would wait for the loop, and a
-    processor may keep the loop busy. The last signal must end the process then, too.
+    processor may keep the loop busy. Even then the last signal must end the process.
     """
     loop = asyncio.get_running_loop()
 
     def set_handlers(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
-        for one in _ENDS:
-            signal.signal(one, handler)
+        for number in _ENDS:
+            signal.signal(number, handler)
 
     def leave(number: int, _: FrameType | None) -> None:
         set_handlers(hurry if worker.handover_wait else _LAST)
@@ -114,14 +114,14 @@ async def _until_told(worker: Worker) -> None:
         set_handlers(_LAST)
         loop.call_soon_threadsafe(_hurry, worker, signal.Signals(number).name)
 
-    before = {one: signal.signal(one, leave) for one in _ENDS}
+    before = {number: signal.signal(number, leave) for number in _ENDS}
     try:
         log.info("worker %s of app %r begins", worker.name, worker.app.name)
         await worker.run()
         log.info("worker %s has left", worker.name)
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _exit(number: int, _: FrameType | None) -> None:
@@ -129,9 +129,9 @@ def _exit(number: int, _: FrameType | None) -> None:
 
 
 _LAST = _exit if os.getpid() == 1 else signal.SIG_DFL
-"""End the process at a signal.
+"""The handler that ends the process at a signal.
 
-For process 1 of a container, the system's default does nothing.
+In process 1 of a container, the system's default does nothing.
 """
 
 
@@ -151,7 +151,9 @@ def _leave(worker: Worker, name: str) -> None:
 
 def _hurry(worker: Worker, name: str) -> None:
     log.info(
-        "%s: worker %s waits for no successor; another signal ends it at once", name, worker.name
+        "%s: worker %s waits for no successor; another signal ends it at once",
+        name,
+        worker.name,
     )
     worker.stop(now=True)
 
@@ -171,13 +173,13 @@ def _serve_metrics(worker: Worker, host: str, port: int) -> None:
     try:
         server, _ = start_http_server(port, addr=host, registry=both)
     except OSError as error:
-        raise Failed(f"metrics cannot be served at {host}:{port}: {error.strerror}") from error
+        raise Failed(f"cannot serve metrics at {host}:{port}: {error.strerror}") from error
     server.set_app(_with_readiness(make_wsgi_app(both), worker))
     log.info("metrics are at http://%s:%d/metrics", host, server.server_port)
 
 
 def _with_readiness(metrics: WSGIApplication, worker: Worker) -> WSGIApplication:
-    """Return the application of the metrics, with readiness at /readyz."""
+    """Add readiness at /readyz to the application of the metrics."""
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] != "/readyz":

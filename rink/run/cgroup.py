@@ -1,8 +1,8 @@
 """Make a cgroup for the command, if this process may make one.
 
-The kernel kills a cgroup in one step. This reaches processes that signals may not: those of another
-user, and those that start new ones faster than `/proc` can be read. The guard looks at `/proc` in
-any case, so without a cgroup only these two kinds are left.
+The kernel kills a cgroup in one step. This reaches two kinds of processes that signals may not
+reach: processes of another user, and processes that start new ones faster than `/proc` can be read.
+The guard reads `/proc` in any case, so without a cgroup only these two kinds survive.
 
 A cgroup counts as delegated if systemd has marked it (`Delegate=yes`), or if it belongs to this
 process's user and that is not root. Root could write elsewhere too, where systemd does not expect
@@ -31,16 +31,16 @@ def own_path(cgroups: str, mounted: Iterable[Mount]) -> Path | None:
     own = next((line[3:] for line in cgroups.splitlines() if line.startswith("0::")), None)
     if own is None:
         return None
-    for one in mounted:
-        if one.kind == "cgroup2" and Path(own).is_relative_to(one.root):
-            return one.point / Path(own).relative_to(one.root)
+    for mount in mounted:
+        if mount.kind == "cgroup2" and Path(own).is_relative_to(mount.root):
+            return mount.point / Path(own).relative_to(mount.root)
     return None
 
 
 def is_delegated(folder: Path) -> bool:
-    """Return whether this process may make cgroups in a cgroup."""
+    """Return whether this process may make cgroups below a cgroup."""
     if not os.access(folder, os.W_OK) or not (folder / "cgroup.kill").exists():
-        return False  # the root of all cgroups has no kill either
+        return False  # the root cgroup has no cgroup.kill, either
     for mark in MARKS:
         with contextlib.suppress(OSError):
             if os.getxattr(folder, mark) == b"1":
@@ -53,7 +53,7 @@ def make(name: str) -> str:
     with contextlib.suppress(OSError):
         own = own_path(Path("/proc/self/cgroup").read_text(encoding="utf-8"), mounts())
         if own is not None and is_delegated(own):
-            made = own / name
-            made.mkdir()
-            return str(made)
+            folder = own / name
+            folder.mkdir()
+            return str(folder)
     return ""

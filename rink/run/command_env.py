@@ -1,7 +1,7 @@
-"""Give the command its environment, and the file with the role's end.
+"""Make the command's environment, and the file with the end of the role.
 
 The file is one line, `token written_ms until_ms` in milliseconds of CLOCK_BOOTTIME. The role is
-held if `written_ms <= now < until_ms`. The file lies on a tmpfs only: on a disk it would outlive a
+held if `written_ms <= now < until_ms`. The file lies only on a tmpfs. On a disk it would survive a
 reboot, after which this clock begins at 0 again.
 """
 
@@ -22,11 +22,11 @@ from rink.run import command_guard
 log = logging.getLogger("rink.run")
 
 SECRETS = re.compile(r"RINK_ETCD(_.*)?|RINK_.*(PASSWORD|TOKEN_FILE|SECRET).*")
-"""Variables that lead to etcd, or to a password: the command has no use for them."""
+"""Variables with access to etcd or a password, which the command must not get."""
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without what only `rink run` needs."""
+    """Return the environment without the variables of `SECRETS`."""
     return {name: value for name, value in environment.items() if not SECRETS.fullmatch(name)}
 
 
@@ -34,28 +34,28 @@ def environment_of(
     environment: Mapping[str, str], *, group: str, role: str, rank: int, token: int, file: str
 ) -> dict[str, str]:
     """Return the command's environment, without RINK_FILE if there is none."""
-    made = without_secrets(environment)
-    made.pop("RINK_FILE", None)
-    made.update(RINK_GROUP=group, RINK_ROLE=role, RINK_RANK=str(rank), RINK_TOKEN=str(token))
+    result = without_secrets(environment)
+    result.pop("RINK_FILE", None)
+    result.update(RINK_GROUP=group, RINK_ROLE=role, RINK_RANK=str(rank), RINK_TOKEN=str(token))
     if file:
-        made["RINK_FILE"] = file
-    return made
+        result["RINK_FILE"] = file
+    return result
 
 
 def folders(environment: Mapping[str, str]) -> list[Path]:
-    """Return where the file may lie, best first."""
+    """Return the folders in which the file may lie, best first."""
     own = environment.get("XDG_RUNTIME_DIR")
-    return [*([Path(own)] if own else []), Path("/dev/shm")]  # noqa: S108 - a folder is made in it
+    return [*([Path(own)] if own else []), Path("/dev/shm")]  # noqa: S108 - a new folder
 
 
 class RoleFile:
-    """Write the file of RINK_FILE, in a folder of its own while a command runs.
+    """Write the file of RINK_FILE, in a folder of its own.
 
-    A `rink run` that waits has no folder, so it leaves none behind if it is killed. The guard
-    removes the folder, too, so there is none left if `rink run` is killed while a command runs.
+    The folder exists only while a command runs. So a `rink run` that is killed while it waits
+    leaves no folder behind. While a command runs, the guard removes the folder, too.
 
     Attributes:
-        path: of the file, or "" if no command runs, or there is no tmpfs.
+        path: the path of the file, or "" if no command runs or there is no tmpfs.
     """
 
     def __init__(self, candidates: Sequence[Path]) -> None:
@@ -70,13 +70,13 @@ class RoleFile:
 
     @property
     def is_possible(self) -> bool:
-        """Return whether there is a tmpfs that may be written."""
+        """Return whether there is a writable tmpfs."""
         return self._place is not None
 
     def write(self, token: int, until: int) -> None:
-        """Say that the role is held until a time.
+        """Write that the role is held until a time.
 
-        If it cannot be written, its readers see the role end at the earlier end: that is safe.
+        If the write fails, readers see the role end at the earlier time. That is safe.
         """
         if self._place is None:
             return
@@ -85,18 +85,20 @@ class RoleFile:
                 folder = tempfile.mkdtemp(prefix=f"rink-run-{os.getpid()}-", dir=self._place)
                 Path(folder).chmod(0o755)
                 self.path = f"{folder}/role"
-            new = Path(self.path).with_name(command_guard.NEW_FILE)
-            new.write_text(f"{token} {command_guard.now_ms()} {until}\n", encoding="ascii")
-            new.chmod(0o644)
-            new.rename(self.path)
+            new_file = Path(self.path).with_name(command_guard.NEW_FILE)
+            new_file.write_text(f"{token} {command_guard.now_ms()} {until}\n", encoding="ascii")
+            new_file.chmod(0o644)
+            new_file.rename(self.path)
         except FileNotFoundError:
-            pass  # the guard has removed the folder: the command has ended
+            pass  # the command has ended, and the guard has removed the folder
         except OSError as error:
-            name = self.path or self._place
-            log.error("%s cannot be written: %s", name, error.strerror)
+            path = self.path or self._place
+            log.error(
+                "cannot write %s, so RINK_FILE shows an earlier end: %s", path, error.strerror
+            )
 
     def clear(self) -> None:
-        """Say that the role is not held, and remove the folder."""
+        """Remove the file and its folder, since the role is not held."""
         if self.path:
             shutil.rmtree(Path(self.path).parent, ignore_errors=True)
             self.path = ""

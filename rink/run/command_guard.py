@@ -1,27 +1,27 @@
 """Run a command as its parent, and end it in time.
 
-It ends in time whatever happens to `rink run`.
+The command ends in time even if `rink run` is stopped or killed.
 
 This file is started by its path, as a process of its own, and uses only the standard library. It
-has one thread and no connection to etcd, so nothing there can hold it up. It stays one file: Python
+has one thread and no connection to etcd, so no other work can delay it. It stays one file: Python
 starts it in isolated mode, in which it finds no other module of Rink.
 
-Rules that hold here:
+The guard keeps these rules:
 
-* `rink run` tells an end in milliseconds of CLOCK_BOOTTIME, and moves it on. The command and all
-  its descendants are dead before the last end told. An end that is told after the kill was due
-  counts for nothing.
+* `rink run` sends an end in milliseconds of CLOCK_BOOTTIME, and moves it on. The command and all
+  its descendants are dead before the last end that was sent. An end that arrives after the kill was
+  due is ignored.
 * If the pipe from `rink run` closes, the command gets SIGTERM at once.
 * The guard is a subreaper: an orphan of the command becomes the guard's child. So there are no
-  descendants exactly when `waitpid` knows no child. Only then does the guard say `ended`.
-* The guard acts first and logs then. No line that it writes can hold it up.
-* SIGTERM, and signals that are passed on, go to the command's own process. Once that process has
-  ended, what it left behind gets SIGTERM. SIGKILL goes to everything.
+  descendants exactly when `waitpid` knows no child. Only then does the guard send `ended`.
+* The guard first acts and then logs. No line that it writes can delay it.
+* SIGTERM and passed-on signals go to the command's own process. Once that process has ended, the
+  processes that it left behind get SIGTERM. SIGKILL goes to all of them.
 
-PDEATHSIG of the command is a second net, in case the guard itself is killed.
+PDEATHSIG of the command is a second protection, in case the guard itself is killed.
 
 Lines from `rink run`: `until MS`, `signal N`, `stop N`, `kill`, `resume`. Lines to `rink run`:
-`started PID`, `failed CODE ERRNO`, `stopped N`, `late`, `ended STATUS`, where STATUS is as from
+`started PID`, `failed CODE ERRNO`, `stopped N`, `late`, `ended STATUS`. STATUS is a status of
 `waitpid`.
 """
 
@@ -44,30 +44,30 @@ TFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 TFD_TIMER_ABSTIME = 1
 
 OURS, CANNOT_RUN, NOT_FOUND = 125, 126, 127
-"""Codes of a command that did not start, as of `env`."""
+"""Exit codes if the command did not start, as of `env`."""
 
 TERM, KILL = "term", "kill"
 
 SWEEP_INTERVAL_MS = 5
-"""Pause between two looks at `/proc` while descendants are being killed."""
+"""Pause between two reads of `/proc` while descendants are being killed."""
 
 SLOW_SWEEP_INTERVAL_MS = 500
-"""The same, while a second has passed and nothing changes."""
+"""Longer pause, once a second has passed and the same processes are left."""
 
-REMOVE_TRIES = 20
+MAX_REMOVE_TRIES = 20
 
 NEW_FILE = "role.new"
-"""Name of the file of RINK_FILE while it is written; it may be left if `rink run` is killed."""
+"""Name of RINK_FILE's file while it is written. A killed `rink run` may leave it behind."""
 
-MAX_WRITE_S = 0.02
-"""After so long, a line for a stderr that nobody reads is given up."""
+WRITE_TIMEOUT_S = 0.02
+"""Timeout of a line for stderr, which perhaps nobody reads."""
 
-SLOW_KILL_MS = 1_000
-"""After so long, a kill that is not over is reported."""
+SLOW_KILL_TIMEOUT_MS = 1_000
+"""Time after which an unfinished kill is reported."""
 
 REPORT_INTERVAL_MS = 60_000
 MAX_REPORTED = 10
-"""Largest number of processes that a report names."""
+"""Most processes that a report names."""
 
 IGNORED = (
     signal.SIGHUP,
@@ -80,7 +80,7 @@ IGNORED = (
     signal.SIGTTIN,
     signal.SIGTTOU,
 )
-"""Signals that the guard ignores: only its pipe and its timer tell it what to do."""
+"""Signals that the guard ignores. Only its pipe and its timer control it."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -96,16 +96,16 @@ def signal_name(number: int) -> str:
 
 
 class Ends:
-    """Decide when the command gets SIGTERM and SIGKILL; read no clock.
+    """Decide when the command gets SIGTERM and SIGKILL, without a clock.
 
-    Invariant: `kill_at` is never after `until - lead`. `told` moves `until` on only while the kill
-    is not due, so a guard that was frozen kills first, whatever lies in its pipe.
+    Invariant: `kill_at` is never after `until - lead`. `move_end` changes `until` only while the
+    kill is not due. So a guard that was frozen kills first, whatever lies in its pipe.
 
     Args:
-        until: the first end told, in milliseconds.
+        until: the first end, in milliseconds.
         grace: milliseconds from a SIGTERM to SIGKILL.
         notice: milliseconds from SIGTERM to SIGKILL when the end comes near.
-        lead: milliseconds from SIGKILL to the end told.
+        lead: milliseconds from SIGKILL to the end.
     """
 
     def __init__(self, until: int, grace: int, notice: int, lead: int) -> None:
@@ -124,7 +124,7 @@ class Ends:
 
     @property
     def kill_at(self) -> int:
-        """Return when the command is to be killed."""
+        """Return when the command must be killed."""
         end = self.until - self._lead
         if self._stopped_at is None or self._is_closed:
             return end
@@ -132,23 +132,23 @@ class Ends:
 
     @property
     def wake_at(self) -> int:
-        """Return when `due` may say something new."""
+        """Return when the result of `due` may change."""
         return self.kill_at if self.is_stopping else self.kill_at - self._notice
 
-    def told(self, until: int, now: int) -> None:
-        """Take a new end; it is ignored once the kill is due."""
+    def move_end(self, until: int, now: int) -> None:
+        """Set a new end, unless the kill is already due."""
         if not self._is_closed and not self._is_killed and now < self.kill_at:
             self.until = until
 
     def stop(self, now: int) -> bool:
-        """Begin to stop; return whether SIGTERM is to be sent now."""
+        """Begin to stop, and return whether to send SIGTERM now."""
         if self.is_stopping:
             return False
         self._stopped_at = now
         return True
 
     def close(self, now: int) -> bool:
-        """Note that `rink run` has gone; return whether SIGTERM is to be sent now."""
+        """Note that `rink run` is gone, and return whether to send SIGTERM now."""
         self._is_closed = True
         return self.stop(now)
 
@@ -157,7 +157,7 @@ class Ends:
         self._is_killed = True
 
     def due(self, now: int) -> str:
-        """Return `KILL`, `TERM` or nothing."""
+        """Return `KILL`, `TERM` or ""."""
         if self._is_killed or now >= self.kill_at:
             self._is_killed = True
             return KILL
@@ -181,40 +181,40 @@ def become_subreaper() -> None:
 
 
 def _fields(path: str) -> list[bytes]:
-    """Return the fields of a `stat` file behind the command's name.
+    """Return the fields of a `stat` file after the command's name.
 
-    The name may hold anything.
+    The name may hold any characters, so the fields are counted from its closing bracket.
     """
     with open(path, "rb") as file:
         return file.read().rpartition(b")")[2].split()
 
 
 def descendants(root: int) -> list[int]:
-    """Return the descendants of a process, in one look at `/proc`.
+    """Return the descendants of a process, by one read of `/proc`.
 
-    A process whose parent ends during the look may be missing. So an empty list proves nothing:
-    see `kill_descendants`.
+    A process whose parent ends during the read may be missing. So an empty list proves nothing.
+    Only `waitpid` without a child does.
     """
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError, IndexError, ValueError):
                 children.setdefault(int(_fields(f"/proc/{name}/stat")[1]), []).append(int(name))
-    found: list[int] = []
+    pids: list[int] = []
     rest = [root]
     while rest:
         below = children.pop(rest.pop(), [])
-        found += below
+        pids += below
         rest += below
-    return found
+    return pids
 
 
 def signal_all(pids: list[int], number: int) -> list[int]:
-    """Send a signal to processes; return those that it may not be sent to.
+    """Send a signal to processes, and return those that refused it.
 
-    A process may end after the look that found it, and its number may be given to another one. That
-    takes all numbers to be used up within a millisecond or so. A pidfd would not be simple: it has
-    to be checked against `/proc` again, and kernels and sandboxes without pidfds need this way, too.
+    A process may end after the read of `/proc`, and its number may be reused. This takes a
+    millisecond in which all numbers are used up. A pidfd would not be simpler: it has to be checked
+    against `/proc` again, and kernels and sandboxes without pidfds would still need this way.
     """
     refused = []
     for pid in pids:
@@ -235,11 +235,11 @@ def name_of(pid: int) -> str:
 
 
 class Sweeps:
-    """Choose the pauses between the sweeps of one kill, and report what it waits for.
+    """Choose the pauses between the sweeps of one kill, and report it.
 
-    A process may outlive SIGKILL: one in state D, or one of another user. Each sweep reads all of
+    A process may outlive SIGKILL: a process in state D, or of another user. Each sweep reads all of
     `/proc`, so sweeps get rare while the same processes are left. Processes that start new ones
-    change the list, and are swept as fast as before.
+    change the list, so sweeps stay fast.
 
     Args:
         now: when the kill begins, in milliseconds.
@@ -247,16 +247,16 @@ class Sweeps:
 
     def __init__(self, now: int) -> None:
         self.pause_ms = SWEEP_INTERVAL_MS
-        self._slow_at = self._report_at = now + SLOW_KILL_MS
+        self._slow_at = self._report_at = now + SLOW_KILL_TIMEOUT_MS
         self._left: list[int] = []
 
     def swept(self, now: int, left: list[int], refused: list[int]) -> str:
-        """Take the outcome of a sweep; return a report if one is due, else "".
+        """Take the result of a sweep, and return a report if it is due, else "".
 
         Args:
             now: the time in milliseconds.
-            left: the processes that were there.
-            refused: those of them that may not be killed.
+            left: the processes that were left.
+            refused: the processes among them that this process may not kill.
         """
         is_stuck = now >= self._slow_at and left == self._left
         self.pause_ms = SLOW_SWEEP_INTERVAL_MS if is_stuck else SWEEP_INTERVAL_MS
@@ -264,8 +264,8 @@ class Sweeps:
         if now < self._report_at:
             return ""
         self._report_at = now + REPORT_INTERVAL_MS
-        whose = dict.fromkeys(refused, ", of another user")
-        names = [f"{pid} ({name_of(pid)}{whose.get(pid, '')})" for pid in left[:MAX_REPORTED]]
+        notes = dict.fromkeys(refused, ", of another user")
+        names = [f"{pid} ({name_of(pid)}{notes.get(pid, '')})" for pid in left[:MAX_REPORTED]]
         more = len(left) - len(names)
         return f"{', '.join(names) or 'nothing'}{f' and {more} more' if more else ''}"
 
@@ -293,7 +293,7 @@ class Timer:
             raise OSError(code, f"timerfd_create(CLOCK_BOOTTIME): {os.strerror(code)}")
 
     def set(self, at_ms: int) -> None:
-        """Let it ring at a time."""
+        """Set the time at which it rings."""
         at_ms = max(at_ms, 1)  # 0 would disarm it
         spec = (ctypes.c_long * 4)(0, 0, at_ms // 1000, at_ms % 1000 * 1_000_000)
         if _libc.timerfd_settime(self.fd, TFD_TIMER_ABSTIME, ctypes.byref(spec), None) != 0:
@@ -320,11 +320,11 @@ class Terminal:
         return self._fd >= 0
 
     def give(self, group: int) -> None:
-        """Put the command's group into the foreground, if `rink run` is there."""
+        """Put the command's group into the foreground, if `rink run` is in it."""
         self._move(self._job, group)
 
     def take_back(self, group: int) -> None:
-        """Put `rink run` into the foreground, if the command's group is there."""
+        """Put `rink run` into the foreground, if the command's group is in it."""
         self._move(group, self._job)
 
     def _move(self, source: int, target: int) -> None:
@@ -341,20 +341,20 @@ class Cgroup:
         self._path = path
 
     def enter(self) -> None:
-        """Move this process into it, if the kernel lets it."""
+        """Move this process into the cgroup, if the kernel allows it."""
         if self._path:
             with contextlib.suppress(OSError):
                 self._write("cgroup.procs", "0")
 
     def kill(self) -> None:
-        """Kill everything in it."""
+        """Kill all processes in the cgroup."""
         if self._path:
             with contextlib.suppress(OSError):
                 self._write("cgroup.kill", "1")
 
     def remove(self) -> None:
-        """Remove it; the kernel may take a moment to see that it is empty."""
-        for _ in range(REMOVE_TRIES if self._path else 0):
+        """Remove the cgroup; the kernel may take a moment to see it empty."""
+        for _ in range(MAX_REMOVE_TRIES if self._path else 0):
             try:
                 os.rmdir(self._path)
             except OSError:
@@ -368,12 +368,12 @@ class Cgroup:
 
 
 class CommandGuard:
-    """Run the command; `options` are those of `rink.run.guard_link`."""
+    """Run the command; `rink.run.guard_link` makes the `options`."""
 
     def __init__(self, options: dict[str, str], command: list[str]) -> None:
         self._command = command
         self._in, self._out = int(options["in"]), int(options["out"])
-        self._ignored = [int(one) for one in options["ignored"].split(",") if one]
+        self._ignored = [int(number) for number in options["ignored"].split(",") if number]
         self._file = options["file"]
         self._role = options["role"]
         self._group = Cgroup(options["cgroup"])
@@ -399,7 +399,7 @@ class CommandGuard:
             signal.signal(number, signal.SIG_IGN)
         if not self._start():
             return
-        # After the fork: the command has this signal's handler as before.
+        # Only after the fork, so that the command inherits the former handler of this signal.
         signal.signal(signal.SIGALRM, self._end_write)
         poll = select.poll()
         for fd in (self._in, self._timer.fd, wake):
@@ -417,10 +417,10 @@ class CommandGuard:
         self._group.remove()
         self._say(f"ended {self._status}")
 
-    # ── the start ────────────────────────────────────────────────────────────────────────────
+    # ── the start ────────────────────────────────────────────────────────────────────────────────
 
     def _start(self) -> bool:
-        """Start the command; return whether it runs."""
+        """Start the command, and return whether it runs."""
         read, write = os.pipe2(os.O_CLOEXEC)
         guard = os.getpid()
         self._pid = os.fork()
@@ -429,7 +429,7 @@ class CommandGuard:
             try:
                 self._prepare(guard)
                 code = CANNOT_RUN
-                os.execvp(self._command[0], self._command)  # noqa: S606 - what it is for
+                os.execvp(self._command[0], self._command)  # noqa: S606 - this is its purpose
             except OSError as error:
                 if code == CANNOT_RUN and error.errno in (errno.ENOENT, errno.ENOTDIR):
                     code = NOT_FOUND
@@ -459,17 +459,18 @@ class CommandGuard:
         for number in (*IGNORED, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
             is_ignored = number in self._ignored
             signal.signal(number, signal.SIG_IGN if is_ignored else signal.SIG_DFL)
-        # Only for the case that the guard is killed: a program with another user clears it.
+        # This matters only if the guard is killed. A program that changes its user clears it.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != guard:
             os._exit(OURS)
 
-    # ── while it runs ────────────────────────────────────────────────────────────────────────
+    # ── the run ──────────────────────────────────────────────────────────────────────────────────
 
     def _step(self) -> bool:
-        """Do what is due; return whether all is over."""
+        """Do what is due, and return whether the command has ended."""
         now = now_ms()
-        # Before any line is read: an end that comes too late must not save the command.
+        # This comes before any line is read: an end that arrives too late must not save the
+        # command.
         due = self._ends.due(now)
         if due == TERM:
             self._say("late")
@@ -485,7 +486,7 @@ class CommandGuard:
         return False
 
     def _reap(self, now: int) -> bool:
-        """Ask after all children; return whether there are any left."""
+        """Reap all ended children, and return whether a child is left."""
         try:
             for pid, status in reaped():
                 if os.WIFSTOPPED(status):
@@ -502,18 +503,18 @@ class CommandGuard:
         return True
 
     def _terminate(self, number: int) -> None:
-        """Send a signal to the command's process, or to what it left behind."""
+        """Send a signal to the command's process, or to those it left behind."""
         self._forget_file()
         if self._status is None:
             signal_all([self._pid], number)
-            self._resume()  # a stopped process does not hear SIGTERM
+            self._resume()  # a stopped process does not act on SIGTERM
         else:
             left = descendants(os.getpid())
             signal_all(left, number)
             signal_all(left, signal.SIGCONT)
 
     def _kill(self, now: int) -> None:
-        """Kill everything once. It is called again until `waitpid` knows no child."""
+        """Kill all descendants once. `run` repeats it until no child is left."""
         self._forget_file()
         self._group.kill()
         if self._status is None:  # so the group's number is nobody else's
@@ -525,9 +526,9 @@ class CommandGuard:
             self._sweeps = Sweeps(now)
             if self._status is None:
                 self._say("late")
-                self._log("it is killed")
+                self._log("is killed")
         if report := self._sweeps.swept(now, left, refused):
-            self._log(f"it was killed and has not ended. Left: {report}", level="ERROR")
+            self._log(f"was killed and has not ended. Left: {report}", level="ERROR")
 
     def _resume(self) -> None:
         if self._status is None:  # so the group's number is nobody else's
@@ -537,7 +538,7 @@ class CommandGuard:
     def _left(self, now: int) -> int:
         return max(0, self._ends.kill_at - now)
 
-    # ── what rink run says, and what it is told ──────────────────────────────────────────────
+    # ── lines from and to rink run ───────────────────────────────────────────────────────────────
 
     def _read(self, poll: select.poll) -> None:
         try:
@@ -558,7 +559,7 @@ class CommandGuard:
             self._orders[word](self, int(number or 0))
 
     def _until(self, until: int) -> None:
-        self._ends.told(until, now_ms())
+        self._ends.move_end(until, now_ms())
 
     def _signal(self, number: int) -> None:
         if self._status is None:
@@ -585,43 +586,44 @@ class CommandGuard:
     }
 
     def _say(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # `rink run` is gone, or stopped for a long time
+        with contextlib.suppress(OSError):  # `rink run` is gone, or has been stopped for long
             os.write(self._out, f"{line}\n".encode())
 
     def _log(self, what: str, level: str = "WARNING") -> None:
-        """Write a line as `rink run` does, which may be stopped or dead.
+        """Write a log line in the format of `rink run`.
 
-        The caller acts first and logs then. Perhaps nobody reads stderr, and the write would never
-        end. O_NONBLOCK would change the command's stderr too, and a poll before the write proves
-        nothing, as the command may fill the pipe in between. So an alarm ends the write, and the
-        line is lost. The alarm repeats: the first one may come just before the write begins.
+        `rink run` may be stopped or dead. The caller acts before it logs. Perhaps nobody reads
+        stderr, and the write would never end. O_NONBLOCK would change the command's stderr, too. A
+        poll before the write proves nothing, since the command may fill the pipe in between. So an
+        alarm ends the write, and the line is lost. The alarm repeats, since the first one may come
+        just before the write begins.
         """
         at = time.strftime("%Y-%m-%d %H:%M:%S")
         head = f"{at},{time.time_ns() // 1_000_000 % 1000:03d} {level:<7} rink.run: "
-        line = f"{head}command {self._command[0]!r} of role {self._role}: {what}\n".encode()
+        line = f"{head}command {self._command[0]!r} of role {self._role} {what}\n".encode()
         with contextlib.suppress(OSError):
             try:
                 self._is_writing = True
-                signal.setitimer(signal.ITIMER_REAL, MAX_WRITE_S, MAX_WRITE_S)
+                signal.setitimer(signal.ITIMER_REAL, WRITE_TIMEOUT_S, WRITE_TIMEOUT_S)
                 os.write(2, line[: select.PIPE_BUF])
             finally:
                 self._is_writing = False
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _end_write(self, *_: object) -> None:
-        """End a write to stderr. Only `_log` may be interrupted, and it is once."""
+        """End a write to stderr. Only `_log` may be interrupted, and only once."""
         if self._is_writing:
             self._is_writing = False
             raise TimeoutError
 
     def _forget_file(self) -> None:
-        """Remove the file that says the role is held."""
+        """Remove the file of RINK_FILE."""
         if self._file:
             with contextlib.suppress(OSError):
                 os.unlink(self._file)
 
     def _forget_folder(self) -> None:
-        """Remove the file's folder too: `rink run` may be killed before it does."""
+        """Remove the file's folder, too, in case `rink run` was killed."""
         if self._file:
             folder = os.path.dirname(self._file)
             with contextlib.suppress(OSError):
@@ -633,7 +635,7 @@ class CommandGuard:
 def main(arguments: list[str]) -> None:
     """Run the guard: `NAME=VALUE` options, `--`, and the command."""
     place = arguments.index("--")
-    options = dict(one.partition("=")[::2] for one in arguments[:place])
+    options = dict(option.partition("=")[::2] for option in arguments[:place])
     CommandGuard(options, arguments[place + 1 :]).run()
 
 

@@ -1,15 +1,16 @@
 """Run the command once, under a role that is held.
 
-Rules that hold here:
+A run keeps these rules:
 
-* The end told to the guard is the session's deadline. No other member is granted the role before
+* The end sent to the guard is the session's deadline. No other member is granted the role before
   this end, whatever happens to this process. The end is moved on while the role is held, and while
   the command stops after a loss: the claim stands until the role is released.
-* The run is over only when the guard has said that the command and its descendants are dead. If the
-  guard died, this process kills them, and then the run is over. The caller releases the role after
-  that.
+* The run is over only when the guard has reported that the command and its descendants are dead. If
+  the guard died, this process kills them, and then the run is over. Only then does the caller
+  release the role.
 
-Deliberately absent: what kills the command. That is the guard's part, in a process of its own.
+This module does not kill the command, except if the guard fails. The guard does, in its own
+process.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from rink.run.run_settings import RunSettings
 
 log = logging.getLogger("rink.run")
 
-MAX_TELL_INTERVAL_S = 1.0
-"""Largest number of seconds between two looks whether the end is to be moved on."""
+MAX_CHECK_INTERVAL_S = 1.0
+"""Most seconds between two checks of whether the deadline has moved."""
 
 
 @attrs.define
@@ -43,10 +44,10 @@ class CommandOutcome:
     """Hold the outcome of one run of the command.
 
     Attributes:
-        status: as from `waitpid`.
+        status: the status of `waitpid`.
         is_started: whether the command could be started.
         is_lost: whether it was stopped because the role was lost, or was near its end.
-        ran_for: how many seconds the run took.
+        ran_for: the seconds that the run took.
     """
 
     status: int
@@ -57,15 +58,15 @@ class CommandOutcome:
 
 @attrs.frozen(kw_only=True)
 class Host:
-    """Hold what all runs of one `rink run` share.
+    """Hold the objects that all runs of one `rink run` share.
 
     Attributes:
         settings: the options.
         session: the member's session.
         member: the member, which joins before the first run.
         reaper: reaps the processes.
-        file: tells the command until when the role is held.
-        ignored: numbers of the signals that the command ignores, too.
+        file: the file that shows the command until when the role is held.
+        ignored: the signals that `rink run` ignores, and so the command, too.
         on_stopped: called with the signal that stopped the command.
         loss_signal: returns the signal that the command gets once the role is lost.
     """
@@ -81,7 +82,7 @@ class Host:
 
     @property
     def limits(self) -> KillTimes:
-        """Return the times that the guard keeps to."""
+        """Return the times that the guard obeys."""
         return KillTimes.of(self.session.ttl, self.session.margin, self.settings.grace)
 
 
@@ -89,7 +90,7 @@ class CommandRun:
     """Run the command once.
 
     Args:
-        host: what all runs share.
+        host: the shared objects.
         role: the role, which is held.
 
     Attributes:
@@ -140,10 +141,11 @@ class CommandRun:
             log.error("command %r %s: %s", program, what, os.strerror(failure.errno))
 
     def _start(self) -> Guarded | None:
-        """Start the command; return None if the role is lost.
+        """Start the command, or return None if the role is lost.
 
-        The role is checked after the session was read. If the role is held then, it was granted
-        under this session: a process that was stopped since the grant may have another session.
+        The order matters: the role is checked after the session was read. If the role is held then,
+        it was granted under this session. A process that was stopped since the grant may have a new
+        session, under which it must ask for the role again.
         """
         host, role = self._host, self._role
         self._lease, until = host.member.tenure()
@@ -168,18 +170,18 @@ class CommandRun:
             file=host.file.path,
         )
         self.is_started = True
-        log.info("starts %r with token %d", host.settings.command[0], role.token)
+        log.info("command %r starts with token %d", host.settings.command[0], role.token)
         return guarded
 
     async def _watch(self, guarded: Guarded, lost: asyncio.Future[Any]) -> bool:
         """Move the end on until the command has ended.
 
         Returns:
-            Whether the command was made to end.
+            Whether the command was stopped because of the role.
         """
-        interval = min(MAX_TELL_INTERVAL_S, self._host.session.ttl / 12)
+        interval = min(MAX_CHECK_INTERVAL_S, self._host.session.ttl / 12)
         is_lost = False
-        # Each log line comes after the deed that it names: nothing may hold a deed up.
+        # Each step is logged after it was done: a log line must not delay it.
         while not guarded.ended.done():
             if lost.done() and not is_lost:
                 is_lost = True
@@ -191,7 +193,7 @@ class CommandRun:
             left_ms = guarded.until - self._limits.lead // 2 - now_ms()
             if left_ms <= 0:
                 await self._host.reaper.kill_all()
-                log.error("the guard did not kill the command in time: `rink run` did")
+                log.error("the guard did not kill the command in time, so `rink run` killed it")
                 await guarded.ended
                 continue
             await asyncio.wait(
@@ -204,8 +206,8 @@ class CommandRun:
     def _move_end(self, guarded: Guarded, *, is_lost: bool) -> None:
         """Send the guard the deadline if it has moved.
 
-        An end that has passed is never moved. Nor is an end moved to the deadline of a new lease:
-        between the two leases, another member may have been granted the role.
+        An end that has passed is never moved. Nor is an end moved to the deadline of a new lease,
+        since another member may have been granted the role between the two leases.
         """
         lease, until = self._host.member.tenure()
         if until > guarded.until > now_ms() and lease == self._lease:

@@ -1,4 +1,4 @@
-"""End `rink run` as its command ended, and name the codes of its own."""
+"""End `rink run` with the exit status of its command, or its own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import attrs
 
 from rink.run import command_guard
 
-NOT_GOT = 75
-"""The role was not got within `--wait`: EX_TEMPFAIL of sysexits.h."""
+NOT_GRANTED = 75
+"""The role was not granted within `--wait`: EX_TEMPFAIL of sysexits.h."""
 
 LOST = 124
 """The role was lost, under `--once`."""
@@ -25,14 +25,14 @@ NOT_FOUND = command_guard.NOT_FOUND
 
 @attrs.frozen
 class ExitStatus:
-    """Hold how `rink run` ends: with a code, or by a signal other than 0."""
+    """Hold the exit code of `rink run`, or the signal that ends it."""
 
     code: int = 0
     signal: int = 0
 
     @classmethod
     def of(cls, status: int) -> ExitStatus:
-        """Return how a command ended, by its status from `waitpid`."""
+        """Return the exit status of a status of `waitpid`."""
         if os.WIFSIGNALED(status):
             return cls(signal=os.WTERMSIG(status))
         return cls(code=os.WEXITSTATUS(status))
@@ -44,13 +44,17 @@ class ExitStatus:
 
 
 def end(outcome: ExitStatus) -> NoReturn:
-    """End this process, with the code or by the signal.
+    """End this process at once, with the code or by the signal.
 
-    It ends at once: nothing at the exit of Python may hold it up. Nothing is flushed: `rink run`
-    writes nothing but its log, and a flush may never end, or find that there is no stdout.
+    Python's own exit could be delayed. Nothing is flushed: `rink run` writes only its log, a flush
+    may never end, and there may be no stdout.
     """
-    if outcome.signal and os.getpid() != 1:  # process 1 gets no signal that it does not handle
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the core would be of `rink run`
+    if (
+        outcome.signal and os.getpid() != 1
+    ):  # the system discards signals that process 1 does not handle
+        resource.setrlimit(
+            resource.RLIMIT_CORE, (0, 0)
+        )  # a core dump would show `rink run`, not the command
         if outcome.signal not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(outcome.signal, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [outcome.signal])

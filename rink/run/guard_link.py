@@ -1,7 +1,7 @@
 """Start a guard with its command, and exchange lines with it.
 
-The guard is spawned by its path and not forked, because this process has threads of gRPC. Its two
-pipes are the only open files that it gets beyond those that `rink run` itself was given.
+The guard is spawned by its path and not forked, because this process has threads of gRPC. Besides
+its two pipes, the guard gets only the open files that `rink run` itself inherited.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ log = logging.getLogger("rink.run")
 GUARD = str(Path(command_guard.__file__).resolve())
 
 KILLED = signal.SIGKILL
-"""Status, as from `waitpid`, of a command whose guard was killed."""
+"""Status, as of `waitpid`, of a command whose guard was killed."""
 
 
 @attrs.frozen(kw_only=True)
 class KillTimes:
-    """Hold the times that a guard keeps to, in milliseconds.
+    """Hold the times that a guard obeys, in milliseconds.
 
     Attributes:
         grace: from SIGTERM to SIGKILL.
-        notice: from SIGTERM to SIGKILL when the end told comes near.
-        lead: from SIGKILL to the end told.
+        notice: from SIGTERM to SIGKILL when the end comes near.
+        lead: from SIGKILL to the end.
     """
 
     grace: int
@@ -44,10 +44,10 @@ class KillTimes:
 
     @classmethod
     def of(cls, ttl: float, margin: float, grace: float) -> KillTimes:
-        """Return the limits under a lease.
+        """Return the times for a lease.
 
         The session's deadline comes `ttl - margin` after the last answered keepalive. An outage of
-        etcd of up to two thirds of the TTL must cost no role, so SIGTERM comes not before that.
+        etcd of up to two thirds of the TTL must cost no role, so SIGTERM comes only after that.
         """
         span = ttl - margin
         lead = min(0.5, span / 5)
@@ -61,25 +61,25 @@ class KillTimes:
 
 @attrs.frozen(kw_only=True)
 class Failure:
-    """Say why a command did not start: exit code as of `env`, and errno."""
+    """Hold why a command did not start: exit code as of `env`, and errno."""
 
     code: int
     errno: int
 
 
 class Reaper:
-    """Reap every child, as a process 1 must, and kill what a guard left."""
+    """Reap every child, as process 1 must, and kill what a guard left."""
 
     def __init__(self) -> None:
         self._exits: dict[int, asyncio.Future[int]] = {}
-        command_guard.become_subreaper()  # where a guard is killed, its command is this process's
+        command_guard.become_subreaper()  # to get the command of a guard that was killed
 
     def follow(self, pid: int) -> asyncio.Future[int]:
-        """Return the status that a child will have."""
+        """Return a future with the status of a child."""
         return self._exits.setdefault(pid, asyncio.get_running_loop().create_future())
 
     def reap(self) -> bool:
-        """Ask after all children; return whether there are any left."""
+        """Reap all ended children, and return whether a child is left."""
         with contextlib.suppress(ChildProcessError):
             for pid, status in command_guard.reaped():
                 if not os.WIFSTOPPED(status) and (future := self._exits.pop(pid, None)):
@@ -90,7 +90,8 @@ class Reaper:
     async def kill_all(self) -> None:
         """Kill every descendant of this process, until there is none.
 
-        Process 1 of a container so kills orphans of `docker exec` too: they cannot be told apart.
+        In process 1 of a container, these include orphans of `docker exec`, since nothing
+        distinguishes them.
         """
         sweeps = command_guard.Sweeps(command_guard.now_ms())
         while self.reap():
@@ -102,10 +103,10 @@ class Reaper:
 
 
 class Guarded:
-    """Start one run of the command under its guard, and speak to it.
+    """Start one run of the command under its guard, and control it.
 
     Attributes:
-        ended: the command's status as from `waitpid`, once all its descendants are dead.
+        ended: the command's status as of `waitpid`, once all its descendants are dead.
         failure: why the command did not start, or None.
         is_late: whether the guard stopped the command because its end came near.
     """
@@ -137,7 +138,7 @@ class Guarded:
         self._cgroup = command_guard.Cgroup(group)
         options = {
             "until": until, **attrs.asdict(limits), "job": os.getpgrp(), "file": file,
-            "ignored": ",".join(str(int(one)) for one in ignored), "role": repr(role),
+            "ignored": ",".join(str(int(number)) for number in ignored), "role": repr(role),
             "cgroup": group,
         }  # fmt: skip
         try:
@@ -151,7 +152,7 @@ class Guarded:
     def _spawn(
         self, options: Mapping[str, object], command: Sequence[str], environment: Mapping[str, str]
     ) -> int:
-        """Start the guard with its two pipes; return its process id."""
+        """Start the guard with its two pipes, and return its process id."""
         guard_in, self._to = os.pipe()
         self._from, guard_out = os.pipe()
         options = {"in": guard_in, "out": guard_out, **options}
@@ -177,7 +178,10 @@ class Guarded:
         return pid
 
     def _close(self) -> None:
-        """Close the pipes. Their numbers may soon be those of a connection to etcd."""
+        """Close the pipes.
+
+        The numbers are reset, since a connection to etcd may soon have them.
+        """
         os.close(self._from)
         os.close(self._to)
         self._from = self._to = -1
@@ -200,11 +204,11 @@ class Guarded:
         self._say("kill")
 
     def resume(self) -> None:
-        """Let a stopped command go on, in the foreground if `rink run` is there."""
+        """Continue a stopped command, in the foreground if `rink run` is in it."""
         self._say("resume")
 
     def _say(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # the guard has ended (then `_to` is -1), or hangs
+        with contextlib.suppress(OSError):  # the guard has ended (`_to` is -1), or hangs
             os.write(self._to, f"{line}\n".encode())
 
     def _read(self) -> None:
@@ -216,11 +220,11 @@ class Guarded:
             asyncio.get_running_loop().remove_reader(self._from)
         *lines, self._text = (self._text + data).split(b"\n")
         for line in lines:
-            self._hear(line.decode())
+            self._take_line(line.decode())
 
-    def _hear(self, line: str) -> None:
+    def _take_line(self, line: str) -> None:
         word, *numbers = line.split()
-        values = [int(one) for one in numbers]
+        values = [int(number) for number in numbers]
         if word == "started":
             self._is_started = True
         elif word == "failed":
@@ -248,8 +252,8 @@ class Guarded:
         if not self._is_started:
             self.failure = Failure(code=command_guard.OURS, errno=0)
         self._rescue = loop.create_task(self._kill_rest())
-        how = os.waitstatus_to_exitcode(exit_status.result())
-        log.error("the guard of the command has ended (%d): the command is killed", how)
+        code = os.waitstatus_to_exitcode(exit_status.result())
+        log.error("the guard has ended (%d), so `rink run` kills the command", code)
 
     async def _kill_rest(self) -> None:
         self._cgroup.kill()

@@ -1,8 +1,8 @@
 """Write the log on a thread of its own.
 
-Perhaps nobody reads stderr: a pipe that is full, a terminal that was stopped by Ctrl-S. A line that
-the event loop or a thread of the member writes there itself would never end. Then the lease would
-live on, and signals would reach nobody.
+Perhaps nobody reads stderr, because a pipe is full, or Ctrl-S stopped a terminal. A line that the
+event loop or a thread of the member writes there itself would never end. Then the lease would be
+kept alive, but signals would have no effect.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import time
 from logging.handlers import QueueHandler, QueueListener
 
 MAX_LINES = 1_000
-"""Lines that wait for a reader. Later lines are lost."""
+"""Most lines that wait for a reader. Later lines are lost."""
 
 LOOK_INTERVAL_S = 0.1
-LAST_LINES_S = 2.0
-"""Time for the last lines at the end of the process, while somebody reads them."""
+LAST_LINES_TIMEOUT_S = 2.0
+"""Time for the last lines at the end of the process, if they are read."""
 
 
 class LogThread(QueueHandler):
@@ -31,13 +31,13 @@ class LogThread(QueueHandler):
         QueueListener(self._lines, logging.StreamHandler()).start()
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        """Pass a line on, or lose it."""
+        """Queue a line, or drop it if the queue is full."""
         with contextlib.suppress(queue.Full):
             self._lines.put_nowait(record)
 
     def flush(self) -> None:
-        """Wait until all lines are written, but no longer than a moment for a reader."""
-        lines, end = self._lines, time.monotonic() + LAST_LINES_S
+        """Wait until all lines are written, or stderr takes no line."""
+        lines, end = self._lines, time.monotonic() + LAST_LINES_TIMEOUT_S
         with lines.all_tasks_done:
             while lines.unfinished_tasks and time.monotonic() < end:
                 lines.all_tasks_done.wait(LOOK_INTERVAL_S)
@@ -46,7 +46,7 @@ class LogThread(QueueHandler):
 
 
 def _can_write() -> bool:
-    """Return whether stderr takes a line now. A busy machine is late, and yet it does."""
+    """Return whether stderr takes a line now."""
     poll = select.poll()
     poll.register(2, select.POLLOUT)
     return any(events & select.POLLOUT for _, events in poll.poll(0))

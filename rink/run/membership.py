@@ -1,9 +1,9 @@
 """Join the group for `rink run`, wait there for the role, and leave.
 
-The group stays at one rank, and that rank has the role. So a planned handover is immediate, and an
-unplanned handover takes no longer than the lease. All members of the group must therefore run the
-same role. Each member names its role in a label of its record. If the owner runs another role, a
-member would wait for ever. So it fails instead, unless the owner leaves.
+The group stays at one rank, and the member with that rank has the role. So a planned handover is
+immediate, and an unplanned handover takes no longer than the lease. All members of the group must
+therefore run the same role. Each member names its role in a label of its record. If the owner runs
+another role, a member would wait for ever. So it fails, unless the owner is leaving.
 """
 
 from __future__ import annotations
@@ -22,19 +22,22 @@ log = logging.getLogger("rink.run")
 ROLE_LABEL = "rink-run.role"
 """Label of a member's record that names the role which the member runs."""
 
-NEVER_GROWS_S = 365 * 86_400.0
-"""Standbys wait for the only rank. As soon as the holder leaves or its lease ends, the standby that
-has waited longest gets it."""
+GROWTH_DELAY_S = 365 * 86_400.0
+"""Delay by which the group never grows.
 
-QUICK_LEAVE_S = 0.1
-"""Time to leave the group after a signal while no command runs. After it, the lease has to end."""
+Standbys wait for the only rank. As soon as the holder leaves or its lease ends, the standby that
+has waited longest gets it.
+"""
+
+QUICK_LEAVE_TIMEOUT_S = 0.1
+"""Time to leave the group after a signal while no command runs. After that, the lease must end."""
 
 MAX_JOIN_PAUSE_S = 30.0
 REPORT_INTERVAL_S = 60.0
-"""Seconds between two lines of the log on one wait."""
+"""Seconds between two log lines about the same wait."""
 
 LOOK_INTERVAL_S = 1.0
-"""Seconds between two looks of a waiting member: at the owner's role, and at its slot."""
+"""Seconds between two checks of a waiting member: the owner's role, and the slot."""
 
 
 class RunMember:
@@ -61,7 +64,7 @@ class RunMember:
 
     @property
     def why(self) -> str:
-        """Return what the member waits for."""
+        """Return the reason why the member waits."""
         if self._joined is None and self._joining is not None:
             owner = _internals.owner_of_name(self._joining)
             if owner:
@@ -73,7 +76,7 @@ class RunMember:
 
     @property
     def rink(self) -> aio.Rink:
-        """Return the member, which has joined."""
+        """Return the member, which must have joined."""
         assert self._joined is not None
         return self._joined
 
@@ -85,7 +88,7 @@ class RunMember:
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     async def join(self) -> None:
-        """Join the group, unless it is joined; retry while etcd does not answer."""
+        """Join the group once; retry while etcd does not answer."""
         pause, reported_at = 1.0, -math.inf
         while self._joined is None:
             try:
@@ -98,7 +101,9 @@ class RunMember:
                 now = asyncio.get_running_loop().time()
                 if now - reported_at >= REPORT_INTERVAL_S:
                     reported_at = now
-                    log.warning("waits to join group %r: %s", self._settings.group, error)
+                    log.warning(
+                        "`rink run` waits to join group %r: %s", self._settings.group, error
+                    )
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_JOIN_PAUSE_S)
 
@@ -109,8 +114,8 @@ class RunMember:
             settings.group,
             name=settings.name,
             scheme=("first", "jump"),
-            rebalance_delay=NEVER_GROWS_S,
-            initial_delay=NEVER_GROWS_S,
+            rebalance_delay=GROWTH_DELAY_S,
+            initial_delay=GROWTH_DELAY_S,
             leave_timeout=LEAVE_TIMEOUT_S,
             handover_wait=settings.handover_wait,
             labels={ROLE_LABEL: settings.role},
@@ -119,14 +124,14 @@ class RunMember:
     async def await_role(
         self, token_above: int, is_over: Callable[[], Awaitable[bool]]
     ) -> aio.Role | None:
-        """Wait for the role, and log what the wait is for.
+        """Wait for the role, and log the reason of the wait.
 
         Args:
             token_above: a number below the role's token.
-            is_over: returns whether the role is not needed any more.
+            is_over: returns whether the role is no longer needed.
 
         Returns:
-            The role, or None if it is not needed any more.
+            The role, or None if it is no longer needed.
 
         Raises:
             ConfigError: the owner runs another role and stays, so the wait would never end.
@@ -134,7 +139,7 @@ class RunMember:
         loop = asyncio.get_running_loop()
         report_at = loop.time() + REPORT_INTERVAL_S
         self._why = self._obstacle()
-        log.info("waits for %s as member %r: %s", self._settings.what, self.rink.name, self.why)
+        log.info("member %r waits for %s: %s", self.rink.name, self._settings.what, self.why)
         while True:
             try:
                 return await self.rink.await_role(
@@ -146,10 +151,15 @@ class RunMember:
                 return None
             if loop.time() >= report_at:
                 report_at = loop.time() + REPORT_INTERVAL_S
-                log.info("still waits for %s: %s", self._settings.what, self.why)
+                log.info(
+                    "member %r still waits for %s: %s",
+                    self.rink.name,
+                    self._settings.what,
+                    self.why,
+                )
 
     def _obstacle(self) -> str:
-        """Return what keeps this member from the role.
+        """Return the reason why this member does not have the role.
 
         Raises:
             ConfigError: the owner runs another role, and stays.
@@ -160,8 +170,10 @@ class RunMember:
             return "nobody has a rank yet"
         if owner == self.rink.name:
             return _internals.obstacle_of(self.rink, role)
-        stays = (one for one in self.rink.members if one.name == owner and not one.leaving)
-        runs = next((one.labels.get(ROLE_LABEL) for one in stays), None)
+        stays = (
+            member for member in self.rink.members if member.name == owner and not member.leaving
+        )
+        runs = next((member.labels.get(ROLE_LABEL) for member in stays), None)
         if runs not in {None, role}:
             raise ConfigError(
                 f"member {owner!r} of group {group!r} runs role {runs!r}, so role {role!r} would "
@@ -173,20 +185,22 @@ class RunMember:
         """Leave the group. The caller holds no role any more.
 
         Args:
-            hurried: once it is set, the leave takes a moment at most.
+            hurried: an event that cuts the leave short.
         """
         if self._joined is None:
             return
         leave = asyncio.ensure_future(self._joined.leave(now=True))
         hurry = asyncio.ensure_future(hurried.wait())
         await asyncio.wait({leave, hurry}, return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait({leave}, timeout=QUICK_LEAVE_S)
+        await asyncio.wait({leave}, timeout=QUICK_LEAVE_TIMEOUT_S)
         hurry.cancel()
         group = self._settings.group
         if not leave.done():
             leave.cancel()
-            log.warning("group %r: the lease ends within the TTL, as etcd has not answered", group)
+            log.warning(
+                "left group %r without an answer of etcd: the lease ends within the TTL", group
+            )
         elif (error := leave.exception()) is not None:
-            log.error("group %r was not left, and the lease ends within the TTL: %s", group, error)
+            log.error("cannot leave group %r, so the lease ends within the TTL: %s", group, error)
         else:
             log.info("left group %r", group)

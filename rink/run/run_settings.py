@@ -30,5 +30,5 @@ class RunSettings:
 
     @property
     def leaves_within_s(self) -> float:
-        """Return the sum of all waits of a leave."""
+        """Return the sum of all waits of a leave, in seconds."""
         return self.handover_wait + 2 * LEAVE_TIMEOUT_S + self.grace

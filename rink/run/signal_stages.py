@@ -1,9 +1,9 @@
-"""Decide what a signal does, without sending one or reading a clock.
+"""Decide what a signal does, without sending signals or reading a clock.
 
-The first one begins to leave the group: the command goes on while the group waits for a successor.
-The second one ends that wait. The last one kills the command. While no command runs, each one ends
-`rink run`. Two within a tenth of a second count as one: `timeout` sends its signal to the process and
-then to its group.
+The first signal begins to leave the group, and the command goes on while the group waits for a
+successor. The second one ends that wait. The last one kills the command. While no command runs, any
+of them ends `rink run`. Two signals within a tenth of a second count as one: `timeout` sends its
+signal to the process and then to its group.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import signal
 import attrs
 
 LEAVING = frozenset({signal.SIGTERM, signal.SIGINT})
-"""Signals that begin to leave, and reach the command once its role is lost."""
+"""Signals that begin to leave. The command gets them once its role is lost."""
 
 PASSED_ON = frozenset(
     {signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH}
@@ -23,27 +23,26 @@ PASSED_ON = frozenset(
 """Signals that the command gets at once."""
 
 ENDING = LEAVING | {signal.SIGHUP, signal.SIGQUIT}
-"""Signals that end `rink run` while no command runs. Others would reach nobody, and do nothing."""
+"""Signals that end `rink run` while no command runs. Others do nothing then."""
 
-
-SAME_SIGNAL_S = 0.1
-"""Signals that leave and follow each other this fast count as one."""
+SAME_SIGNAL_INTERVAL_S = 0.1
+"""Signals of `LEAVING` that follow each other within this time count as one."""
 
 
 class Deed(enum.Enum):
-    """Name what `rink run` does when a signal comes."""
+    """Name the actions of `rink run` after a signal."""
 
     NOTHING = "nothing"
     PASS_ON = "pass the signal on to the command"  # noqa: S105
     LEAVE = "leave the group, and wait for a successor"
-    HURRY = "wait for a successor no longer"
+    HURRY = "stop waiting for a successor"
     KILL = "kill the command"
     END = "end, since no command runs"
 
 
 @attrs.define
 class Stages:
-    """Keep how many signals that leave have come, and the last of them.
+    """Keep the stage that signals of `LEAVING` have reached, and the last one.
 
     Args:
         waits: whether leaving waits for a successor, so that a signal can end the wait.
@@ -56,14 +55,14 @@ class Stages:
 
     @property
     def is_leaving(self) -> bool:
-        """Return whether the group is being left because of a signal."""
+        """Return whether a signal made `rink run` leave the group."""
         return self.deed is not Deed.NOTHING
 
     def take(self, number: int, at: float, *, is_running: bool) -> Deed:
         """Return what to do about a signal.
 
         Args:
-            number: the signal's.
+            number: the signal's number.
             at: when it came, in seconds.
             is_running: whether a command runs.
         """
@@ -74,7 +73,7 @@ class Stages:
             return Deed.END
         if number not in LEAVING:
             return Deed.PASS_ON
-        is_same, self._at = at - self._at < SAME_SIGNAL_S, at
+        is_same, self._at = at - self._at < SAME_SIGNAL_INTERVAL_S, at
         if is_same:
             return Deed.NOTHING
         self.last = number

@@ -1,7 +1,6 @@
-"""Begin and finish the slot of `--once-per`, and wait for its turn.
+"""Begin and finish the slot of `--once-per`.
 
-The transactions are those of `slots`. Here they are sent on a thread, and again while the role is
-held.
+The transactions are in `slots`. Here they run on a thread, and are repeated while the role is held.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ T = TypeVar("T")
 
 
 class SlotDuty:
-    """Keep to the slot of one `rink run`.
+    """Begin and finish the slot of one `rink run`.
 
     Args:
-        etcd: where the slots lie.
-        prefix: of all keys.
+        etcd: the server with the slots.
+        prefix: the prefix of all keys.
         group: the group's name.
         role: the role's name.
         name: the slot's name.
-        retry: whether a run that was started and has not ended is run again.
+        retry: whether a slot is run again if its earlier run did not finish.
     """
 
     def __init__(
@@ -46,22 +45,22 @@ class SlotDuty:
         self._role = f"role {role!r} of group {group!r}"
 
     async def is_over(self) -> bool:
-        """Return whether the slot needs no run, by a look into etcd."""
+        """Return whether the slot needs no run, by a read of etcd."""
         name = self.name
         try:
             slot = await asyncio.to_thread(look, self._etcd, self._keys, name)
         except EtcdError as error:
-            log.debug("slot %r was not read: %s", name, error)
-            return False  # the holder of the role looks again
+            log.debug("cannot read slot %r: %s", name, error)
+            return False  # the holder of the role reads it again
         if slot is None or (slot.code is None and (self._retry or slot.run == self._run)):
             return False
         self._report_slot(slot)
         return True
 
     async def begin(self, role: aio.Role, member: str, session: int) -> SlotRun | None:
-        """Write `started`; None if the slot was started before.
+        """Write `started`, or return None if another run started the slot.
 
-        The role may be lost before the command is started. The slot is then still this member's: it
+        The role may be lost before the command starts. The slot is still this member's then: it
         begins again under the same run, unless another member has taken the slot over.
         """
         run = SlotRun(
@@ -80,7 +79,7 @@ class SlotDuty:
         return None
 
     def started(self) -> None:
-        """Note that the command may have run: that run is not begun again."""
+        """Note that the command may have run, so that this run never begins again."""
         self._run = new_run()
 
     async def finish(self, role: aio.Role, run: SlotRun, code: int) -> None:
@@ -89,8 +88,8 @@ class SlotDuty:
             await self._while_held(role, lambda: run.finish(code))
         except RinkError as error:
             log.error(
-                "slot %r has ended with code %d, and etcd does not say so: %s. With "
-                "--retry-if-unfinished it is run again",
+                "slot %r has ended with code %d, but its end was not written to etcd: %s. With "
+                "--retry-if-unfinished the slot is run again",
                 run.name,
                 code,
                 error,
@@ -99,12 +98,12 @@ class SlotDuty:
         try:
             await asyncio.to_thread(run.prune)
         except EtcdError as error:  # the next run deletes them
-            log.info("old slots of %s are not deleted: %s", self._role, error)
+            log.info("cannot delete old slots of %s: %s", self._role, error)
 
     async def _while_held(self, role: aio.Role, call: Callable[[], T]) -> T:
-        """Call a function on a thread, again after each EtcdError.
+        """Call a function on a thread, and repeat it after each EtcdError.
 
-        It ends with the role.
+        The calls end when the role is lost.
 
         Raises:
             RoleLost: the role is lost.
@@ -114,11 +113,11 @@ class SlotDuty:
             try:
                 return await asyncio.to_thread(call)
             except EtcdError as error:
-                log.warning("waits for etcd to answer for slot %r: %s", self.name, error)
+                log.warning("slot %r waits for an answer of etcd: %s", self.name, error)
                 await asyncio.sleep(0.5)
 
     def _report_slot(self, slot: Slot) -> None:
-        """Say why the slot is not run."""
+        """Log why the slot is not run."""
         name = self.name
         if slot.code is None:
             log.warning("slot %r of %s is not run: it was %s", name, self._role, slot)

@@ -1,17 +1,18 @@
 """Run a scheduled job at most once per slot: `--once-per`.
 
-A role alone says that nobody else runs the job now. Machines whose clocks differ would still run a
-short job one after the other. So the holder of the role writes `started` under the slot's key
-before it starts the command, and `done` after.
+A role alone ensures that no other host runs the job now. Hosts whose clocks differ would still run
+a short job one after the other. So the holder of the role writes `started` under the slot's key
+before it starts the command, and `done` after it.
 
-Rules that hold here:
+The writes keep these rules:
 
 * Each write compares the create revision of the member's record. So a member that was paused, and
   whose lease has ended, writes nothing.
-* Each write compares the `mod_revision` of the slot's key. So of several `started` one is applied.
-* The value names the run. A write whose answer was lost is sent again, and recognised.
+* Each write compares the `mod_revision` of the slot's key. So only one of several `started` is
+  applied.
+* The value names the run. A write whose answer was lost is repeated, and recognised.
 
-Deliberately absent: threads and retries. The supervisor calls this on a thread.
+This module has no threads and no retries. The supervisor calls it on a thread.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from rink.core.values import FORMAT
 from rink.errors import RoleLost, StateError
 from rink.etcd.api import Compare, Delete, Etcd, Get, KeyValue, Put, TxnTarget
 
-KEPT_SLOTS = 100
-"""Slots of a role that stay in etcd. Clocks must differ by less than so many slots."""
+MAX_KEPT_SLOTS = 100
+"""Slots of a role that stay in etcd. Clocks must differ by fewer slots than this."""
 
 MAX_DELETIONS = 100
-"""Largest number of old slots deleted at once: etcd takes 128 operations in a transaction."""
+"""Most old slots that are deleted at once: etcd allows 128 operations in a transaction."""
 
 
 def wall_time() -> str:
@@ -47,7 +48,7 @@ def new_run() -> str:
 
 
 class SlotTurn(enum.Enum):
-    """Say whether a slot's job is to be run."""
+    """Say whether a slot's job must run."""
 
     MINE = "this member runs it"
     DONE = "it was run"
@@ -56,10 +57,10 @@ class SlotTurn(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Slot:
-    """Hold what lies under a slot's key.
+    """Hold the value of a slot's key.
 
     Attributes:
-        run: distinguishes this run from any other.
+        run: a name that distinguishes this run from any other.
         code: the exit code of the command, or None while it has not ended by itself.
     """
 
@@ -92,18 +93,18 @@ def encode(slot: Slot) -> bytes:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def read(found: KeyValue) -> Slot:
-    """Return what lies under a key.
+def read(kv: KeyValue) -> Slot:
+    """Return the slot of a key's value.
 
     Raises:
-        StateError: it cannot be read; names the key.
+        StateError: the value cannot be read; the error names the key.
     """
     try:
-        fields: dict[str, Any] = json.loads(found.value)
+        fields: dict[str, Any] = json.loads(kv.value)
         _check_format(fields["format"])
         return Slot(**{field.name: fields[field.name] for field in attrs.fields(Slot)})
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        key = found.key.decode(errors="backslashreplace")
+        key = kv.key.decode(errors="backslashreplace")
         raise StateError(
             f"the slot under {key} cannot be read ({error!r}), so it is not known whether its job "
             "ran. Use a newer Rink, or delete the key, which lets the job run again",
@@ -113,7 +114,7 @@ def read(found: KeyValue) -> Slot:
 
 def _check_format(number: object) -> None:
     if number != FORMAT:
-        raise ValueError(f"format {number!r}, and this Rink reads format {FORMAT}")
+        raise ValueError(f"format {number!r}, but this Rink reads format {FORMAT}")
 
 
 @attrs.define
@@ -121,12 +122,12 @@ class SlotRun:
     """Write the run of one slot by one member.
 
     Args:
-        etcd: where the slots lie.
-        keys: of the role's slots.
+        etcd: the server with the slots.
+        keys: the keys of the role's slots.
         name: the slot's name.
         record: the key of the member's record.
         session: the create revision of that record.
-        mine: what is written as `started`.
+        mine: the slot that is written as `started`.
     """
 
     etcd: Etcd
@@ -138,61 +139,63 @@ class SlotRun:
     seen: int = 0
 
     def begin(self, *, retry_unfinished: bool) -> tuple[SlotTurn, Slot]:
-        """Write `started`, unless the slot is another run's.
+        """Write `started`, unless another run has the slot.
 
-        It may be called again after an EtcdError.
+        The call may be repeated after an EtcdError.
 
         Raises:
-            EtcdError: it is not known whether it was written.
+            EtcdError: it is unknown whether `started` was written.
             RoleLost: the session of the grant has ended.
-            StateError: what lies there cannot be read.
+            StateError: the present value cannot be read.
         """
         while True:
-            found = self._write(self.mine)
-            if found is None:
+            kv = self._write(self.mine)
+            if kv is None:
                 return SlotTurn.MINE, self.mine
-            slot = read(found)
-            if slot.run == self.mine.run:  # its answer was lost, or it was begun and not started
-                self.seen = found.mod_revision
+            slot = read(kv)
+            # Either an answer was lost, or this run was begun and its command was not started.
+            if slot.run == self.mine.run:
+                self.seen = kv.mod_revision
                 continue
             if slot.code is not None:
                 return SlotTurn.DONE, slot
             if not retry_unfinished:
                 return SlotTurn.STARTED, slot
-            self.seen = found.mod_revision  # its holder is dead, or has let go: the role is ours
+            # The role is held here, so the earlier run is over: its member is dead or released it.
+            self.seen = kv.mod_revision
 
     def finish(self, code: int) -> None:
         """Write `done`.
 
         Raises:
-            EtcdError: it is not known whether it was written.
+            EtcdError: it is unknown whether `done` was written.
             RoleLost: the session of the grant has ended, or another run has begun.
-            StateError: what lies there cannot be read.
+            StateError: the present value cannot be read.
         """
         done = attrs.evolve(self.mine, done=wall_time(), code=code)
-        found = self._write(done)
-        if found is None:
+        kv = self._write(done)
+        if kv is None:
             return
-        slot = read(found)
+        slot = read(kv)
         if slot.run != self.mine.run:
-            raise RoleLost(f"slot {self.name!r} is not this member's any more: {slot}")
+            raise RoleLost(f"slot {self.name!r} is no longer this member's: {slot}")
         if slot.code is None:
-            self.seen = found.mod_revision
+            self.seen = kv.mod_revision
             self.finish(code)
 
     def prune(self) -> int:
-        """Delete the oldest slots beyond those that are kept; return how many."""
+        """Delete the oldest slots beyond `MAX_KEPT_SLOTS`, and return the number."""
         kvs = self.etcd.range(self.keys.root, self.keys.end).kvs
-        old = sorted(kvs, key=lambda kv: kv.create_revision)[:-KEPT_SLOTS][:MAX_DELETIONS]
+        old = sorted(kvs, key=lambda kv: kv.create_revision)[:-MAX_KEPT_SLOTS][:MAX_DELETIONS]
         if old:
             mine = Compare(self.record, TxnTarget.CREATE, self.session)
             self.etcd.txn((mine,), tuple(Delete(kv.key) for kv in old))
         return len(old)
 
     def _write(self, slot: Slot) -> KeyValue | None:
-        """Write a value, if nothing has changed; else return what lies there.
+        """Write a value if the key is as last seen, or return its present value.
 
-        If the key is gone meanwhile, it is written anew.
+        If the key was deleted meanwhile, it is written anew.
         """
         key = self.keys.slot(self.name)
         while True:
@@ -207,18 +210,18 @@ class SlotRun:
             if result.succeeded:
                 self.seen = result.header.revision
                 return None
-            record, found = result.results
+            record, present = result.results
             if not record or record[0].create_revision != self.session:
                 raise RoleLost(
                     f"slot {self.name!r}: the session of {slot.member!r} under which its role was "
                     "granted has ended"
                 )
-            if found:
-                return found[0]
+            if present:
+                return present[0]
             self.seen = 0
 
 
 def look(etcd: Etcd, keys: SlotKeys, name: str) -> Slot | None:
-    """Return what lies under a slot's key, or None."""
+    """Return the slot that etcd has under a name, or None."""
     kvs = etcd.range(keys.slot(name)).kvs
     return read(kvs[0]) if kvs else None

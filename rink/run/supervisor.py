@@ -1,11 +1,11 @@
 """Hold the role, and run the command while it is held.
 
-Rules that hold here:
+The supervisor keeps these rules:
 
 * The role is released only after a run is over: no process of the command is left then.
-* Every start of the command has a greater token than the one before.
-* Once it is known how `rink run` is to end, a signal only shortens the leave.
-* However `rink run` ends by itself, it leaves the group, so that a standby waits for no lease.
+* Every start of the command has a greater token than the start before.
+* Once the exit status of `rink run` is known, a signal only shortens the leave.
+* Whenever `rink run` ends by itself, it leaves the group, so that no standby waits for a lease.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rink.errors import RinkError, RoleLost
 from rink.run.command_env import RoleFile, folders
 from rink.run.command_guard import now_ms, signal_name
 from rink.run.command_run import CommandOutcome, CommandRun, Host
-from rink.run.exit_codes import FAILED, LOST, NOT_GOT, ExitStatus
+from rink.run.exit_codes import FAILED, LOST, NOT_GRANTED, ExitStatus
 from rink.run.guard_link import Guarded, Reaper
 from rink.run.membership import RunMember
 from rink.run.run_settings import RunSettings
@@ -34,28 +34,30 @@ log = logging.getLogger("rink.run")
 
 FIRST_PAUSE_S = 1.0
 MAX_PAUSE_S = 60.0
-"""Longest pause before `--restart` starts the command again. After a run that took as long, the
-pauses begin anew."""
+"""Longest pause before `--restart` starts the command again.
 
-STOP_TAKES_EFFECT_S = 0.2
+After a run that took at least as long, the pauses begin anew.
+"""
+
+STOP_TIMEOUT_S = 0.2
 
 
 class Restarts:
-    """Choose the pauses of `--restart`. They double, up to a minute."""
+    """Choose the pauses of `--restart`, which double up to a minute."""
 
     def __init__(self) -> None:
         self._next = FIRST_PAUSE_S
 
     def pause_after(self, ran_for: float) -> float:
-        """Return the seconds to wait after a run that took so long."""
+        """Return the seconds to wait after a run of this length."""
         if ran_for >= MAX_PAUSE_S:
             self._next = FIRST_PAUSE_S
         pause, self._next = self._next, min(2 * self._next, MAX_PAUSE_S)
         return pause
 
 
-class NotGotError(Exception):
-    """Say that the role was not got within `--wait`."""
+class NotGrantedError(Exception):
+    """Report that `--wait` ended without the role."""
 
 
 class CommandSupervisor:
@@ -64,7 +66,7 @@ class CommandSupervisor:
     Args:
         settings: the options.
         session: the session to join the group with.
-        beside: runs in the same loop, and serves probes and metrics of this supervisor.
+        beside: a coroutine in the same loop, which serves probes and metrics of this supervisor.
     """
 
     def __init__(
@@ -75,7 +77,9 @@ class CommandSupervisor:
         self._ended_runs = 0
         self._session = session
         self._stages = Stages(waits=settings.handover_wait > 0)
-        self._ignored = [one for one in _HANDLED if signal.getsignal(one) is signal.SIG_IGN]
+        self._ignored = [
+            number for number in _HANDLED if signal.getsignal(number) is signal.SIG_IGN
+        ]
         self._member = RunMember(settings, session)
         self._shown: asyncio.Task[None] | None = None
         self._current: CommandRun | None = None
@@ -92,12 +96,12 @@ class CommandSupervisor:
                 name=settings.slot,
                 retry=settings.retry_if_unfinished,
             )
-        self._token = 0  # of the last start: the next start has a greater token
-        self._outcome: ExitStatus | None = None  # how `rink run` ends, once that is known
-        self._hurried = asyncio.Event()  # set: the leave takes a moment at most
+        self._token = 0  # of the last start; the next start has a greater token
+        self._outcome: ExitStatus | None = None  # the exit status, once it is known
+        self._hurried = asyncio.Event()  # cuts the leave short
 
     async def run(self) -> ExitStatus:
-        """Run the command; return how `rink run` is to end."""
+        """Run the command, and return the exit status of `rink run`."""
         loop = asyncio.get_running_loop()
         reaper = Reaper()
         loop.add_signal_handler(signal.SIGCHLD, reaper.reap)
@@ -105,7 +109,7 @@ class CommandSupervisor:
         for number in _HANDLED:
             if number not in self._ignored or number in LEAVING:
                 loop.add_signal_handler(number, self._signalled, number)
-        # The command's group is in the foreground, and a terminal may stop others that write to it.
+        # The command's group is in the foreground. A terminal may stop other groups that write.
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         file = RoleFile(folders(os.environ))
         if not file.is_possible:
@@ -155,7 +159,7 @@ class CommandSupervisor:
 
     @property
     def starts(self) -> int:
-        """Return how often the command was started."""
+        """Return the number of starts of the command."""
         return self._ended_runs + (self._current is not None and self._current.is_started)
 
     @property
@@ -164,7 +168,7 @@ class CommandSupervisor:
         return max(0.0, (self._member.tenure()[1] - now_ms()) / 1000)
 
     def why_not_ready(self) -> str:
-        """Return why this host could not take the role over, or "".
+        """Return why this host could not take over the role, or "".
 
         A standby is ready. Otherwise a rollout would wait for the standby, and the standby for the
         rollout.
@@ -201,19 +205,21 @@ class CommandSupervisor:
         elif deed is Deed.HURRY:
             leave = self._member.rink.leave(wait=True, now=True)
             self._leaving = asyncio.ensure_future(leave)
-            log.info("%s: waits for no successor; another signal kills the command", name)
+            log.info(
+                "%s: `rink run` waits for no successor; another signal kills the command", name
+            )
         elif deed is Deed.KILL:
             guarded.kill()
             log.warning("%s: the command is killed", name)
 
     def _stopped(self, number: int) -> None:
-        """Stop this process too, so that the shell takes its terminal back."""
+        """Stop this process, too, so that the shell takes its terminal back."""
         guarded = self._guarded
         if guarded is None or not _has_terminal():
             return
         left = (guarded.until - self._host.limits.lead - now_ms()) / 1000
         log.warning(
-            "%s: the command is stopped. Unless it goes on, %s is lost and the command killed "
+            "%s: the command is stopped. Unless it goes on, %s is lost and the command is killed "
             "within %.0f s",
             signal_name(number),
             self._settings.what,
@@ -224,39 +230,39 @@ class CommandSupervisor:
         self._job_is_stopped = True
         os.killpg(os.getpgrp(), signal.SIGTSTP)
         # Without a shell that could continue the job, the kernel discards this signal.
-        asyncio.get_running_loop().call_later(STOP_TAKES_EFFECT_S, self._go_on)
+        asyncio.get_running_loop().call_later(STOP_TIMEOUT_S, self._go_on)
 
     def _go_on(self) -> None:
         if self._job_is_stopped:
             self._continued()
 
     def _continued(self) -> None:
-        """Let the command go on, too, in the foreground if a shell says so."""
+        """Continue the command, too, in the foreground if `rink run` is in it."""
         self._job_is_stopped = False
         if (guarded := self._guarded) is not None:
             guarded.resume()
 
     def _loss_signal(self) -> int:
-        """Return the signal that the command gets once its role is lost."""
+        """Return the signal for the command once its role is lost."""
         return self._stages.last if self._stages.is_leaving else signal.SIGTERM
 
     # ── the role ─────────────────────────────────────────────────────────────────────────────
 
     async def _hold(self) -> ExitStatus:
-        """Wait for the role and run the command, as often as the settings say."""
+        """Wait for the role and run the command, repeatedly if so set."""
         settings = self._settings
         while True:
             try:
                 role = await self._get_role()
-            except NotGotError:
+            except NotGrantedError:
                 log.error(
-                    "%s was not got within --wait %g: %s",
+                    "%s was not granted within --wait %g: %s",
                     settings.what,
                     settings.wait,
                     self._member.why,
                 )
-                return await self._end(ExitStatus(NOT_GOT), is_hurried=True)
-            if role is None:  # the slot is another member's
+                return await self._end(ExitStatus(NOT_GRANTED), is_hurried=True)
+            if role is None:  # another member has run the slot
                 return await self._end(ExitStatus(), is_hurried=True)
             try:
                 outcome = await self._use(role)
@@ -269,9 +275,9 @@ class CommandSupervisor:
                 return await self._end(outcome)
 
     async def _end(self, outcome: ExitStatus, *, is_hurried: bool = False) -> ExitStatus:
-        """Leave the group; return how to end.
+        """Leave the group, and return the exit status.
 
-        A signal shortens the leave, and changes no outcome.
+        A signal shortens the leave, but does not change the exit status.
         """
         self._outcome = outcome
         if is_hurried:
@@ -280,11 +286,14 @@ class CommandSupervisor:
         return outcome
 
     async def _use(self, role: aio.Role) -> ExitStatus | None:
-        """Run the command under a role; return how to end.
+        """Run the command under a role, and return the exit status.
 
-        None means to wait for the role again. No process of the command is left, so the caller
-        releases the role.
+        None means to wait for the role again.
         """
+        # Invariant: when this returns, no process of the command is left, so the caller may release
+        # the role. It holds since each path either starts no command or has awaited `_run`, and
+        # that ends only after the guard, or this process, has seen all descendants dead. A slot is
+        # finished only for a run that ended by itself with a code: other runs may be repeated.
         settings = self._settings
         slot = None
         if self._slot is not None:
@@ -303,7 +312,7 @@ class CommandSupervisor:
                 return outcome
             if settings.once:
                 return ExitStatus(LOST)
-            if role.is_held:  # the guard was killed, or etcd came back just then
+            if role.is_held:  # the guard was killed, or etcd came back just in time
                 await self._pause(role, run)
             return None
         log.info("the command has ended with %s", outcome)
@@ -312,11 +321,11 @@ class CommandSupervisor:
             return None
         self._outcome = outcome
         if self._slot and slot and run.is_started and not outcome.signal:
-            await self._slot.finish(role, slot, outcome.code)  # no signal ends it, but the lease
+            await self._slot.finish(role, slot, outcome.code)  # only the lease ends it, no signal
         return outcome
 
     async def _run(self, role: aio.Role) -> CommandOutcome | None:
-        """Run the command once; return None if the role ends too soon."""
+        """Run the command once, or return None if the role ends too soon."""
         self._current = CommandRun(self._host, role)
         try:
             return await self._current.run()
@@ -329,12 +338,12 @@ class CommandSupervisor:
     async def _pause(self, role: aio.Role, run: CommandOutcome) -> None:
         """Wait before the command is started again."""
         pause = self._restarts.pause_after(run.ran_for)
-        log.info("starts the command again in %g s", pause)
+        log.info("the command starts again in %g s", pause)
         role.release()
         await asyncio.sleep(pause)
 
     async def _get_role(self) -> aio.Role | None:
-        """Join, and wait for the role; return None if the slot needs no run."""
+        """Join and wait for the role, or return None if the slot needs no run."""
         wait = self._settings.wait
         try:
             async with asyncio.timeout(wait):
@@ -343,10 +352,10 @@ class CommandSupervisor:
                 await self._member.join()
                 return await self._member.await_role(self._token, self._is_slot_over)
         except TimeoutError as error:
-            raise NotGotError from error
+            raise NotGrantedError from error
 
     async def _is_slot_over(self) -> bool:
-        """Return whether there is a slot that needs no run any more."""
+        """Return whether there is a slot, and it needs no run."""
         return self._slot is not None and await self._slot.is_over()
 
 
@@ -354,9 +363,11 @@ _HANDLED = tuple(sorted(ENDING | PASSED_ON))
 
 
 def _report_end(shown: asyncio.Task[None]) -> None:
-    """Log why probes are not answered any more. The command goes on."""
+    """Log why probes are no longer answered. The command goes on."""
     if not shown.cancelled() and (error := shown.exception()) is not None:
-        log.error("probes and metrics have failed, and are not served any more", exc_info=error)
+        log.error(
+            "the server of probes and metrics has failed; the command goes on", exc_info=error
+        )
 
 
 def _has_terminal() -> bool:
@@ -374,7 +385,7 @@ def supervise(
 ) -> ExitStatus:
     """Run a command under a role to its end.
 
-    The loop is not closed: closing it would wait for threads that ask etcd.
+    The loop is not closed, since that would wait for threads with requests to etcd.
     """
     loop = asyncio.new_event_loop()
     try:

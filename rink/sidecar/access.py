@@ -2,10 +2,10 @@
 
 This is ASGI middleware before the API.
 
-The API listens on loopback or on a unix socket. A web page that a browser on the same machine shows
-can send requests there, too. So a request needs a `Host` that a page cannot have (a name of another
-site could be bound to 127.0.0.1), and must not come from a page. A body needs a content type that a
-page cannot send without asking first (`rink.sidecar.bodies`).
+The API listens on loopback or on a unix socket. A web page in a browser on the same machine can
+send requests there, too. So a request must not come from a page, and needs a `Host` that a page
+cannot have: the name of another site could resolve to 127.0.0.1. A body needs a content type that a
+page may only send after a preflight request (`rink.sidecar.bodies`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from rink.sidecar.http_api import refusal
 
 MIN_BEARER_BYTES = 32
 MAX_HEAD_BYTES = 16 * 1024
-"""Largest size of the head of a request."""
+"""Most bytes of the head of a request."""
 
 
 class Bearer:
-    """Compare the token of requests with that of a file.
+    """Compare the token of requests with the token in a file.
 
     The file is read again when it changes.
     """
@@ -37,22 +37,22 @@ class Bearer:
         self._token = b""
         self._read()
 
-    def is_right(self, given: bytes) -> bool:
-        """Return whether a request's token is the right one."""
+    def is_right(self, token: bytes) -> bool:
+        """Return whether a request's token is right."""
         self._read()
-        return hmac.compare_digest(given, self._token)
+        return hmac.compare_digest(token, self._token)
 
     def _read(self) -> None:
         try:
-            found = self._path.stat()
-            seen = found.st_mtime_ns, found.st_ino
+            status = self._path.stat()
+            seen = status.st_mtime_ns, status.st_ino
             if seen == self._seen:
                 return
             token = self._path.read_bytes().strip()
         except OSError as error:
             if self._seen is None:
                 raise ConfigError(f"the token file {self._path}: {error.strerror}") from error
-            return  # it is being replaced: the earlier token stands
+            return  # the file is being replaced, so the earlier token stays valid
         if len(token) < MIN_BEARER_BYTES:
             if self._seen is None:
                 raise ConfigError(
@@ -64,13 +64,13 @@ class Bearer:
 
 
 class Access:
-    """Let only requests through that may be a program's of this machine.
+    """Pass on only requests that a program of this machine may send.
 
     Args:
-        app: what answers them.
-        bearer: the token that each needs, or None.
-        host: whether the `Host` header must name loopback; not so on a unix socket, which no page
-            reaches, or where the address was allowed to be another one.
+        app: the application that answers the requests.
+        bearer: the token that each request needs, or None.
+        host: whether the `Host` header must name loopback. It need not on a unix socket, which no
+            page reaches, or if another address was allowed.
     """
 
     def __init__(self, app: ASGIApp, bearer: Bearer | None, host: bool) -> None:
@@ -88,14 +88,14 @@ class Access:
         await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
-        # h11 bounds only a head that comes in parts.
+        # h11 limits only a head that arrives in parts.
         fields = sum(len(name) + len(value) for name, value in scope["headers"])
         if fields + len(scope["path"]) + len(scope["query_string"]) > MAX_HEAD_BYTES:
             raise Refused(431, f"the head of the request is larger than {MAX_HEAD_BYTES:,} bytes")
         headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
             if name in (b"host", b"authorization") and name in headers:
-                raise Refused(400, f"the header {name.decode()} is there twice")
+                raise Refused(400, f"the header {name.decode()} occurs twice")
             headers[name] = value
         if self._host and not _is_loopback(headers.get(b"host", b""), scope["server"]):
             raise Refused(

@@ -1,7 +1,7 @@
 """Write turns as JSON objects for consumers, and events as text.
 
-Answers to requests have the time that is left until an end, counted from the moment of the answer.
-Pushed events do not have it: a consumer may read them late, and then it would be wrong.
+Answers to requests show the time left until an end, counted from the moment of the answer. Pushed
+events do not show it: a consumer may read them late, and then the time would be wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rink.sidecar.service import Service, ServiceInbox, Waiting
 
 
 def turn_fields(turn: Turn, life: str) -> dict[str, Any]:
-    """Return what every answer and event says of a turn."""
+    """Return the fields of a turn that every answer and event has."""
     return {
         "role": turn.role,
         "token": turn.token,
@@ -27,14 +27,14 @@ def turn_fields(turn: Turn, life: str) -> dict[str, Any]:
 
 
 def answered(turn: Turn, life: str, now_ms: int) -> dict[str, Any]:
-    """Return what an answer to a request says of a turn."""
+    """Return the fields of a turn in an answer to a request."""
     left_ms = max(0, turn.until_ms - now_ms)
     fields = {**turn_fields(turn, life), "now_ms": now_ms, "left_ms": left_ms}
     return {**fields, "why": turn.why} if turn.why else fields
 
 
 def consumer_fields(service: Service, consumer: Consumer) -> dict[str, Any]:
-    """Return what a hold or a renewal is answered with."""
+    """Return the answer to a hold or a renewal."""
     now = service.clock()
     turns = (*consumer.turns.values(), *consumer.unanswered.values())
     return {
@@ -47,7 +47,7 @@ def consumer_fields(service: Service, consumer: Consumer) -> dict[str, Any]:
 
 
 def waiting_fields(service: Service, consumer: Consumer, role: str) -> dict[str, Any]:
-    """Return what a consumer is told of a role that it waits for."""
+    """Return the fields of a role that a consumer waits for."""
     before = service.turns.before(consumer, role)
     behind = f"consumer {before} of this sidecar" if before else service.obstacle(role)
     return {"role": role, "behind": behind}
@@ -62,10 +62,10 @@ class EventWriter:
         self._number = 0
         self._behind: dict[str, str] = {}
         self.is_idle = False
-        """Whether nothing was told for long: then waits are told of again, if anything changed."""
+        """Whether the stream was silent for long. Then changed waits are written again."""
 
     def take(self, inbox: ServiceInbox) -> bytes:
-        """Return everything that an inbox holds, as it is now."""
+        """Return all events of an inbox, with the present state of their turns."""
         parts: list[str] = []
         life, consumer = self._service.life, self._consumer
         if self.is_idle:
@@ -93,7 +93,7 @@ class EventWriter:
         return "".join(parts).encode()
 
     def _waiting(self, role: str) -> list[str]:
-        """Write that a role is waited for, unless that was told in the same words."""
+        """Write that the consumer waits for a role, unless nothing has changed."""
         if role not in self._consumer.waiting:
             return []
         fields = waiting_fields(self._service, self._consumer, role)
@@ -103,7 +103,7 @@ class EventWriter:
         return [self._event("waiting", {**fields, "grant": self._consumer.grant})]
 
     def _renewed(self) -> list[str]:
-        """Write the new ends: one event for each end, with the roles that have it."""
+        """Write one event for each new end, with the roles that have it."""
         ends: dict[int, list[str]] = {}
         for turn in self._consumer.turns.values():
             ends.setdefault(turn.until_ms, []).append(turn.role)

@@ -1,4 +1,4 @@
-"""The bodies of requests: read within limits, and checked."""
+"""Read the bodies of requests within limits, and check them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rink.sidecar.errors import Refused
 MAX_BODY_BYTES = 64 * 1024
 BODY_TIMEOUT_S = 5.0
 MAX_ROLES = 1_000
-"""Largest number of roles of one consumer."""
+"""Most roles of one consumer."""
 MAX_NAME_BYTES = 512
-"""Largest size of a role's name, as UTF-8."""
+"""Most bytes of a role's name in UTF-8."""
 MAX_WAIT_S = 3_600.0
 MAX_ALIVE_S = 86_400.0
 MAX_NUMBER = 2**53
-"""JSON numbers are exact below this in every language."""
+"""Limit below which JSON numbers are exact in every language."""
 
 CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -33,7 +33,7 @@ async def read(request: Request) -> Mapping[str, Any]:
     """Return the JSON object of a request's body.
 
     Raises:
-        Refused: it is too large, comes too slowly, or is no JSON object.
+        Refused: the body is too large, comes too slowly, or is no JSON object.
     """
     check_kind(request, "application/json")
     chunks, size = [], 0
@@ -58,7 +58,7 @@ async def read(request: Request) -> Mapping[str, Any]:
 
 
 def check_kind(request: Request, *kinds: str) -> None:
-    """Refuse a request of another content type; "" is a request without one."""
+    """Refuse a request of another content type; "" stands for none."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in kinds:
         raise Refused(415, "the request needs `Content-Type: application/json`")
@@ -66,7 +66,7 @@ def check_kind(request: Request, *kinds: str) -> None:
 
 @attrs.frozen
 class HoldRequest:
-    """Hold a request: for roles, or to resume the stream of an earlier grant."""
+    """Hold a request for roles, or to resume the stream of a grant."""
 
     roles: tuple[str, ...]
     consumer: str
@@ -77,7 +77,7 @@ class HoldRequest:
 
 
 def hold_of(body: Mapping[str, Any]) -> HoldRequest:
-    """Return what a body of /v1/hold asks for."""
+    """Return the request in a body of /v1/hold."""
     _only(body, {"roles", "consumer", "wait", "alive", "on_close", "grant"})
     grant = _text(body, "grant", "")
     roles = body.get("roles", [])
@@ -112,7 +112,7 @@ def hold_of(body: Mapping[str, Any]) -> HoldRequest:
 
 @attrs.frozen
 class Release:
-    """Hold a consumer's answer: a role, and the token of its turn."""
+    """Hold a consumer's answer: a role and the token of its turn."""
 
     grant: str
     role: str
@@ -126,7 +126,7 @@ def grant_of(body: Mapping[str, Any]) -> str:
 
 
 def release_of(body: Mapping[str, Any]) -> Release:
-    """Return what a body of /v1/release answers."""
+    """Return the answer in a body of /v1/release."""
     _only(body, {"grant", "role", "token"})
     role, token = _needed(body, "role"), body.get("token")
     check_role(role)
@@ -138,7 +138,7 @@ def release_of(body: Mapping[str, Any]) -> Release:
 
 
 def check_role(role: str) -> None:
-    """Refuse a name that no role may have here."""
+    """Refuse an invalid name of a role."""
     try:
         size = len(role.encode())
     except UnicodeEncodeError:
@@ -150,7 +150,7 @@ def check_role(role: str) -> None:
 
 
 def _only(body: Mapping[str, Any], names: set[str]) -> None:
-    """Refuse fields that there are not: a misspelt one would be passed over."""
+    """Refuse unknown fields, since a misspelt field would be ignored."""
     unknown = [json.dumps(name) for name in body if name not in names]
     if unknown:
         known = ", ".join(f'"{name}"' for name in sorted(names))

@@ -1,7 +1,7 @@
 """Read the clock that a sidecar and its consumers share.
 
-`CLOCK_BOOTTIME` counts from the machine's start, while it is suspended too. Every language reads it
-by `clock_gettime`, and a shell in `/proc/uptime`. It is the clock of the member's deadline.
+`CLOCK_BOOTTIME` counts from the start of the machine, also while it is suspended. Every language
+reads it by `clock_gettime`, and a shell in `/proc/uptime`. The member's deadline has this clock.
 """
 
 from __future__ import annotations

@@ -1,23 +1,23 @@
 """Decide which consumer has the turn of a role, and until when.
 
-A role belongs to the member. The programs beside it are its consumers. Of these one at a time has
-the turn of a role. Everything here is pure: calls bring the time in milliseconds of CLOCK_BOOTTIME,
-and leave effects that the service carries out.
+A role belongs to the member. The programs beside it are its consumers. One consumer at a time has
+the turn of a role. Everything here is pure: callers pass the time in milliseconds of
+CLOCK_BOOTTIME, and the service executes the effects that the calls leave.
 
     waiting     ─ the member is granted the role →            held
-    held        ─ the member is to give the role up →         lost
-    held, lost  ─ the consumer answers, or the end passes →   over: the member lets the role go
+    held        ─ the member must give the role up →          lost
+    held, lost  ─ the consumer answers, or the end passes →   over: the member releases the role
 
 **A told end is a promise.** `until_ms` is at most `hold_ms` ahead, and never beyond the member's
-deadline. The invariant of this file: a role is let go only if its consumer has answered, or if the
-`until_ms` of its turn has passed. An end never goes back, and counts as told once it is set,
-whether anybody has read it or not. So `_end` is the only place that lets a told role go, and each
-of its callers has one of the two reasons.
+deadline. The invariant of this file: a role is released only if its consumer has answered, or if
+the `until_ms` of its turn has passed. An end never goes back. It counts as told once it is set,
+even if nobody has read it. So only `_end` releases a told role, and each of its callers has one of
+the two reasons.
 
 An end is moved on while the consumer is alive. After a loss it is moved on as well, since the
-consumer still works, until it answers or `grace_ms` is over. It is never moved on by another
-session than that of the grant: from the end of a session on, another member may hold the role. An
-end that has passed is over for good, so every call looks for passed ends first.
+consumer still works, until the consumer answers or `grace_ms` is over. Only the session of the
+grant moves it on: after the end of that session, another member may hold the role. An end that has
+passed is final, so every call first looks for passed ends.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from rink.sidecar.consumers import Consumer, Turn
 from rink.sidecar.effects import Bye, Effect, Granted, LetGo, Over, Renewed, TurnLost, Unwant, Want
 
 MAX_STALE_ENTRIES = 64
-"""Entries of the schedule that no consumer needs, beside as many as there are consumers."""
+"""Most stale entries of the schedule, in addition to one for each consumer."""
 
 
 @attrs.define(eq=False)
 class _Seat:
-    """Hold a role: whose turn it is, who waits, and if the member does."""
+    """Hold a role's turn, the queue of its consumers, and the member's wait."""
 
     queue: dict[str, Consumer] = attrs.field(factory=dict)
     turn: Turn | None = None
@@ -48,8 +48,8 @@ class ConsumerTurns:
     """Keep the consumers of one sidecar and their turns.
 
     Args:
-        hold_ms: how far ahead an end is told at most.
-        grace_ms: how long an end is moved on after a loss; None: until the consumer answers.
+        hold_ms: the greatest time from now to a told end.
+        grace_ms: how long an end is moved on after a loss. None: until the consumer answers.
     """
 
     def __init__(self, hold_ms: int, grace_ms: int | None) -> None:
@@ -60,25 +60,27 @@ class ConsumerTurns:
         self._seats: dict[str, _Seat] = {}
         self._effects: list[Effect] = []
         self._streams = 0
-        # When to look at whom. An entry counts while it is its consumer's `due_ms`. The number
-        # orders entries of one moment.
+        # A heap of the times at which consumers are due. An entry is valid only if its time is its
+        # consumer's `due_ms`; others are stale. The number orders entries of the same time.
         self._due: list[tuple[float, int, Consumer]] = []
         self._entries = 0
 
-    # ── what is so ───────────────────────────────────────────────────────────────────────────
+    # ── the state ────────────────────────────────────────────────────────────────────────────────
 
     @property
     def role_count(self) -> int:
-        """Return how many roles all consumers have or wait for."""
-        return sum(len(one.turns) + len(one.waiting) for one in self.consumers.values())
+        """Return the number of roles that all consumers have or wait for."""
+        return sum(
+            len(consumer.turns) + len(consumer.waiting) for consumer in self.consumers.values()
+        )
 
     @property
     def wanted(self) -> list[str]:
-        """Return the roles that the member is to wait for."""
+        """Return the roles that the member must wait for."""
         return [role for role, seat in self._seats.items() if seat.is_wanted]
 
     def is_wanted(self, role: str) -> bool:
-        """Return whether a consumer has a role, or waits for it and can be told."""
+        """Return whether a consumer has a role, or waits for it and is present."""
         seat = self._seats.get(role)
         return seat is not None and (seat.is_wanted or seat.turn is not None)
 
@@ -103,11 +105,11 @@ class ConsumerTurns:
         return name
 
     def take_effects(self) -> list[Effect]:
-        """Return what is to be done since the last call."""
+        """Return the effects since the last call."""
         effects, self._effects = self._effects, []
         return effects
 
-    # ── what consumers do ────────────────────────────────────────────────────────────────────
+    # ── calls of consumers ───────────────────────────────────────────────────────────────────────
 
     def hold(self, consumer: Consumer, roles: list[str], now_ms: int) -> None:
         """Add a consumer, which waits for its roles in this order."""
@@ -129,9 +131,9 @@ class ConsumerTurns:
         """Note that a stream is closed.
 
         Args:
-            consumer: whose stream it was.
-            stream: its number; that of an earlier stream changes nothing.
-            by_consumer: whether the consumer closed it. Only then a close can be an answer.
+            consumer: the consumer of the stream.
+            stream: its number. The number of an earlier stream changes nothing.
+            by_consumer: whether the consumer closed it. Only such a close can be an answer.
             now_ms: the time.
         """
         self._expire(consumer, now_ms)
@@ -147,8 +149,8 @@ class ConsumerTurns:
     def end_call(self, consumer: Consumer, now_ms: int, is_answered: bool = True) -> None:
         """Note that a call is over. Its answer is a sign of life.
 
-        A call that its caller gave up is none, nor does it answer for a turn: files and `role` may
-        have shown its end.
+        A call that its caller gave up is no sign of life. It does not answer for a turn, either:
+        files and `role` may have shown the end of that turn.
         """
         consumer.calls -= 1
         if is_answered:
@@ -169,14 +171,15 @@ class ConsumerTurns:
         """Take a consumer's answer to a loss, or a role that it gives back.
 
         Args:
-            consumer: who answers.
+            consumer: the consumer that answers.
             role: the role.
-            token: of the turn that is over. An answer to a loss that names it keeps the consumer in
-                the queue. One without it ends the wait too, since it may come twice.
+            token: the token of the turn that is over. An answer to a loss with its token keeps the
+                consumer in the queue. An answer without it also ends the wait, since such an answer
+                may come twice.
             now_ms: the time.
 
         Returns:
-            False if this is another consumer's turn, or was never this one's.
+            False if it is the turn of another consumer, or never was the turn of this one.
         """
         self._expire(consumer, now_ms)
         turn, unanswered = consumer.turns.get(role), consumer.unanswered.get(role)
@@ -196,35 +199,35 @@ class ConsumerTurns:
             return role in consumer.over
         if is_lost and token is not None:
             self._queue(consumer, role)
-        if not consumer.turns:  # no end depends on it
+        if not consumer.turns:  # so this moves no end on
             self._hear(consumer, now_ms)
         self._schedule(consumer, now_ms)
         return role in consumer.over
 
     def release_all(self, consumer: Consumer, why: str) -> None:
-        """Take a consumer's last word: it has stopped all its work."""
+        """Note that a consumer has stopped all its work, and forget it."""
         for turn in list(consumer.turns.values()):
             self._end(turn, why)
         self._forget(consumer, why)
 
-    # ── what the member does ─────────────────────────────────────────────────────────────────
+    # ── calls of the member ──────────────────────────────────────────────────────────────────────
 
     def session(self, lease: int, deadline_ms: int) -> None:
         """Note the member's live lease and its deadline, or 0 and 0."""
         self._lease, self._deadline_ms = lease, deadline_ms
 
     def granted(self, role: str, token: int, now_ms: int, is_held: bool = True) -> Turn | None:
-        """Give a granted role to the first consumer that can be told.
+        """Give a granted role to the first consumer that is present.
 
         Args:
             role: the role.
-            token: of the grant.
+            token: the token of the grant.
             now_ms: the time.
             is_held: whether the member still held it after the session was noted. If not, the
-                grant is of an earlier session, and the deadline says nothing of it.
+                grant is of an earlier session, and the deadline does not apply to it.
 
         Returns:
-            Its turn; None where nobody wants the role any more: then it is let go.
+            The turn, or None if no consumer wants the role any more. Then it is released.
         """
         seat = self._seats.get(role)
         assert seat is None or seat.turn is None, "a role has one consumer at a time"
@@ -238,21 +241,21 @@ class ConsumerTurns:
             del seat.queue[consumer.grant], consumer.waiting[role]
             if not consumer.turns:
                 consumer.moved_at_ms = now_ms
-                if consumer.is_open:  # it had not to renew while it only waited
+                if consumer.is_open:  # it did not have to renew while it only waited
                     consumer.heard_ms = now_ms
             turn = Turn(role, consumer, token, self._lease, until_ms)
             seat.turn = consumer.turns[role] = turn
             self._effects.append(Granted(turn))
             self._look_at(consumer, min(until_ms, consumer.moved_at_ms + self.hold_ms // 3))
             return turn
-        # If nobody can be told, nobody is waited for. Else the member would be granted the role
-        # again at once, and write its record each time.
+        # If no consumer is present, the member does not wait for the role. Otherwise it would be
+        # granted the role again at once, and write its record each time.
         queue = seat.queue.values() if seat else ()
         self._let_go(role, any(consumer.is_present(now_ms) for consumer in queue))
         return None
 
     def lost(self, turn: Turn, why: str, now_ms: int) -> None:
-        """Note that the member is to give a role up."""
+        """Note that the member must give a role up."""
         if not turn.is_over and turn.lost_at_ms is None:
             turn.lost_at_ms, turn.why = now_ms, why
             self._effects.append(TurnLost(turn))
@@ -261,7 +264,7 @@ class ConsumerTurns:
         """Move ends on, end turns whose end has passed, and forget consumers.
 
         Returns:
-            When to step again, in milliseconds of the same clock; None where nothing is to come.
+            The time of the next step in milliseconds of the same clock, or None.
         """
         while self._due and self._due[0][0] <= now_ms:
             due_ms, _, consumer = heapq.heappop(self._due)
@@ -270,10 +273,10 @@ class ConsumerTurns:
                 self._look(consumer, now_ms)
         return max(now_ms + 1, math.ceil(self._due[0][0])) if self._due else None
 
-    # ── steps of the above ───────────────────────────────────────────────────────────────────
+    # ── steps of these calls ─────────────────────────────────────────────────────────────────────
 
     def _look(self, consumer: Consumer, now_ms: int) -> None:
-        """Do what is due for a consumer."""
+        """Move the ends of a consumer on, or forget it, if this is due."""
         self._expire(consumer, now_ms)
         if consumer.is_forgotten:
             return
@@ -290,7 +293,7 @@ class ConsumerTurns:
         self._schedule(consumer, now_ms)
 
     def _schedule(self, consumer: Consumer, now_ms: int) -> None:
-        """Look at a consumer at its next end, and when it has stayed away."""
+        """Schedule a consumer's next step: its next end, or its absence."""
         if consumer.is_forgotten:
             return
         due_ms = min([turn.until_ms for turn in consumer.turns.values()], default=math.inf)
@@ -308,16 +311,16 @@ class ConsumerTurns:
             self._entries += 1
             heapq.heappush(self._due, (due_ms, self._entries, consumer))
         if len(self._due) > 2 * len(self.consumers) + MAX_STALE_ENTRIES:
-            waiting = (one for one in self.consumers.values() if one.due_ms < math.inf)
-            self._due = [(one.due_ms, number, one) for number, one in enumerate(waiting)]
+            scheduled = (other for other in self.consumers.values() if other.due_ms < math.inf)
+            self._due = [(other.due_ms, number, other) for number, other in enumerate(scheduled)]
             heapq.heapify(self._due)
 
     def _expire(self, consumer: Consumer, now_ms: int) -> None:
-        """End the turns whose end has passed: the consumer has stopped by then.
+        """End the turns whose end has passed, since the consumer has stopped.
 
-        A consumer that was not alive any more, or closed its stream, is forgotten. Each other
-        consumer is told of the loss, if it was not told before. It waits for the role again once it
-        has answered. The pod never answers, so it waits again at once.
+        A consumer that is no longer alive, or closed its stream, is forgotten. Other consumers are
+        told of the loss, unless they were told before. They wait for the role again once they have
+        answered. The pod never answers, so it waits again at once.
         """
         passed = [turn for turn in consumer.turns.values() if now_ms >= turn.until_ms]
         if not passed:
@@ -335,7 +338,7 @@ class ConsumerTurns:
             self._forget(consumer, "it was not heard of in time")
 
     def _move_on(self, consumer: Consumer, now_ms: int) -> None:
-        """Move the ends of a consumer on as far as each may go."""
+        """Move each end of a consumer as far ahead as it may be."""
         consumer.moved_at_ms = now_ms
         moved: list[Turn] = []
         for turn in consumer.turns.values():
@@ -348,14 +351,14 @@ class ConsumerTurns:
 
     def _next_end(self, turn: Turn, now_ms: int) -> int:
         if turn.lease != self._lease:
-            return 0  # after its session, another member may hold the role
+            return 0  # after the session of the grant, another member may hold the role
         until_ms = min(now_ms + self.hold_ms, self._deadline_ms)
         if turn.lost_at_ms is not None and self.grace_ms is not None:
             return min(until_ms, turn.lost_at_ms + self.grace_ms)
         return until_ms
 
     def _end(self, turn: Turn, why: str) -> None:
-        """End a turn, and let its role go.
+        """End a turn, and release its role.
 
         The caller has the consumer's answer, or has seen the end pass.
         """
@@ -383,7 +386,10 @@ class ConsumerTurns:
             self._effects.append(Want(role))
 
     def _hear(self, consumer: Consumer, now_ms: int) -> None:
-        """Note a sign of life. Roles may be free that nobody present waited for."""
+        """Note a sign of life, and want the consumer's roles again.
+
+        The member did not wait for them while no consumer was present.
+        """
         consumer.heard(now_ms)
         for role in consumer.waiting:
             self._want(role, self._seats[role])

@@ -2,10 +2,10 @@
 
 `rink.sidecar.consumer_turns` changes them.
 
-A consumer is *alive* while its open stream, or its latest renewal, stands for it. Then its ends are
-moved on. It is *present* while it can be told of a turn: by its stream, by its open call, or by its
-next renewal. A consumer that is not present keeps its place in a queue until it is forgotten, but
-gets no turn.
+A consumer is *alive* while its open stream or its latest renewal shows that it works. Then its ends
+are moved on. It is *present* while a turn can be reported to it: by its stream, by its open call,
+or by its next renewal. A consumer that is not present keeps its place in a queue until it is
+forgotten, but gets no turn.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import attrs
 class Turn:
     """Hold one consumer's turn of a role, from its grant to its release.
 
-    `lease` is the lease under which it was granted. `why` says why the role was lost.
+    `lease` is the lease of the grant. `why` says why the role was lost.
     """
 
     role: str
@@ -33,7 +33,7 @@ class Turn:
 
     @property
     def is_lost(self) -> bool:
-        """Return whether the consumer is to stop, and then to answer."""
+        """Return whether the consumer must stop, and then answer."""
         return self.lost_at_ms is not None or self.is_over
 
 
@@ -41,16 +41,20 @@ class Turn:
 class Consumer:
     """Hold a program that wants roles, until it is forgotten.
 
-    `grant` is its secret. `alive_ms` is the time within which it has to renew, or None. `heard_ms`
-    is when it was last heard of, or had its first turn told by its stream. `kept_ms` is for how
-    long it is kept after that, without a stream. `moved_at_ms` is when its ends were last
-    moved on, and `due_ms` when to look at it. `stream` is the number of its open stream. `is_cut`
-    says that its stream was closed, and that nothing was heard since. `calls` counts its open
-    calls. `is_pod` marks the sidecar itself, which stands for the whole pod.
-
-    `over` has, for each role, the token of the latest turn that is over. `unanswered` has the turns
-    whose end has passed without an answer. The consumer is told that they are lost, until it
-    answers.
+    Attributes:
+        grant: its secret.
+        alive_ms: the time within which it must renew, or None.
+        is_pod: whether it is the sidecar itself, which stands for the whole pod.
+        heard_ms: when it last gave a sign of life, or its stream reported its first turn.
+        kept_ms: how long it is kept after that, without a stream.
+        moved_at_ms: when its ends were last moved on.
+        stream: the number of its open stream.
+        is_cut: whether its stream was closed, without a sign of life since.
+        calls: the number of its open calls.
+        over: the token of the latest turn that is over, for each role.
+        unanswered: the turns whose end has passed without an answer. They are reported as lost
+            until the consumer answers.
+        due_ms: the time of its next step.
     """
 
     name: str
@@ -73,7 +77,7 @@ class Consumer:
 
     @property
     def alive_until_ms(self) -> float:
-        """Return until when its ends are moved on."""
+        """Return the time until which its ends are moved on."""
         if self.is_pod:
             return math.inf
         if self.is_cut:
@@ -84,11 +88,11 @@ class Consumer:
 
     @property
     def present_until_ms(self) -> float:
-        """Return until when it can be told of a turn, if nothing is heard of it meanwhile.
+        """Return until when it is present without a further sign of life.
 
-        A consumer that holds a role and has `alive_ms` must renew. If it does not, its open stream
-        stands for nothing. Else each new turn would have an end of its own, and a program that
-        hangs would get one role after the other.
+        A consumer that holds a role and has `alive_ms` must renew, even with an open stream.
+        Otherwise each new turn would have a new end, and a program that hangs would get one role
+        after another.
         """
         if self.turns and self.alive_ms is not None:
             return self.alive_until_ms
@@ -97,7 +101,7 @@ class Consumer:
         return -math.inf if self.is_cut else self.heard_ms + self.kept_ms
 
     def is_present(self, now_ms: int) -> bool:
-        """Return whether it can be told of a turn."""
+        """Return whether a turn can be reported to it."""
         return not self.is_forgotten and now_ms < self.present_until_ms
 
     @property
@@ -107,7 +111,10 @@ class Consumer:
 
     @property
     def has_nothing(self) -> bool:
-        """Return whether nothing keeps it but that an answer may be repeated."""
+        """Return whether it has no role, wait, stream or call.
+
+        It is kept for a while, since it may repeat an answer.
+        """
         has_roles = self.turns or self.waiting or self.unanswered or self.is_pod
         return not has_roles and not self.is_open
 

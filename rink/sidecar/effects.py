@@ -1,6 +1,6 @@
-"""Name what the member is to do, and what consumers are to be told.
+"""Name the effects of `rink.sidecar.consumer_turns`.
 
-These are the effects of `rink.sidecar.consumer_turns`.
+They are orders to the member, and reports to consumers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Granted:
 
 @attrs.frozen(eq=False)
 class TurnLost:
-    """Ask a consumer to stop, and to answer."""
+    """Ask a consumer to stop and then to answer."""
 
     turn: Turn
 
@@ -58,7 +58,7 @@ class Renewed:
 
 @attrs.frozen(eq=False)
 class Over:
-    """Note that a turn is over, and why. Nobody is told."""
+    """Note that a turn is over, and why. No consumer is told."""
 
     turn: Turn
     why: str

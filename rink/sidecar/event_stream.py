@@ -13,7 +13,7 @@ from rink.sidecar.consumers import Consumer
 from rink.sidecar.service import Service, ServiceInbox
 
 IDLE_INTERVAL_S = 15.0
-"""Seconds after which an idle stream gets a line: clients and proxies may have timeouts."""
+"""Seconds after which an idle stream gets a line, since clients and proxies may have timeouts."""
 
 log = logging.getLogger("rink.sidecar")
 
@@ -27,8 +27,8 @@ _HEADERS = [
 class EventStream:
     """Send a consumer's events until either side ends the stream.
 
-    Only a stream that the consumer closed counts as closed by it. A stream that is ended here is no
-    answer: it could not be written to (`rink.sidecar.listeners`), or the sidecar ends.
+    Only a stream that the consumer closed can be an answer. The sidecar closes a stream if writes
+    time out (`rink.sidecar.listeners`), or if the sidecar ends. Such a close is no answer.
     """
 
     def __init__(self, service: Service, consumer: Consumer) -> None:
@@ -39,12 +39,12 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
         service, consumer = self._service, self._consumer
-        if consumer.is_forgotten:  # meanwhile; the stream says so at once
+        if consumer.is_forgotten:  # since the call began
             await send({"type": "http.response.start", "status": 410, "headers": _HEADERS})
             await send({"type": "http.response.body", "body": b""})
             return
         stream, inbox = service.open_stream(consumer)
-        hearing = asyncio.create_task(self._hear(receive, inbox.changed))
+        watching = asyncio.create_task(self._watch_close(receive, inbox.changed))
         is_ours = True
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
@@ -59,24 +59,24 @@ class EventStream:
                 await self._next(inbox, writer)
             is_ours = scope["state"]["was_aborted"]()
             if is_ours:
-                text = "consumer %s: its stream could not be written to, and was closed"
+                text = "consumer %s: writes to its stream timed out, so the stream was closed"
                 log.warning(text, json.dumps(consumer.name))
-        except OSError:  # of the server, once the connection is gone
+        except OSError:  # the server raises it once the connection is gone
             is_ours = False
         finally:
-            hearing.cancel()
+            watching.cancel()
             service.close_stream(consumer, stream, by_consumer=not is_ours)
 
     @staticmethod
     async def _next(inbox: ServiceInbox, writer: EventWriter) -> None:
-        """Wait for something to tell, and say now and then that nothing is."""
+        """Wait for an event, or for the time at which the stream is idle."""
         try:
             async with asyncio.timeout(IDLE_INTERVAL_S):
                 await inbox.changed.wait()
         except TimeoutError:
             writer.is_idle = True
 
-    async def _hear(self, receive: Receive, wake: asyncio.Event) -> None:
+    async def _watch_close(self, receive: Receive, wake: asyncio.Event) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
         self._is_closed = True

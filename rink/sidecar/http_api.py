@@ -23,15 +23,15 @@ from rink.sidecar.membership import Membership
 from rink.sidecar.service import LEAVES, Service
 
 MAX_STREAMS = 256
-"""Largest number of open streams, unless another one is set."""
+"""Most open streams, unless another number is set."""
 MAX_CALLS = 128
-"""Largest number of holds that wait for an answer."""
+"""Most holds and drains that wait for their answer."""
 MAX_ALL_ROLES = 10_000
-"""Largest number of roles of all consumers."""
+"""Most roles of all consumers together."""
 
 GET, POST = ("GET", "HEAD"), ("POST",)
 Call = Callable[[Request], Awaitable[ASGIApp]]
-"""Returns the answer to a request: a stream or a response."""
+"""A function that returns the answer to a request: a stream or a response."""
 
 EVENT_STREAM = "text/event-stream"
 UNKNOWN_GRANT = "this grant is over, or of an earlier life of the sidecar: hold the roles anew"
@@ -39,7 +39,7 @@ UNKNOWN_GRANT = "this grant is over, or of an earlier life of the sidecar: hold 
 
 @attrs.define
 class ApiLimits:
-    """Count what is limited."""
+    """Count the open streams and the waiting calls."""
 
     streams: int = 0
     calls: int = 0
@@ -49,7 +49,7 @@ class ApiLimits:
         """Count one more while the body runs.
 
         Raises:
-            Refused: there are too many.
+            Refused: the limit is reached.
         """
         if getattr(self, what) >= most:
             raise Refused(429, f"there are {most} {what} already")
@@ -87,8 +87,8 @@ class Api:
     def application(self) -> ASGIApp:
         """Return the ASGI application.
 
-        An open stream keeps every coroutine that leads to it. Starlette's routes would add a dozen
-        coroutines, so a table takes their place.
+        An open stream keeps all coroutines of its call in memory. Starlette's routes would add a
+        dozen of them, so a table takes their place.
         """
 
         async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -145,7 +145,10 @@ class Api:
     async def _wait(
         self, request: Request, consumer: Consumer, hold: bodies.HoldRequest
     ) -> Response:
-        """Wait until a role is granted, the time is over, or caller or sidecar are gone."""
+        """Wait until a role is granted, or the wait ends.
+
+        The wait ends by its timeout, and if the caller or the sidecar is gone.
+        """
         service = self._service
         granted = self._waiting[consumer.grant] = asyncio.Event()
         consumer.calls = 1
@@ -156,14 +159,14 @@ class Api:
         try:
             if not consumer.turns and hold.wait_s:
                 await asyncio.wait(waits, timeout=hold.wait_s, return_when=asyncio.FIRST_COMPLETED)
-        except BaseException:  # cancelled: the server ends
+        except BaseException:  # cancelled, since the server ends
             service.end_call(consumer, is_answered=False)
             raise
         finally:
             for wait in waits:
                 wait.cancel()
             del self._waiting[consumer.grant]
-        if consumer.is_forgotten:  # while it waited
+        if consumer.is_forgotten:  # during the wait
             raise Refused(410, UNKNOWN_GRANT)
         if not consumer.turns and left.is_set():
             service.release_all(consumer, "the sidecar has left")
@@ -180,7 +183,7 @@ class Api:
             event.set()
 
     async def renew(self, request: Request) -> Response:
-        """Renew a grant, and say what is held, lost and waited for."""
+        """Renew a grant, and return its held, lost and awaited roles."""
         consumer = self._consumer(bodies.grant_of(await bodies.read(request)))
         self._service.renew(consumer)
         if consumer.is_forgotten:
@@ -188,7 +191,7 @@ class Api:
         return JSONResponse(answers.consumer_fields(self._service, consumer))
 
     async def release(self, request: Request) -> Response:
-        """Take the answer to a loss, or what is given back."""
+        """Take the answer to a loss, or a role that is given back."""
         body = bodies.release_of(await bodies.read(request))
         consumer = self._consumer(body.grant)
         if not self._service.release(consumer, body.role, body.token):
@@ -202,9 +205,9 @@ class Api:
         return consumer
 
     async def role(self, request: Request) -> Response:
-        """Say whether a role is held here now.
+        """Return whether a role is held here now.
 
-        It asks etcd nothing, and acquires nothing.
+        The call sends no request to etcd, and acquires no role.
         """
         query = request.query_params
         name = query.get("name", "")
@@ -231,11 +234,11 @@ class Api:
         return JSONResponse(json_views.history_fields(self._membership))
 
     async def drain(self, request: Request) -> Response:
-        """Begin to leave for good: 200 once left, 202 before.
+        """Begin to leave for good: 200 after the leave, 202 before.
 
         The call waits until the member has left, unless too many other calls wait.
         """
-        bodies.check_kind(request, "application/json", "")  # a page's form has another one
+        bodies.check_kind(request, "application/json", "")  # a page's form has another type
         wait_s = _wait_of(request)
         self._membership.drain("a caller of the API asked for it")
         with contextlib.suppress(TimeoutError, Refused), self._limits.one_more("calls", MAX_CALLS):
@@ -267,7 +270,7 @@ class _Counted:
 
 
 def refusal(refused: Refused) -> JSONResponse:
-    """Return the answer to a request that is not carried out."""
+    """Return the answer to a request that is refused."""
     return JSONResponse({"error": str(refused)}, refused.status)
 
 

@@ -1,6 +1,7 @@
 """Show roles and the group as JSON objects.
 
-The group is shown as by the command line's `--json`, and with what only the member knows.
+The group is shown as by the command line's `--json`, with additional facts that only the member
+knows.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from rink.sidecar.membership import Membership
 from rink.sidecar.service import Service
 
 MAX_VERSIONS = 20
-"""Versions that a history shows, as `rink history` does."""
+"""Most versions in a history, as in `rink history`."""
 
 
 def role_fields(service: Service, membership: Membership, role: str) -> dict[str, Any]:
-    """Return whether a role is held here now, and if not, why.
+    """Return whether a role is held here now, or why it is not.
 
-    It is held until the end that was told, also once it is lost. Then `state` is `lost`, and its
-    consumer begins no new work.
+    A role is held until its told end, also after a loss. Then `state` is `lost`, and its consumer
+    begins no new work.
     """
     turn, now = service.turns.turn(role), service.clock()
     is_held = turn is not None and now < turn.until_ms
@@ -42,7 +43,7 @@ def role_fields(service: Service, membership: Membership, role: str) -> dict[str
 def _why(turn: Turn, is_held: bool) -> str:
     if turn.lost_at_ms is not None:
         return f"lost: {turn.why}"
-    return "" if is_held else "the end that was told has passed"
+    return "" if is_held else "its end has passed"
 
 
 def status_fields(service: Service, membership: Membership) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def status_fields(service: Service, membership: Membership) -> dict[str, Any]:
 
 
 def _turn_fields(turn: Turn) -> dict[str, Any]:
-    """Return a turn without its grant, which is its consumer's secret."""
+    """Return a turn without its grant, which is a secret of its consumer."""
     state = "held" if turn.lost_at_ms is None else "lost"
     return {
         "role": turn.role,
@@ -92,7 +93,7 @@ def member_fields(membership: Membership) -> dict[str, Any]:
 
 
 def history_fields(membership: Membership) -> dict[str, Any]:
-    """Return the newest versions, and what each changed."""
+    """Return the newest versions and their changes."""
     rink = _joined(membership)
     view = _internals.view_of(rink)
     return {

@@ -28,20 +28,23 @@ HEAD_TIMEOUT_S = 5.0
 SEND_TIMEOUT_S = 5.0
 """Seconds after which a connection that cannot be written to is closed."""
 MAX_CALLERS = 192
-"""Largest number of connections beside streams: 128 for holds and drains that wait
-(`rink.sidecar.http_api.MAX_CALLS`), and 64 for the rest, so that a renewal always gets a connection."""
+"""Most connections in addition to streams.
+
+128 are for holds and drains that wait (`rink.sidecar.http_api.MAX_CALLS`), and 64 for all others,
+so that a renewal always gets a connection.
+"""
 BACKLOG = 256
 STOP_TIMEOUT_S = 2.0
 DATE_INTERVAL_S = 1.0
 
 
 class Protocol(H11Protocol):
-    """Speak HTTP/1.1, and bound how long a client may use up a connection.
+    """Speak HTTP/1.1, and limit how long a client may occupy a connection.
 
-    At any time a connection is served, or it is between two requests. The time between them is
-    bounded, whatever the client sends: nothing, a head byte by byte, or the rest of a body that
+    At any time a connection is served, or it is between two requests. The time between requests is
+    limited, whether the client sends nothing, a head byte by byte, or the rest of a body that
     nobody reads. While a connection is served, the time in which nothing can be written to it is
-    bounded.
+    limited.
 
     `open` has the connections of one listener, oldest first. An aborted connection leaves it at
     once, since the event loop accepts many connections before it closes any.
@@ -55,7 +58,7 @@ class Protocol(H11Protocol):
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        self._aborted = aborted = [False]  # no cycle: it would keep the memory of a dead connection
+        self._aborted = aborted = [False]  # a list, since a reference to self would be a cycle
         self.app_state = {**self.app_state, "was_aborted": lambda: aborted[0]}
         self._between: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
@@ -74,20 +77,21 @@ class Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin with a connection.
 
-        If there are too many, the oldest connection without a whole request makes room. So clients
-        that keep connections open, or send half a request, cannot keep probes and renewals out.
+        If there are too many, the oldest connection without a whole request is closed. So clients
+        that keep connections open, or send half a request, cannot lock out probes and renewals.
         """
         super().connection_made(transport)
         self._watch()
         self.open[self] = None
         if len(self.open) > self.max_connections:
-            next(one for one in self.open if not one.has_request)._abort()  # noqa: SLF001
+            idle = (other for other in self.open if not other.has_request)
+            next(idle)._abort()  # noqa: SLF001
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of a request."""
         try:
             super().data_received(data)
-        except h11.LocalProtocolError:  # there is no answer to nonsense after an answer
+        except h11.LocalProtocolError:  # invalid bytes after an answer cannot be answered
             self._abort()
         self._watch()
 
@@ -150,8 +154,8 @@ class _Server(uvicorn.Server):
     async def main_loop(self) -> None:
         """Keep the Date header right.
 
-        uvicorn's own loop looks ten times a second whether to exit. That is most of what an idle
-        sidecar would cost.
+        uvicorn's own loop checks ten times a second whether to exit. In an idle sidecar, this would
+        be most of the CPU time.
         """
         while not self._stop.is_set():
             await self.on_tick(0)
@@ -160,20 +164,20 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signals."""
         yield
 
 
 async def serve(
     app: ASGIApp, listener: socket.socket, stop: asyncio.Event, streams: int = 0
 ) -> None:
-    """Serve an application on a socket until told to stop.
+    """Serve an application on a socket until `stop` is set.
 
     Args:
         app: the application.
         listener: the socket.
-        stop: set when to stop.
-        streams: how many connections may be streams, beside `MAX_CALLERS` others.
+        stop: ends the server.
+        streams: the most connections that may be streams, in addition to `MAX_CALLERS` others.
     """
     limited = {"max_connections": streams + MAX_CALLERS, "open": {}}
     config = uvicorn.Config(
@@ -234,7 +238,7 @@ class Address:
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
-            return False  # a name, also localhost: it may be bound to anything
+            return False  # a name, even localhost, may resolve to any address
 
     def __str__(self) -> str:
         if self.path:
@@ -244,7 +248,7 @@ class Address:
 
 
 def listen(address: Address, group: str | None = None) -> socket.socket:
-    """Return a socket that listens.
+    """Open a socket that listens.
 
     Args:
         address: the address to listen on.
@@ -256,7 +260,7 @@ def listen(address: Address, group: str | None = None) -> socket.socket:
     if address.path:
         return _listen_unix(address.path, group)
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    # asyncio turns Nagle's algorithm off only where the protocol is named. With it, each answer
+    # asyncio turns Nagle's algorithm off only if the protocol is named. With Nagle, each answer
     # waits 40 ms for the client's kernel.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -273,7 +277,7 @@ def listen(address: Address, group: str | None = None) -> socket.socket:
 def _listen_unix(path: str, group: str | None) -> socket.socket:
     """Listen on a unix socket, in a folder that others cannot enter.
 
-    A socket of an earlier life is removed only if nobody answers on it.
+    The socket of an earlier process is removed only if nobody answers on it.
     """
     place = Path(path)
     listener = socket.socket(socket.AF_UNIX)
@@ -304,12 +308,15 @@ def _listen_unix(path: str, group: str | None) -> socket.socket:
 
 
 def _group_number(group: str) -> int:
-    """Return the number of a group. A pod's `fsGroup` has no name in an image."""
+    """Return the number of a group, which may be given as a number.
+
+    A pod's `fsGroup` has no name in an image.
+    """
     return int(group) if group.isascii() and group.isdigit() else grp.getgrnam(group).gr_gid
 
 
 def _check_folder(folder: Path, group: int | None) -> None:
-    """Make a socket's folder, or refuse one that others may write."""
+    """Make a socket's folder, or refuse a folder that others may write."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
         if group is not None:
@@ -336,14 +343,14 @@ def _check_folder(folder: Path, group: int | None) -> None:
 
 
 def _admit(folder: Path, group: int) -> None:
-    """Let a group enter a new folder, and follow no link in its place."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    """Let a group enter a new folder, without following a link."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        if os.fstat(opened).st_uid == os.geteuid():
-            os.fchown(opened, -1, group)
-            os.fchmod(opened, 0o710)
+        if os.fstat(fd).st_uid == os.geteuid():
+            os.fchown(fd, -1, group)
+            os.fchmod(fd, 0o710)
     finally:
-        os.close(opened)
+        os.close(fd)
 
 
 def _refuse_answered(path: str) -> None:
@@ -354,5 +361,7 @@ def _refuse_answered(path: str) -> None:
         except ConnectionRefusedError:
             return
         except OSError as error:
-            raise ConfigError(f"cannot try the socket unix:{path}: {error}") from error
+            raise ConfigError(
+                f"cannot check whether a process answers on unix:{path}: {error}"
+            ) from error
     raise ConfigError(f"another process answers on unix:{path}: give another path")

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("rink.sidecar")
 
 RETRY_REPORT_INTERVAL_S = 60.0
-"""Seconds between two lines that say why the group could not be joined."""
+"""Seconds between two log lines about failures to join."""
 
 
 class MembershipState(enum.Enum):
-    """Name what the member does."""
+    """Name the states of the member."""
 
     ABSENT = "absent: there is no consumer"
     JOINING = "joining"
@@ -37,14 +37,14 @@ class MembershipState(enum.Enum):
 class Membership:
     """Join and leave a group as consumers come and go.
 
-    **Drain is final.** A draining sidecar takes no new consumer, and joins no more: a program that
-    goes on until its pod ends must not get back what was handed over.
+    **Drain is final.** A draining sidecar takes no new consumer, and does not join again: a program
+    that goes on until its pod ends must not get back the roles that were handed over.
 
     Handles of roles live in `_handles`, and only `let_go` releases them. So no task that ends, and
-    no error, releases a role before the end that its consumer was told.
+    no error, releases a role before the told end of its consumer.
 
     Args:
-        service: the turns.
+        service: the service with the turns.
         make: returns a member of the group that has not joined yet.
         absent_s: seconds without a sign of life of any consumer until the member leaves.
         stays: whether the member joins at once, and stays without a consumer.
@@ -60,15 +60,15 @@ class Membership:
         self.service = service
         self.state = MembershipState.ABSENT
         self.trouble = ""
-        """Why the group could not be joined at the last try, or ""."""
+        """Why the last try to join the group failed, or ""."""
         self.rink: aio.Rink | None = None
         self.left = asyncio.Event()
         """Set when the member has left for good."""
         self.failed = asyncio.Event()
         self.labeller: PodLabeller | None = None
-        """Takes labels off the own pod before their roles are released."""
+        """The labeller, which takes labels off the own pod before their roles are released."""
         self.failure: BaseException | None = None
-        """A fault of this program, after which no turn is looked after any more."""
+        """A fault of this program, after which turns are no longer kept."""
         self._make = make
         self._absent_s = absent_s
         self._stays = stays
@@ -85,20 +85,20 @@ class Membership:
 
     @property
     def has_consumers(self) -> bool:
-        """Return whether the member is to be in the group."""
+        """Return whether the member must be in the group."""
         return self._stays or bool(self.service.turns.consumers)
 
     @property
     def absence_left_s(self) -> float:
-        """Return how many seconds to stay on without a consumer.
+        """Return the seconds left to stay in the group without a consumer.
 
-        They count from when the last consumer was heard of. A killed consumer is forgotten only
-        once its ends have passed, and nobody serves meanwhile.
+        They count from the last sign of life of any consumer. A killed consumer is forgotten only
+        after its ends have passed, and meanwhile nobody serves its roles.
         """
         passed_s = (self.service.clock() - self.service.heard_ms) / 1000
         return max(0.0, self._absent_s - passed_s)
 
-    # ── what the service asks for (rink.sidecar.service.Member) ──────────────────────────────
+    # ── the service's member (rink.sidecar.service.ServiceMember) ────────────────────────────────
 
     def session(self) -> tuple[int, int]:
         """Return the live lease and its deadline in ms, or 0 and 0."""
@@ -108,9 +108,9 @@ class Membership:
         return lease, in_ms(deadline)
 
     def want(self, role: str) -> None:
-        """Wait for a role, with a token above every one that was told."""
+        """Wait for a role, with a token above every earlier token."""
         self.unwant(role)
-        if self.rink is not None:  # also while it leaves: it serves until a successor takes over
+        if self.rink is not None:  # also during a leave, which serves until a successor takes over
             self._waits[role] = task = asyncio.create_task(self._serve(self.rink, role))
             task.add_done_callback(self._check)
 
@@ -124,21 +124,21 @@ class Membership:
             self.fail(failure)
 
     def fail(self, failure: BaseException) -> None:
-        """Note a fault of this program. The first one ends it."""
+        """Note a fault of this program. The first fault ends it."""
         self.failure = self.failure or failure
         self.failed.set()
 
     def let_go(self, role: str) -> None:
         """Release a role, as soon as its label is off the pod.
 
-        Meanwhile another consumer of this sidecar may wait for the role. Its wait has a handle of
+        Meanwhile another consumer of this sidecar may wait for the role. That wait has a handle of
         its own.
         """
         handle = self._handles.pop(role, None)
         if handle is None:
             return
         if self.service.draining and handle.is_held and not self.service.turns.is_wanted(role):
-            self._wait_for_no_successor(role)
+            self._stop_waiting_for_successor(role)
         if self.labeller is not None and not self.labeller.is_off(role):
             task = asyncio.create_task(self._release_without_label(handle, role, self.labeller))
             self._releases.add(task)
@@ -147,15 +147,15 @@ class Membership:
         else:
             handle.release()
 
-    def _wait_for_no_successor(self, role: str) -> None:
-        """Have another member do what no consumer here does any more.
+    def _stop_waiting_for_successor(self, role: str) -> None:
+        """Leave now, so that another member serves a role without a consumer.
 
-        A draining sidecar takes no new consumer, so nobody would do the role until a successor
-        comes. Without another member, an earlier end would help no role, and end the others.
+        A draining sidecar takes no new consumer, so nobody would serve the role until a successor
+        comes. Without another member, an earlier leave would help no role, and end the others.
         """
         if self._now.is_set() or self.rink is None or not _internals.has_other_members(self.rink):
             return
-        text = "role %s: no consumer here has it any more, so no successor is waited for"
+        text = "role %s: no consumer here has it, so the leave waits for no successor"
         log.info(text, json.dumps(role))
         self._now.set()
 
@@ -167,7 +167,7 @@ class Membership:
             handle.release()
 
     def obstacle(self, role: str) -> str:
-        """Return who owns a role, or what keeps this member from holding it."""
+        """Return the owner of a role, or why this member does not hold it."""
         rink = self.rink
         if rink is None:
             is_about_to = self.state is MembershipState.ABSENT and self.has_consumers
@@ -176,7 +176,7 @@ class Membership:
         return _internals.obstacle_of(rink, role)
 
     async def _serve(self, rink: aio.Rink, role: str) -> None:
-        """Wait for a role, have a consumer told of it, and of its loss."""
+        """Wait for a role, and report it and its loss to a consumer."""
         me = asyncio.current_task()
         failures = 0
         while True:
@@ -184,11 +184,11 @@ class Membership:
                 handle = await rink.await_role(role, token_above=self._last_token)
                 break
             except ClosedError:
-                return  # the next member waits for it again, if there is one
-            except Exception as error:  # a scheme that fails, and the like
+                return  # the next member, if any, waits for the role again
+            except Exception as error:  # for example, a scheme that fails
                 failures += 1
-                why = json.dumps(str(error))  # it names other members and roles
-                log.error("role %s: cannot wait for it: %s", json.dumps(role), why)
+                why = json.dumps(str(error))  # it contains names of other members and roles
+                log.error("cannot wait for role %s, trying again: %s", json.dumps(role), why)
                 await asyncio.sleep(backoff(failures, role))
         if self._waits.get(role) is not me:
             handle.release()
@@ -209,7 +209,7 @@ class Membership:
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     def drain(self, why: str) -> None:
-        """Begin to leave for good. Doing so twice does nothing."""
+        """Begin to leave for good. A second call does nothing."""
         if not self.service.draining:
             log.info("draining: %s", json.dumps(why))
             self.service.draining = why
@@ -236,7 +236,7 @@ class Membership:
         self.left.set()
 
     async def _join(self) -> bool:
-        """Join, however often it takes, unless there is no reason to any more."""
+        """Join, with retries while there is a consumer."""
         self.state = MembershipState.JOINING
         failures, reported_at = 0, -RETRY_REPORT_INTERVAL_S
         while self.has_consumers and not self._drain.is_set():
@@ -250,8 +250,8 @@ class Membership:
             error = joining.exception()
             if error is None:
                 self.rink, self.state, self.trouble = rink, MembershipState.JOINED, ""
-                # While this member was away, etcd may have been restored from a backup, and its
-                # tokens be lower. No member that is in the group meanwhile can know of it.
+                # While this member was out of the group, etcd may have been restored from a backup,
+                # and tokens may be lower. The members of the group need not know of that.
                 _internals.raise_tokens(rink, self._last_token)
                 for role in self.service.turns.wanted:
                     self.want(role)
@@ -263,7 +263,7 @@ class Membership:
             if now >= reported_at + RETRY_REPORT_INTERVAL_S:
                 reported_at = now
                 group, why = json.dumps(rink.group), json.dumps(self.trouble)
-                log.warning("group %s cannot be joined, trying again: %s", group, why)
+                log.warning("cannot join group %s, trying again: %s", group, why)
             pause = asyncio.create_task(asyncio.sleep(backoff(failures, rink.name)))
             await self._first(pause, self._drain)
             pause.cancel()
@@ -271,7 +271,7 @@ class Membership:
         return False
 
     async def _stay(self) -> None:
-        """Stay in the group while there is a consumer, and a while longer."""
+        """Stay in the group while there is a consumer, and `absent_s` longer."""
         assert self.rink is not None
         ended = asyncio.create_task(self._ended(self.rink))
         try:
@@ -290,7 +290,7 @@ class Membership:
             ended.cancel()
 
     async def _leave(self) -> None:
-        """Hand over to whoever waits, once every consumer has stopped."""
+        """Leave the group once every consumer has stopped."""
         assert self.rink is not None
         self.state = MembershipState.LEAVING
         leaving = asyncio.create_task(self.rink.leave(wait=True, now=self._now.is_set()))
@@ -310,15 +310,17 @@ class Membership:
             pass
 
     @staticmethod
-    async def _first(*what: asyncio.Event | asyncio.Task[Any]) -> None:
-        """Wait for the first of events and tasks; the tasks go on."""
+    async def _first(*items: asyncio.Event | asyncio.Task[Any]) -> None:
+        """Wait for the first of some events and tasks, without ending the tasks."""
         waits = {
-            one if isinstance(one, asyncio.Task) else asyncio.create_task(one.wait()): one
-            for one in what
+            awaited
+            if isinstance(awaited, asyncio.Task)
+            else asyncio.create_task(awaited.wait()): awaited
+            for awaited in items
         }
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task, one in waits.items():
-                if task is not one:
+            for task, awaited in waits.items():
+                if task is not awaited:
                     task.cancel()

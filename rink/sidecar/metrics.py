@@ -1,4 +1,4 @@
-"""Show a sidecar to Prometheus, without any name of a role."""
+"""Show a sidecar to Prometheus, without names of roles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rink.sidecar.service import Service
 
 
 def exposition_of(collector: Collector) -> Call:
-    """Return a call that shows what a collector yields."""
+    """Return a call that shows the metrics of a collector."""
     registry = CollectorRegistry()
     registry.register(collector)
 
@@ -36,7 +36,7 @@ class SidecarMetrics(Collector):
         self._membership = membership
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what is so now."""
+        """Yield the metrics as they are now."""
         service, rink = self._service, self._membership.rink
         turns = list(service.turns.turns())
         draining = sum(1 for turn in turns if turn.lost_at_ms is not None)
@@ -54,7 +54,7 @@ class SidecarMetrics(Collector):
             ),
             ("version", "Number of the newest version.", version.number if version else 0),
             ("roles_held", "Roles that consumers hold.", len(turns) - draining),
-            ("roles_draining", "Roles that consumers are to give up.", draining),
+            ("roles_draining", "Roles that consumers must give up.", draining),
             ("session_remaining_seconds", "Until the member's deadline.", max(0.0, remaining_s)),
             ("consumers", "Consumers that hold roles or wait.", len(service.turns.consumers)),
         )

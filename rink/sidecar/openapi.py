@@ -1,4 +1,4 @@
-"""The description of the API, as OpenAPI 3.1."""
+"""Describe the API as OpenAPI 3.1."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _TURN: dict[str, Any] = {
         "now_ms": {"type": "integer"},
         "left_ms": {
             "type": "integer",
-            "description": "Milliseconds until the end. Count them from before the request was sent.",
+            "description": (
+                "Milliseconds until the end, counted from a time before the request was sent."
+            ),
         },
         "why": {"type": "string"},
     },
@@ -78,12 +80,12 @@ def _json(schema: dict[str, Any]) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
 
 
-def _answers(*refusals: int, **found: dict[str, Any]) -> dict[str, Any]:
-    """Return the responses of a call: `ok` and others by number, and refusals."""
-    responses = {name.removeprefix("_"): answer for name, answer in found.items()}
+def _answers(*refusals: int, **answers: dict[str, Any]) -> dict[str, Any]:
+    """Return the responses of a call: answers by status, and refusals."""
+    responses = {name.removeprefix("_"): answer for name, answer in answers.items()}
     for status in refusals:
         responses[str(status)] = {
-            "description": "Refused, with a sentence that says why.",
+            "description": "Refused, with the reason in a sentence.",
             "content": _json({"$ref": "#/components/schemas/Error"}),
         }
     return responses
@@ -97,7 +99,7 @@ def _object(description: str, schema: str | None = None) -> dict[str, Any]:
 def _body(*required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
     """Return a request body with one of these sets of required fields.
 
-    Where there are several, the last one goes with no other field.
+    If there are several sets, the last one excludes all other fields.
     """
     schema: dict[str, Any] = {
         "type": "object",
@@ -135,7 +137,8 @@ DOCUMENT: dict[str, Any] = {
                     ["roles"],
                     ["grant"],
                     roles={
-                        "type": "array", "items": _NAME, "minItems": 1, "maxItems": bodies.MAX_ROLES,
+                        "type": "array", "items": _NAME, "minItems": 1,
+                        "maxItems": bodies.MAX_ROLES,
                     },
                     consumer={"type": "string", "pattern": f"^{bodies.CONSUMER.pattern}$"},
                     wait={"type": "number", "minimum": 0, "maximum": bodies.MAX_WAIT_S},

@@ -1,7 +1,7 @@
 """Show a sidecar to people: one HTML page without scripts, for `--page`.
 
-The page has the names of roles and consumers, which the metrics leave out. It never has a grant,
-which is a consumer's secret. Names come from programs and from etcd, so every text is escaped.
+The page has the names of roles and consumers, which the metrics omit. It never has a grant, which
+is a secret of a consumer. Names come from programs and from etcd, so every text is escaped.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from rink.sidecar.membership import Membership, MembershipState
 from rink.sidecar.service import Service
 
 MAX_ROWS = 200
-"""Largest number of rows of a table. Below it, the page says how many more there are."""
+"""Most rows of a table. Below them, the page shows the number of further rows."""
 MAX_EVENTS = 30
 REFRESH_INTERVAL_S = 5
 MAX_AGE_MS = 1_000
-"""How old a page may be to be sent again."""
+"""Greatest age of a page that is sent again."""
 
 HEADERS = {
     "cache-control": "no-store",
@@ -97,9 +97,10 @@ class TableRows:
 
 @attrs.frozen(kw_only=True)
 class Shown:
-    """Hold all that a page shows.
+    """Hold all facts that a page shows.
 
-    `status` is the group's, or None while the sidecar has not joined. `me` is the member's name.
+    `status` is the status of the group, or None while the sidecar has not joined. `me` is the
+    member's name.
     """
 
     group: str
@@ -113,10 +114,10 @@ class Shown:
 
 
 class Page:
-    """Answer with the page, which is built once a second at most.
+    """Answer with the page, which is built at most once a second.
 
     Args:
-        service: the turns.
+        service: the service with the turns.
         membership: the member.
         group: the group's name.
     """
@@ -139,7 +140,7 @@ class Page:
         return HTMLResponse(self._body, headers=HEADERS)
 
     def _note(self, effect: Effect) -> None:
-        """Keep the texts of what happened to a turn, and not the turn."""
+        """Keep the texts of an event, and not its turn."""
         match effect:
             case Granted(turn):
                 what, why = Cell("granted", "good", is_short=True), ""
@@ -203,7 +204,7 @@ def _names(turn: Turn) -> tuple[Cell, Cell]:
 
 def _turns(service: Service, now: int) -> TableRows:
     first = heapq.nsmallest(MAX_ROWS, service.turns.turns(), key=attrgetter("role"))
-    count = sum(len(one.turns) for one in service.turns.consumers.values())
+    count = sum(len(consumer.turns) for consumer in service.turns.consumers.values())
     return TableRows(shown=[_turn(turn, now) for turn in first], count=count)
 
 
@@ -223,24 +224,24 @@ def _turn(turn: Turn, now: int) -> Row:
 
 def _waits(service: Service) -> TableRows:
     consumers = service.turns.consumers.values()
-    waits = ((role, one) for one in consumers for role in one.waiting)
+    waits = ((role, consumer) for consumer in consumers for role in consumer.waiting)
     return TableRows(
         shown=[
             (
                 Cell(role),
-                Cell(one.name),
-                Cell(answers.waiting_fields(service, one, role)["behind"]),
+                Cell(consumer.name),
+                Cell(answers.waiting_fields(service, consumer, role)["behind"]),
             )
-            for role, one in heapq.nsmallest(MAX_ROWS, waits, key=itemgetter(0))
+            for role, consumer in heapq.nsmallest(MAX_ROWS, waits, key=itemgetter(0))
         ],
-        count=sum(len(one.waiting) for one in consumers),
+        count=sum(len(consumer.waiting) for consumer in consumers),
     )
 
 
 def _seconds(milliseconds: int) -> str:
     """Return a duration as text.
 
-    It has tenths of a second below 10 s, and minutes from 2 minutes on.
+    It shows tenths of a second below 10 s, and minutes from 2 minutes on.
     """
     seconds = milliseconds / 1000
     if seconds < 10:
@@ -252,7 +253,7 @@ def _seconds(milliseconds: int) -> str:
 
 
 def html(shown: Shown) -> str:
-    """Return the page. Every text of it goes through `_text`."""
+    """Return the page. Every text on it goes through `_text`."""
     group = _text(shown.group)
     member = " · ".join(f"{name} <b>{_text(value)}</b>" for name, value in shown.member)
     return f"""<!doctype html>
@@ -275,19 +276,20 @@ def _members(shown: Shown) -> str:
     if shown.status is None:
         return ""
     members = sorted(
-        shown.status.members, key=lambda one: (one.rank is None, one.rank or 0, one.name)
+        shown.status.members,
+        key=lambda member: (member.rank is None, member.rank or 0, member.name),
     )
     rows: list[Row] = [
         (
-            Cell(one.name + (" (this one)" if one.name == shown.me else "")),
-            Cell("none" if one.rank is None else str(one.rank), is_short=True),
-            Cell(one.phase, "" if one.phase == "active" else "busy"),
-            Cell(one.no_rank_because or one.leaving),
+            Cell(member.name + (" (this one)" if member.name == shown.me else "")),
+            Cell("none" if member.rank is None else str(member.rank), is_short=True),
+            Cell(member.phase, "" if member.phase == "active" else "busy"),
+            Cell(member.no_rank_because or member.leaving),
         )
-        for one in members[:MAX_ROWS]
+        for member in members[:MAX_ROWS]
     ]
-    all_of_them = TableRows(shown=rows, count=len(members))
-    return _table("Members", ("member", "rank", "phase", "why"), all_of_them)
+    table_rows = TableRows(shown=rows, count=len(members))
+    return _table("Members", ("member", "rank", "phase", "why"), table_rows)
 
 
 def _table(title: str, headings: tuple[str, ...], rows: TableRows) -> str:
@@ -298,7 +300,7 @@ def _table(title: str, headings: tuple[str, ...], rows: TableRows) -> str:
     title = f"<h2>{title} <span>{rows.count:,}</span></h2>"
     if not rows.shown:
         return title + "<p>None.</p>"
-    head = "".join(f"<th>{one}</th>" for one in headings)
+    head = "".join(f"<th>{heading}</th>" for heading in headings)
     body = "".join(_row(headings, row) for row in rows.shown)
     more = rows.count - len(rows.shown)
     return (
@@ -341,5 +343,6 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
     )

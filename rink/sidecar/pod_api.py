@@ -1,7 +1,7 @@
 """Change labels of the own pod by calls of the Kubernetes API.
 
 Each call has a thread and a connection of its own. The thread is a daemon, and nobody waits for it.
-So a name server or an API server that hangs does not keep a sidecar from ending. Token and CA are
+So a name server or an API server that hangs cannot delay the end of a sidecar. Token and CA are
 read for each call, since the kubelet replaces them.
 """
 
@@ -29,27 +29,31 @@ from rink.sidecar.pod_label import TIMEOUT_MS, Roles, labels_of
 FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT_S = TIMEOUT_MS / 1000
 CONNECT_TIMEOUT_S = 0.75 * TIMEOUT_S
-"""Shorter than `TIMEOUT_S`. So a call that cannot connect fails before it is given up, and it is
-known that the server got nothing."""
+"""Shorter than `TIMEOUT_S`.
+
+So a call that cannot connect fails before it is given up, and the server certainly got nothing.
+"""
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_SHOWN = 300
-"""Largest length of an API server's message that is logged."""
+"""Most characters of an API server's message that are logged."""
 REFUSED = frozenset({400, 403, 404, 422})
-"""Statuses of a refusal that the same call would get again: admission, rights, or no such pod."""
+"""Statuses of a refusal that a retry would get again: admission, rights, or no such pod."""
 TOKEN = re.compile(rb"[!-~]+")
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-"""Value of SO_LINGER: closing a connection drops the bytes that are not sent yet. Otherwise the
-kernel tries for minutes to send them, and an old call that arrives late would undo a newer one."""
+"""Value of SO_LINGER by which closing a connection drops the bytes that are not sent yet.
+
+Otherwise the kernel tries for minutes to send them, and a late old call would undo a newer one.
+"""
 NOTE = "etcd-rink/may-change-more"
 """An annotation that is never set. The API server must refuse it: see `PodApi`."""
 
 
 class PodApiError(Exception):
-    """Say why a call failed.
+    """Report why a call failed.
 
     Attributes:
-        may_take_effect: whether the API server may have carried the call out, or still may.
-        is_refused: whether the same call would be refused again.
+        may_take_effect: whether the API server may have executed the call, or still may.
+        is_refused: whether a retry would be refused again.
     """
 
     def __init__(
@@ -85,12 +89,12 @@ class Pod:
         missing = [name for name, value in values.items() if not value]
         if missing:
             raise ConfigError(
-                f"--label-pod needs {', '.join(missing)} in the environment: run it in a pod as "
-                "deploy/sidecar/label has it"
+                f"--label-pod needs {', '.join(missing)} in the environment: run the sidecar in a "
+                "pod, as in deploy/sidecar/label"
             )
         host, port, name = values.values()
         if not port.isdigit():
-            raise ConfigError(f"KUBERNETES_SERVICE_PORT is {port!r}, and must be a number")
+            raise ConfigError(f"KUBERNETES_SERVICE_PORT is {port!r}, but must be a number")
         try:
             (folder / "token").read_bytes()
             (folder / "ca.crt").read_bytes()
@@ -108,8 +112,8 @@ def read_token(folder: Path) -> str:
     """Return the token of the service account.
 
     Raises:
-        ValueError: the file has no token. The message leaves its content out, which may be a part
-            of a secret.
+        ValueError: the file has no token. The message omits its content, which may be a part of a
+            secret.
     """
     token = (folder / "token").read_bytes().strip()
     if not TOKEN.fullmatch(token):
@@ -118,10 +122,10 @@ def read_token(folder: Path) -> str:
 
 
 def tls_context(folder: Path) -> ssl.SSLContext:
-    """Return a TLS context that trusts the cluster's CA alone.
+    """Return a TLS context that trusts only the cluster's CA.
 
-    From Python 3.13 on, a context by default demands extensions that the CA of many clusters lacks,
-    such as that of EKS or MicroK8s. This context does not. It still checks the chain, the dates and
+    From Python 3.13 on, a default context demands extensions that the CA of many clusters lacks,
+    for example of EKS or MicroK8s. This context does not. It still checks the chain, the dates and
     the host name.
     """
     context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
@@ -136,13 +140,13 @@ class _Call:
         self._pod = pod
         self._body = json.dumps({"metadata": metadata})
         path = f"/api/v1/namespaces/{quote(pod.namespace, '')}/pods/{quote(pod.name, '')}"
-        # The API server gives up after `timeout`, so a late request is never carried out.
+        # The API server gives up after `timeout`, so it never executes a late request.
         self._target = f"{path}?timeout={TIMEOUT_S:g}s{query}"
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._is_given_up = False
         self.is_sent = False
-        """Whether the API server may know of the call. After `give_up` this does not change."""
+        """Whether the API server may have got the call. `give_up` makes this final."""
 
     def run(self) -> tuple[int, bytes]:
         """Return the status and the body of the answer."""
@@ -169,7 +173,7 @@ class _Call:
             return answer.status, answer.read(MAX_ANSWER_BYTES)
 
     def give_up(self) -> None:
-        """End the call: it writes nothing after this."""
+        """End the call, so that it writes nothing more."""
         with self._lock:
             self._is_given_up = True
             if self._socket is not None:
@@ -181,11 +185,11 @@ class _Call:
 class PodApi:
     """Put labels on the own pod.
 
-    **The token must not be able to do more.** The right to patch pods would allow any change of any
-    pod of the namespace, so an admission policy has to restrict it. Before the first label is put
-    on, a dry run tries to annotate the pod. If the API server does not refuse it, no label is put
-    on. If the API server then refuses the label, too, the token may have no rights at all, and the
-    refusal proves no policy. So the dry run is repeated before the next label.
+    **The token must allow nothing else.** The right to patch pods would allow any change of any pod
+    of the namespace, so an admission policy must restrict it. Before the first label is put on, a
+    dry run tries to annotate the pod. If the API server allows that, no label is put on. If the API
+    server then refuses the label, too, the token may have no rights at all, and the refusal proves
+    no policy. So the dry run is repeated before the next label.
     """
 
     def __init__(self, pod: Pod, labelled: Roles) -> None:
@@ -194,7 +198,7 @@ class PodApi:
         self._is_restricted = False
 
     async def label(self, roles: Roles) -> None:
-        """Put on the labels of these roles, and take off this sidecar's others.
+        """Put the labels of these roles on, and take all others off.
 
         Raises:
             PodApiError: the call failed, or the token is not restricted.
@@ -223,7 +227,7 @@ class PodApi:
         )
 
     async def _patch(self, metadata: dict[str, Any], query: str = "") -> None:
-        """Patch the metadata of the pod. Cancelling gives the call up."""
+        """Patch the metadata of the pod. A cancellation gives the call up."""
         call = _Call(self._pod, metadata, query)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[tuple[int, bytes]] = loop.create_future()
@@ -233,7 +237,7 @@ class PodApi:
                 outcome: tuple[int, bytes] | Exception = call.run()
             except Exception as error:
                 outcome = error
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
                 loop.call_soon_threadsafe(_settle, answer, outcome)
 
         threading.Thread(target=work, name="rink pod label", daemon=True).start()

@@ -1,15 +1,15 @@
-"""Decide which labels the own pod is to have, and what to send next.
+"""Decide which labels the own pod needs, and which request to send next.
 
 The label of a role is on the pod while a consumer holds the role, so a Service can select the
-holder. It is a hint, never a fence: a killed sidecar leaves it, so two pods may have it.
+holder. It is a hint, never a fence: a killed sidecar leaves it behind, so two pods may have it.
 
 Everything here is pure. The wanted labels follow from the roles that are held now. There is no
-queue of changes: each request states all labels of this sidecar, so the latest request is enough.
+queue of changes: each request states all labels of this sidecar, so the latest request suffices.
 
-**An old request must not undo a newer one.** One request is under way at a time. The API server
-drops a request that it has not carried out within `TIMEOUT_MS`. Until then, a request without an
-answer may still take effect. So the labels are sent once more, `UNSURE_MS` after such a request has
-failed.
+**An old request must not undo a newer one.** Only one request is in flight at a time. The API
+server drops a request that it has not executed within `TIMEOUT_MS`. Until then, a request without
+an answer may still take effect. So the labels are sent once more, `UNSURE_MS` after such a request
+has failed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ HELD = "held"
 """The value of each label."""
 TIMEOUT_MS = 2_000
 UNSURE_MS = 2 * TIMEOUT_MS
-"""How long a request without an answer may still take effect: its way, and the server's limit."""
+"""Time in which a request without an answer may take effect: its way, and the server's limit."""
 RELEASE_WAIT_S = 2.0
-"""Seconds that a release waits at most for its label, from the last change of the wanted labels."""
-LONGEST_PAUSE_S = 60.0
+"""Most seconds that a release waits for its label, from the last change of the wanted labels."""
+MAX_PAUSE_S = 60.0
 EARLY_MS = 2_000
-"""How long before the end of a turn its label goes, if the end is not moved on."""
+"""Time before the end of a turn at which its label goes, if the end is not moved on."""
 LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 Roles = frozenset[str]
@@ -42,10 +42,10 @@ NONE: Roles = frozenset()
 
 
 def check_label_name(role: str) -> None:
-    """Refuse a role's name that cannot be a part of a label's key.
+    """Refuse a role's name that cannot be part of a label's key.
 
     Raises:
-        ConfigError: it cannot be one.
+        ConfigError: the name has other characters, or is too long.
     """
     if not LABEL_NAME.fullmatch(role):
         raise ConfigError(
@@ -55,22 +55,22 @@ def check_label_name(role: str) -> None:
 
 
 def labels_of(roles: Roles, labelled: Roles) -> dict[str, str | None]:
-    """Return the labels as a merge patch has them: None takes a label off.
+    """Return the labels as a merge patch: None takes a label off.
 
     Args:
-        roles: the roles whose labels are to be on the pod.
+        roles: the roles whose labels must be on the pod.
         labelled: all roles of `--label-pod`.
     """
     return {PREFIX + role: HELD if role in roles else None for role in sorted(labelled)}
 
 
 def wanted_labels(turns: ConsumerTurns, labelled: Roles, now_ms: int) -> tuple[Roles, float]:
-    """Return the roles whose labels are to be on the pod, and until when.
+    """Return the roles whose labels must be on the pod, and until when.
 
     A label goes when its role is lost, while the consumer still stops. It also goes `EARLY_MS`
-    before an end that is not moved on, since the session is lost or the consumer is gone. An end is
-    moved on when a third of `--hold` has passed. So with a `--hold` below 6 s, the label goes a
-    third of it before the end.
+    before an end that is not moved on, because the session is lost or the consumer is gone. An end
+    is moved on when a third of `--hold` has passed. So with a `--hold` below 6 s, the label goes a
+    third of `--hold` before the end.
     """
     early_ms = min(EARLY_MS, turns.hold_ms // 3)
     wanted: set[str] = set()
@@ -93,7 +93,7 @@ class Send:
 
 @attrs.frozen
 class GiveUp:
-    """Give up the request under way."""
+    """Give up the request in flight."""
 
 
 @attrs.frozen
@@ -104,16 +104,16 @@ class Rest:
 
 
 class LabelPlan:
-    """Bring the labels of the pod to the wanted ones, a request at a time.
+    """Change the labels of the pod to the wanted ones, a request at a time.
 
-    `known` are the labels that are on the pod, or None if the latest request leaves this open.
+    `known` are the labels on the pod, or None if they are unknown after the latest request.
 
     Args:
-        who: names this pod, so that pods do not retry in step.
+        pod: the name of this pod, so that pods do not retry in step.
     """
 
-    def __init__(self, who: str = "") -> None:
-        self._who = who
+    def __init__(self, pod: str = "") -> None:
+        self._pod = pod
         self.known: Roles | None = None
         self.in_flight: Roles | None = None
         self.refused: Roles | None = None
@@ -138,7 +138,7 @@ class LabelPlan:
 
     def step(self, wanted: Roles, now_ms: int) -> Send | GiveUp | Rest:
         """Return what to do now."""
-        if wanted != self._wanted:  # a change is tried at once, whatever failed before
+        if wanted != self._wanted:  # a change is tried at once, even after failures
             self._wanted, self._failures, self._not_before_ms = wanted, 0, -math.inf
             self._wanted_at_ms = now_ms
         if self.in_flight is not None:
@@ -156,12 +156,12 @@ class LabelPlan:
         return Send(wanted) if self._is_unsure else Rest(math.inf)
 
     def sent(self, roles: Roles, now_ms: int) -> None:
-        """Note that a request is under way."""
-        assert self.in_flight is None, "one request is under way at a time"
+        """Note that a request is in flight."""
+        assert self.in_flight is None, "only one request is in flight at a time"
         self.in_flight, self._sent_at_ms = roles, now_ms
 
     def answered(self) -> None:
-        """Note that the request was carried out."""
+        """Note that the request was executed."""
         self.known, self.in_flight = self.in_flight, None
         self._failures, self.refused = 0, None
         if self._sent_at_ms >= self._unsure_until_ms:
@@ -172,20 +172,20 @@ class LabelPlan:
 
         Args:
             now_ms: the time.
-            may_take_effect: whether the request may have been carried out, or still may be.
-            is_refused: whether the same request would be refused again.
+            may_take_effect: whether the request may have been executed, or still may be.
+            is_refused: whether a retry would be refused again.
         """
         self.refused = self.in_flight if is_refused else None
         self.in_flight = None
         self._failures += 1
-        pause_s = backoff(self._failures, self._who, LONGEST_PAUSE_S)
+        pause_s = backoff(self._failures, self._pod, MAX_PAUSE_S)
         self._not_before_ms = now_ms + math.ceil(pause_s * 1000)
         if may_take_effect:
             self.known, self._is_unsure = None, True
             self._unsure_until_ms = now_ms + UNSURE_MS
 
     def given_up(self, now_ms: int) -> bool:
-        """Note that the request was given up; return whether it was late.
+        """Note that the request was given up, and return whether it was late.
 
         Only a late request counts as a failure.
         """

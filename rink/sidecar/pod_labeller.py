@@ -1,7 +1,7 @@
-"""Keep the labels of the own pod: carry out `rink.sidecar.pod_label`.
+"""Keep the labels of the own pod by the plan of `rink.sidecar.pod_label`.
 
-No trouble of the API server reaches a role. A release waits `RELEASE_WAIT_S` at most. Failures log
-one warning a minute at most.
+Trouble of the API server never affects a role. A release waits at most `RELEASE_WAIT_S`. Failures
+log at most one warning a minute.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from rink.sidecar.pod_label import (
 log = logging.getLogger("rink.sidecar")
 
 REPORT_INTERVAL_S = 60.0
-"""Seconds between two lines that say why labels could not be changed."""
+"""Seconds between two log lines about failures to change labels."""
 
 
 class Labels(Protocol):
     """Change the labels of the pod."""
 
     async def label(self, roles: Roles) -> None:
-        """Put on the labels of these roles, and take off this sidecar's others."""
+        """Put the labels of these roles on, and take all others off."""
         ...
 
 
@@ -47,11 +47,11 @@ class PodLabeller:
     """Keep a label on the own pod for each role while a consumer holds it.
 
     Args:
-        turns: who holds which role.
+        turns: the turns of roles.
         labelled: the roles of `--label-pod`.
         labels: changes the labels of the pod.
         clock: returns the time in milliseconds.
-        who: names the pod.
+        pod: the name of the pod.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class PodLabeller:
         labelled: Roles,
         labels: Labels,
         clock: Callable[[], int] = now_ms,
-        who: str = "",
+        pod: str = "",
     ) -> None:
         self._turns = turns
         self._labelled = labelled
         self._labels = labels
         self._clock = clock
-        self._plan = LabelPlan(who)
+        self._plan = LabelPlan(pod)
         self._request: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._moved = asyncio.Event()
@@ -76,19 +76,19 @@ class PodLabeller:
         self._is_reported = False
 
     def look(self, _: Effect | None = None) -> None:
-        """Look again at the roles that are held."""
+        """Recompute the labels from the roles that are held."""
         self._changed.set()
 
     def is_off(self, role: str) -> bool:
-        """Return whether a release of the role needs to wait for no label."""
+        """Return whether a release of the role need not wait for its label."""
         return role not in self._labelled or self._plan.is_off(role)
 
     async def wait_off(self, *roles: str) -> None:
         """Wait until the labels of these roles are off, in bounded time.
 
         `RELEASE_WAIT_S` counts from the last change of the wanted labels. A label goes at the loss,
-        so a program that stops slowly has used up this time. A request that the API server would
-        refuse again ends the wait.
+        so for a program that stops slowly this time is already over. The wait also ends if the API
+        server would refuse the request again.
         """
         self.look()
         now = self._clock()
@@ -116,7 +116,7 @@ class PodLabeller:
         await self.wait_off(*self._labelled)
 
     def _step(self) -> float:
-        """Do the next steps of the plan, and return when to look again."""
+        """Do the next steps of the plan, and return the time of the next step."""
         if self._request is not None and self._request.done():
             self._note(self._request)
             self._request = None
@@ -171,7 +171,7 @@ class PodLabeller:
         now = asyncio.get_running_loop().time()
         if now >= self._reported_at_s + REPORT_INTERVAL_S:
             self._reported_at_s, self._is_reported = now, True
-            log.warning("the labels of the pod cannot be changed, trying again: %s", why)
+            log.warning("cannot change the labels of the pod, trying again: %s", why)
 
     def _tell(self) -> None:
         self._moved.set()

@@ -1,7 +1,7 @@
 """Run one sidecar from its start to its end.
 
-What an option needs is imported where the option is used: it runs in every pod, and each module
-costs memory there.
+A module that only one option needs is imported where the option is used: a sidecar runs in every
+pod, and each module costs memory there.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rink.sidecar")
 
-FILES = 128
-"""Descriptors beside those of connections: of etcd, logs and files."""
+OTHER_FILES = 128
+"""Descriptors that are not connections of clients: etcd, logs and files."""
 
 ENDS = (signal.SIGTERM, signal.SIGINT)
 
@@ -50,11 +50,16 @@ ENDS = (signal.SIGTERM, signal.SIGINT)
 class SidecarSettings:
     """Hold the settings of a sidecar.
 
-    `hold_s` is how far ahead an end is told, `absent_s` how long the member stays without a
-    consumer, and `grace_s` how long a consumer may go on after a loss. `roles` are those that the
-    sidecar holds for its whole pod. `label_pod` are the roles whose holder's pod gets a label.
-    `files` is the folder of ends, `bearer` the file of a token. `max_streams` is the largest number
-    of open streams. `page` is the group's name, or "" to show no page.
+    Attributes:
+        hold_s: how far ahead an end is told.
+        absent_s: how long the member stays without a consumer.
+        grace_s: how long a consumer may go on after a loss.
+        roles: the roles that the sidecar holds for its whole pod.
+        label_pod: the roles whose holder's pod gets a label.
+        files: the folder of ends.
+        bearer: the file of a token.
+        max_streams: the most open streams.
+        page: the group's name, or "" to show no page.
     """
 
     listen: Address
@@ -72,20 +77,21 @@ class SidecarSettings:
     page: str = ""
 
     def __attrs_post_init__(self) -> None:
-        """Refuse settings that cannot be, alone or beside each other.
+        """Refuse invalid settings, and settings that exclude each other.
 
         Raises:
-            ConfigError: there are such settings, or a label cannot have a role's name. The message
-            names the option.
+            ConfigError: a setting is refused. The message names the option.
         """
         if not self.listen.is_local and not self.insecure:
             raise ConfigError(
                 f"--listen {self.listen} is no loopback address, so other machines could take "
-                "this pod's roles: use 127.0.0.1, or unix:PATH, or --insecure if a proxy with TLS "
-                "stands before it"
+                "this pod's roles: use 127.0.0.1, or unix:PATH, or --insecure behind a proxy with "
+                "TLS"
             )
         if self.socket_group is not None and not self.listen.path:
-            raise ConfigError("--socket-group needs --listen unix:PATH: it is the socket's group")
+            raise ConfigError(
+                "--socket-group needs --listen unix:PATH: it sets the group of that socket"
+            )
         if self.page and self.public is None:
             raise ConfigError("--page needs --public: the page is shown there")
         for role in self.label_pod:
@@ -93,21 +99,21 @@ class SidecarSettings:
 
 
 def hold_ms(settings: SidecarSettings, ttl: float, margin: float) -> int:
-    """Return how far ahead an end is told.
+    """Return how far ahead an end is told, in milliseconds.
 
-    It is at most half of the time that a session lasts without an answer. With more, ends would
-    reach the deadline between two keepalives, and follow the deadline.
+    It is at most half of the time that a session lasts without an answer of etcd. With more, ends
+    would reach the deadline between two keepalives, and would be cut off there.
     """
     return in_ms(min(settings.hold_s, (ttl - margin) / 2))
 
 
 class Program:
-    """Run a sidecar until it is told to leave, and has left.
+    """Run a sidecar until it must leave and has left.
 
-    Everything that can be refused is refused here, before anything is joined.
+    The constructor checks everything that may be refused, before the group is joined.
 
     Args:
-        settings: its settings.
+        settings: the settings.
         session: the session to join with.
         make: returns a member that has not joined yet.
 
@@ -125,28 +131,28 @@ class Program:
         self.service = Service(turns)
         stays = bool(settings.roles)
         self.membership = Membership(self.service, make, settings.absent_s, stays)
-        make()  # it raises here what it would raise when the first consumer is there
+        make()  # so that its errors are raised here, and not at the first consumer
         _allow_files(settings.max_streams)
         self._bearer = Bearer(settings.bearer) if settings.bearer else None
         self._labeller = self._make_labeller(turns)
         self.membership.labeller = self._labeller
         self._files = Files(settings.files) if settings.files else None
         self.public_listener = listen(settings.public) if settings.public else None
-        # Last, since a sidecar that is refused must leave no socket behind.
+        # This comes last, since a sidecar that is refused must leave no socket behind.
         self.listener = listen(settings.listen, settings.socket_group)
         self._socket_inode = _inode(settings.listen.path)
         self._stop = asyncio.Event()
         self._signals = 0
 
     async def run(self) -> None:
-        """Serve, and leave when told to."""
+        """Serve until a signal or a drain, and leave."""
         settings, service, membership = self.settings, self.service, self.membership
         if self._files is not None:
             service.on_change.append(self._write_files)
         if self._labeller is not None:
             service.on_change.append(self._labeller.look)
         for signal_ in ENDS:
-            asyncio.get_running_loop().add_signal_handler(signal_, self._told, signal_)
+            asyncio.get_running_loop().add_signal_handler(signal_, self._signalled, signal_)
         if settings.roles:
             service.hold_for_pod(list(settings.roles))
         lag = public.LoopLag()
@@ -184,7 +190,7 @@ class Program:
         from rink.sidecar.pod_labeller import PodLabeller
 
         pod = Pod.of(os.environ)
-        return PodLabeller(turns, labelled, PodApi(pod, labelled), who=pod.name)
+        return PodLabeller(turns, labelled, PodApi(pod, labelled), pod=pod.name)
 
     async def _label(self) -> None:
         if self._labeller is not None:
@@ -195,7 +201,7 @@ class Program:
             self._files.clear()
             self._files.close()
         path = self.settings.listen.path
-        if path and _inode(path) == self._socket_inode:  # else it is a later sidecar's
+        if path and _inode(path) == self._socket_inode:  # otherwise a later sidecar has it
             Path(path).unlink(missing_ok=True)
 
     async def _fail(self) -> None:
@@ -226,7 +232,7 @@ class Program:
         )
 
     def _write_files(self, effect: Effect) -> None:
-        """Keep the files of ends."""
+        """Write or remove the files of ends after an effect."""
         assert self._files is not None
         match effect:
             case Granted(turn):
@@ -239,23 +245,25 @@ class Program:
             case _:
                 pass
 
-    def _told(self, number: signal.Signals) -> None:
-        """Leave as signals say: begin, wait for no successor, end at once.
+    def _signalled(self, number: signal.Signals) -> None:
+        """Begin to leave, then stop waiting for a successor, then end at once.
 
-        A drain by the API is no signal. So the signal after a preStop hook is the first.
+        A drain by the API does not count as a signal. So the signal after a preStop hook is the
+        first one.
         """
         self._signals += 1
         if self._signals == 1:
             second = "a second signal ends the wait for a successor"
             if self.service.draining:
-                log.info("%s: it leaves already; %s", number.name, second)
+                log.info("%s: the sidecar is already leaving; %s", number.name, second)
             self.membership.drain(f"{number.name}; {second}")
             asyncio.get_running_loop().create_task(self._end())
         elif self._signals == 2:
-            log.info("%s: waits for no successor; another signal ends it at once", number.name)
+            text = "%s: the sidecar waits for no successor; another signal ends it at once"
+            log.info(text, number.name)
             self.membership.hurry()
         else:
-            # Consumers may still work under ends that they were told: the lease runs out by itself.
+            # Consumers may still work until their told ends, so the lease is left to expire.
             os._exit(128 + number)
 
     async def _end(self) -> None:
@@ -264,9 +272,9 @@ class Program:
 
 
 def _allow_files(streams: int) -> None:
-    """Raise the limit of descriptors to one for each connection, if allowed."""
+    """Raise the limit of descriptors to the needed number, if allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = streams + 2 * MAX_CALLERS + FILES
+    needed = streams + 2 * MAX_CALLERS + OTHER_FILES
     if hard != resource.RLIM_INFINITY:
         needed = min(needed, hard)
     if soft < needed:
@@ -289,16 +297,16 @@ def _where(listener: socket.socket, address: Address | None) -> str:
 
 @contextlib.contextmanager
 def exits_at_once() -> Iterator[None]:
-    """End the process at once after an error, and give nothing back.
+    """End the process at once after an error, and release no role.
 
-    Consumers may work under ends that they were told. If the process ended in order, it would
-    release their roles. So its lease is left to run out.
+    Consumers may work until their told ends. If the process ended in order, it would release their
+    roles before. So its lease is left to expire.
     """
     try:
         yield
     except ConfigError:
         raise
     except BaseException:
-        log.critical("the sidecar failed, and its roles go when its lease runs out", exc_info=True)
+        log.critical("the sidecar failed; its roles are free once its lease expires", exc_info=True)
         logging.shutdown()
         os._exit(1)

@@ -1,4 +1,4 @@
-"""Answer probes, and show metrics, without any name of a role.
+"""Answer probes and show metrics, without names of roles.
 
 Only the page of `--page` has such names.
 """
@@ -21,7 +21,7 @@ LAG_INTERVAL_S = 0.5
 
 
 class LoopLag:
-    """Measure by how much the event loop is late."""
+    """Measure the lag of the event loop."""
 
     def __init__(self) -> None:
         self.lag_s = 0.0
@@ -35,29 +35,29 @@ class LoopLag:
             self.lag_s = loop.time() - due
 
     def why_late(self, margin_s: float) -> str:
-        """Return that the loop is late by a margin or more, or ""."""
+        """Return the lag in words if it reaches a margin, or ""."""
         return f"the event loop is {self.lag_s:.1f} s late" if self.lag_s >= margin_s else ""
 
 
 Reason = Callable[[], str]
-"""Returns why something is not so, or ""."""
+"""A function that returns why a condition does not hold, or ""."""
 Call = Callable[[Request], Coroutine[Any, Any, Response]]
-"""Returns the answer to a request."""
+"""A function that returns the answer to a request."""
 
 
 def why_not_ready(service: Service, membership: Membership, joined: bool = False) -> str:
     """Return why the pod should take no traffic, or "".
 
-    A role is never a reason.
+    A role that is not held is never a reason.
 
-    Without a consumer there is nothing to join for. So the sidecar calls a pod ready whose program
-    has not begun yet.
+    Without a consumer, the sidecar has no reason to join. So a pod whose program has not begun yet
+    is ready.
 
     Args:
-        service: the turns.
+        service: the service with the turns.
         membership: the member.
-        joined: whether not to have joined is a reason, too. Then a program that crashes before it
-            asks for a role never makes its pod ready, and a rollout ends no pod in its favor.
+        joined: whether the pod must have joined to be ready. Then a program that crashes before it
+            asks for a role never makes its pod ready, and a rollout ends no old pod for it.
     """
     if service.draining:
         return f"draining: {service.draining}"
@@ -81,11 +81,10 @@ def application(
 
     Args:
         ready: returns why the pod is not ready.
-        healthy: returns why the process should be started anew.
+        healthy: returns why the process should be restarted.
         metrics: returns the metrics.
-        joined: returns why the pod is not ready if it must have joined for that. If it is None,
-            `ready` takes its place.
-        page: returns the page for people, at `/`. If it is None, there is no page.
+        joined: returns why the pod is not ready if it must have joined. None means `ready`.
+        page: returns the page for people, at `/`. None means no page.
     """
 
     async def startz(_: Request) -> Response:
@@ -102,7 +101,7 @@ def application(
     if page is not None:
         calls["/"] = page
     app = Starlette(routes=[Route(path, call, methods=["GET"]) for path, call in calls.items()])
-    app.router.redirect_slashes = False  # it would make a header of the request's Host
+    app.router.redirect_slashes = False  # a redirect would repeat the request's Host
     return app
 
 

@@ -1,8 +1,8 @@
 """Write the ends of roles for shells: a small file for each held role.
 
-A file begins with the line `token written_ms until_ms`. Both times are of CLOCK_BOOTTIME. The role
-is held while `written_ms <= now < until_ms`. A file from before a reboot fails `written_ms <= now`.
-A reader needs no lock: a file is written under another name, and renamed.
+A file begins with the line `token written_ms until_ms`, with times of CLOCK_BOOTTIME. The role is
+held while `written_ms <= now < until_ms`. In a file from before a reboot, `written_ms <= now` is
+false. A reader needs no lock: a file is written under another name, and then renamed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rink.sidecar.clock import now_ms
 FOLDER = "held"
 MAX_FILE_NAME = 200
 REPORT_INTERVAL_MS = 60_000
-"""Time between two lines of the log on files that cannot be written or removed."""
+"""Time between two log lines about files that cannot be written or removed."""
 
 log = logging.getLogger("rink.sidecar")
 
@@ -32,11 +32,11 @@ log = logging.getLogger("rink.sidecar")
 def file_name(role: str) -> str:
     """Return the name of a role's file.
 
-    All but `A-Za-z0-9_-` is percent-encoded, so no name leads out of the folder. A long name is
-    replaced by its hash. The file then has the role's name in a second line.
+    Characters other than `A-Za-z0-9_-` are percent-encoded, so no name leads out of the folder. A
+    long name is replaced by its hash. Then the file has the role's name in a second line.
     """
     encoded = re.sub(
-        rb"[^A-Za-z0-9_-]", lambda found: b"%%%02X" % found[0][0], role.encode()
+        rb"[^A-Za-z0-9_-]", lambda match: b"%%%02X" % match[0][0], role.encode()
     ).decode()
     if len(encoded) <= MAX_FILE_NAME:
         return encoded
@@ -44,7 +44,7 @@ def file_name(role: str) -> str:
 
 
 def is_valid(line: str, now: int) -> bool:
-    """Return whether a file's first line says that its role is held now."""
+    """Return whether its role is held now, by a file's first line."""
     fields = line.split()
     if len(fields) != 3 or not all(field.isdigit() for field in fields):
         return False
@@ -55,8 +55,7 @@ class Files:
     """Write the files of roles into a folder of the sidecar's own.
 
     Raises:
-        ConfigError: the folder is on no memory file system, belongs to another sidecar, or cannot
-            be used.
+        ConfigError: the folder is not in memory, belongs to another sidecar, or cannot be used.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], int] = now_ms) -> None:
@@ -67,8 +66,8 @@ class Files:
         kind = _file_system(folder)
         if kind not in MEMORY:
             raise ConfigError(
-                f"--files {folder}: this is on {kind or 'an unknown file system'}, and files of "
-                "ends must be gone after a restart: use a tmpfs, such as an emptyDir with medium: "
+                f"--files {folder}: this is on {kind or 'an unknown file system'}, but files of "
+                "ends must not survive a reboot: use a tmpfs, such as an emptyDir with medium: "
                 "Memory"
             )
         self._folder = self._open(folder)
@@ -78,36 +77,36 @@ class Files:
         except OSError as error:
             self.close()
             raise ConfigError(
-                f"--files {folder}: {FOLDER}/{error.filename} cannot be removed: {error.strerror}"
+                f"--files {folder}: cannot remove {FOLDER}/{error.filename}: {error.strerror}"
             ) from error
 
     def _open(self, folder: Path) -> int:
-        """Open the sidecar's own folder, once and without following a link."""
+        """Open and lock the sidecar's own folder, without following a link."""
         try:
             with contextlib.suppress(FileExistsError):
                 (folder / FOLDER).mkdir(0o755)
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            opened = os.open(folder / FOLDER, flags)
+            fd = os.open(folder / FOLDER, flags)
         except OSError as error:
             raise ConfigError(f"--files {folder}: {FOLDER}: {error.strerror}") from error
-        found = os.fstat(opened)
-        if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o022:
-            os.close(opened)
+        status = os.fstat(fd)
+        if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o022:
+            os.close(fd)
             raise ConfigError(
                 f"--files {folder}: {FOLDER} must belong to this user, and nobody else may write it"
             )
-        try:  # the kernel ends the lock with this process, however it ends
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:  # the kernel drops the lock when this process ends
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            os.close(opened)
-            why = "another sidecar writes its files there: give each one a folder of its own"
+            os.close(fd)
+            why = "another sidecar writes its files there: give each sidecar a folder of its own"
             why = why if isinstance(error, BlockingIOError) else f"{FOLDER}: {error.strerror}"
             raise ConfigError(f"--files {folder}: {why}") from error
-        os.fchmod(opened, 0o755)
-        return opened
+        os.fchmod(fd, 0o755)
+        return fd
 
     def close(self) -> None:
-        """Leave the folder to another sidecar."""
+        """Unlock the folder for another sidecar."""
         os.close(self._folder)
 
     def write(self, role: str, token: int, until_ms: int) -> None:
@@ -116,20 +115,20 @@ class Files:
         name, temporary = file_name(role), f".{os.getpid()}.{self._count}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            opened = os.open(temporary, flags, 0o644, dir_fd=self._folder)
-            os.fchmod(opened, 0o644)  # whatever the umask is: other users read it
-            with os.fdopen(opened, "w", encoding="utf-8") as file:
+            fd = os.open(temporary, flags, 0o644, dir_fd=self._folder)
+            os.fchmod(fd, 0o644)  # despite the umask, since other users read it
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
                 file.write(f"{token} {self._clock()} {until_ms}\n")
                 if name.startswith("sha256."):
                     file.write(f"{role}\n")
             os.rename(temporary, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except OSError as error:
-            # Readers see the role end at the end in the old file. This is safe.
-            self._report(f"{name} cannot be written to", error)
+            # Readers see the earlier end in the old file, which is safe.
+            self._report(f"cannot write {name} in", error)
             self._remove(temporary)
 
     def _report(self, what: str, error: OSError) -> None:
-        """Log that a file cannot be written or removed, once a minute at most."""
+        """Log the failure of a write or removal, at most once a minute."""
         if self._clock() < self._reported_ms + REPORT_INTERVAL_MS:
             self._unreported += 1
             return
@@ -153,11 +152,11 @@ class Files:
             return [entry.name for entry in entries]
 
     def _remove(self, name: str) -> None:
-        """Remove a file, or log why not: it may be a folder of a program."""
+        """Remove a file, or log why not: a program may have made a folder."""
         try:
             self._unlink(name)
         except OSError as error:
-            self._report(f"{name} cannot be removed from", error)
+            self._report(f"cannot remove {name} from", error)
 
     def _unlink(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Run the turns on an event loop: wake them, and carry out their effects."""
+"""Run the turns on an event loop, and execute their effects."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from rink.sidecar.effects import Bye, Effect, Granted, LetGo, Over, Renewed, Tur
 log = logging.getLogger("rink.sidecar")
 
 LEAVES = "draining: this sidecar leaves the group, and takes no more consumers"
-"""Tells consumers why nothing is granted here any more.
+"""The reason that consumers get when roles are no longer granted here.
 
-The operator's reason is another one. It has words such as `SIGTERM`.
+The operator's reason is different: it has words such as `SIGTERM`.
 """
 
 POD = "pod"
-"""The name of the consumer that is the sidecar itself."""
+"""The name of the sidecar itself as a consumer."""
 
 
 class ServiceMember(Protocol):
-    """Do what the service needs of the member."""
+    """Define what the service needs of the member."""
 
     def session(self) -> tuple[int, int]:
         """Return the live lease and its deadline in ms, or 0 and 0."""
         ...
 
     def want(self, role: str) -> None:
-        """Wait for a role, with a token above every one that was told."""
+        """Wait for a role, with a token above every earlier token."""
         ...
 
     def unwant(self, role: str) -> None:
@@ -50,7 +50,7 @@ class ServiceMember(Protocol):
         ...
 
     def obstacle(self, role: str) -> str:
-        """Return who owns a role, or what keeps this member from holding it."""
+        """Return the owner of a role, or why this member does not hold it."""
         ...
 
 
@@ -62,7 +62,7 @@ class NoMember:
         return 0, 0
 
     def want(self, role: str) -> None:
-        """Do nothing: the member asks what is wanted once it has joined."""
+        """Do nothing, since a member that joins reads the wanted roles."""
 
     unwant = let_go = want
 
@@ -74,10 +74,10 @@ class NoMember:
 
 @attrs.define(eq=False)
 class ServiceInbox:
-    """Hold what a consumer's stream is yet to be told.
+    """Hold the events that a consumer's stream has not sent yet.
 
-    Events are written out only when they are sent. So a slow reader hears the end of that moment.
-    Of a turn that is over by then, it hears only a loss that it has not answered.
+    Events are written only when they are sent, so a slow reader gets the present end. Of a turn
+    that is over by then, it gets only a loss that it has not answered.
     """
 
     events: deque[Granted | TurnLost | Waiting] = attrs.field(factory=deque)
@@ -93,14 +93,14 @@ class ServiceInbox:
 
 @attrs.frozen(eq=False)
 class Waiting:
-    """Report to a consumer that it waits for a role, and behind whom."""
+    """Report to a consumer that it waits for a role, and why."""
 
     role: str
 
 
 @attrs.define
 class Counts:
-    """Count what the metrics show."""
+    """Count grants and losses, for the metrics."""
 
     gained: int = 0
     lost: int = 0
@@ -109,8 +109,8 @@ class Counts:
 class Service:
     """Keep the turns of a sidecar going.
 
-    Every input goes through here: it notes the member's session first, and carries out what follows
-    last. All of it runs on the event loop, so no input sees another one half done.
+    Each input first notes the member's session, then changes the turns, and then executes their
+    effects. All of this runs on the event loop without a break, so no input sees another half done.
 
     Args:
         turns: the turns.
@@ -126,13 +126,13 @@ class Service:
         """Why no new consumer is taken, in the operator's words, or ""."""
         self.member: ServiceMember = NoMember()
         self.on_change: list[Callable[[Effect], None]] = []
-        """Called with each effect, before it is carried out: files, labels."""
+        """Functions that get each effect before it is executed: files, labels."""
         self.heard_ms = 0
-        """When a consumer last answered, or was heard of before it was forgotten."""
+        """When a consumer last answered, or last gave a sign of life before it was forgotten."""
         self.on_presence: Callable[[], None] = lambda: None
-        """Called when consumers may have come or gone."""
+        """A function that is called when consumers may have come or gone."""
         self.on_failure: Callable[[Exception], None] = lambda _: None
-        """Called with an error after which turns may be half done."""
+        """A function that gets an error after which turns may be half done."""
         self._bye = ""
         self._inboxes: dict[str, ServiceInbox] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -142,10 +142,10 @@ class Service:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[int]:
-        """Yield the time of an input, and carry out its effects after it.
+        """Yield the time of an input, and then execute its effects.
 
-        An error within would leave turns half done: a role that is never let go, or a consumer that
-        is not told. So it is a failure of the whole sidecar, wherever it is raised.
+        An error within would leave turns half done: a role that is never released, or a consumer
+        that is not told. So any error is a failure of the whole sidecar.
         """
         try:
             self.turns.session(*self.member.session())
@@ -156,11 +156,11 @@ class Service:
             raise
 
     def _follow_up(self) -> None:
-        """Carry out what an input has left, and set the timer."""
+        """Execute the effects of an input, and set the timer."""
         now = self.clock()
         wake_at_ms = self.turns.step(now)
         for effect in self.turns.take_effects():
-            self._carry_out(effect)
+            self._execute(effect)
         if self._timer is not None:
             if wake_at_ms is not None and self._timer_at_ms <= wake_at_ms:
                 return
@@ -185,18 +185,18 @@ class Service:
     def hold_for_pod(self, roles: list[str]) -> None:
         """Add the sidecar itself as a consumer, which stands for the whole pod.
 
-        Its grant is a secret that nobody is told. So no caller of the API can give its roles back.
+        Nobody is told its grant, so no caller of the API can give its roles back.
         """
         self.hold(Consumer(POD, secrets.token_urlsafe(24), is_pod=True), roles)
 
     def open_stream(self, consumer: Consumer) -> tuple[int, ServiceInbox]:
-        """Give a consumer's new stream a number and an inbox with all that is so."""
+        """Return a new stream's number, and an inbox with the present state."""
         if earlier := self._inboxes.get(consumer.grant):
             self._end_inbox(earlier, "another stream of this grant was opened")
         inbox = self._inboxes[consumer.grant] = ServiceInbox()
         with self.changing() as now:
             stream = self.turns.open_stream(consumer, now)
-        inbox.events.clear()  # what was told meanwhile is a part of what is so now
+        inbox.events.clear()  # the present state below includes these events
         for turn in consumer.turns.values():
             inbox.put(Granted(turn))
             if turn.lost_at_ms is not None:
@@ -227,13 +227,13 @@ class Service:
             self.turns.end_call(consumer, now, is_answered)
 
     def release(self, consumer: Consumer, role: str, token: int | None) -> bool:
-        """Take an answer or a release; False if it is another consumer's turn."""
+        """Take an answer or a release; return False for another's turn."""
         with self.changing() as now:
             self.heard_ms = now
             return self.turns.release(consumer, role, token, now)
 
     def release_all(self, consumer: Consumer, why: str) -> None:
-        """Take a consumer's last word."""
+        """Note that a consumer has stopped all its work, and forget it."""
         with self.changing() as now:
             consumer.heard_ms = now
             self.turns.release_all(consumer, why)
@@ -243,24 +243,24 @@ class Service:
     ) -> Turn | None:
         """Take a role that the member was granted.
 
-        A process that was stopped between the grant and now may have lost it, and have another
-        session. So `is_held` is asked after the session is noted: a role that is held then is held
-        under this session, or an earlier one was noted, whose deadline has passed.
+        The order matters. A process that was stopped since the grant may have lost the role and
+        have a new session. So `is_held` is called after the session was noted. If the role is held
+        then, it is held under the noted session, or the deadline of the noted session has passed.
         """
         with self.changing() as now:
             return self.turns.granted(role, token, now, is_held())
 
     def lost(self, turn: Turn, why: str) -> None:
-        """Note that the member is to give a role up."""
+        """Note that the member must give a role up."""
         with self.changing() as now:
             self.turns.lost(turn, why, now)
 
     def obstacle(self, role: str) -> str:
-        """Return who owns a role, or what keeps this member from holding it."""
+        """Return the owner of a role, or why this member does not hold it."""
         return self.member.obstacle(role)
 
     def say_bye(self, why: str) -> None:
-        """End every stream with the reason, and each one that is opened later."""
+        """End every stream with the reason, also streams that open later."""
         self._bye = why
         for inbox in list(self._inboxes.values()):
             self._end_inbox(inbox, why)
@@ -272,9 +272,13 @@ class Service:
         with self.changing():
             pass
 
-    def _carry_out(self, effect: Effect) -> None:
-        for tell in self.on_change:
-            tell(effect)
+    def _execute(self, effect: Effect) -> None:
+        # Invariant: effects are executed in the order in which the turns left them, each one wholly
+        # and only once, and `on_change` comes first. It holds since `_follow_up` alone calls this,
+        # and nothing here awaits. So the file of a role is removed (at `Over`) before the member
+        # releases the role (at the `LetGo` that follows).
+        for notify in self.on_change:
+            notify(effect)
         match effect:
             case Want(role):
                 self.member.want(role)
@@ -288,15 +292,15 @@ class Service:
                 self._tell(turn.consumer, effect)
             case TurnLost(turn):
                 self.counts.lost += 1
-                why = json.dumps(turn.why)  # it names other members
-                _say("role %s: lost, %s is told: %s", turn.role, turn.consumer, why)
+                why = json.dumps(turn.why)  # it contains names of other members
+                _say("role %s: lost by %s: %s", turn.role, turn.consumer, why)
                 self._tell(turn.consumer, effect)
             case Renewed(consumer):
                 if inbox := self._inboxes.get(consumer.grant):
                     inbox.is_renewed = True
                     inbox.changed.set()
             case Over(turn, why):
-                _say("role %s: %s is done with it: %s", turn.role, turn.consumer, why)
+                _say("role %s: the turn of %s is over: %s", turn.role, turn.consumer, why)
                 if not turn.consumer.is_forgotten and turn.role in turn.consumer.waiting:
                     self._tell(turn.consumer, Waiting(turn.role))
             case Bye(consumer, why):
@@ -317,5 +321,5 @@ class Service:
 
 
 def _say(text: str, role: str, consumer: Consumer, more: object) -> None:
-    """Log a line; names of clients are written as JSON strings only."""
+    """Log a line, with names of clients only as JSON strings."""
     log.info(text, json.dumps(role), json.dumps(consumer.name), more)

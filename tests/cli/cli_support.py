@@ -1,4 +1,4 @@
-"""A group written by hand into the in-memory etcd, and a script of what happens to it."""
+"""Write a group into the in-memory etcd, and script what happens to it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ TTL = 60
 
 
 class Clock(VirtualClock):
-    """Time stands still, so that output can be compared."""
+    """Stand still, so that output can be compared."""
 
     def wall(self):
         return JOINED
 
     def only_this_thread_works(self):
-        """Wait until every other thread has nothing to do; whether the caller has no message.
+        """Wait until every other thread rests, and return if no item is left.
 
-        To be called by the one reader of a mailbox that is not waiting.
+        The one reader of a mailbox that is not waiting may call it.
         """
         with self.changed:
             assert self.changed.wait_for(self._one_works, BUSY_TIMEOUT_S), "a thread does not rest"
@@ -34,7 +34,10 @@ class Clock(VirtualClock):
 
 
 class Town:
-    """One etcd, and the keys of its groups; `script` is what happens while a watch looks on."""
+    """Hold one etcd and the keys of its groups.
+
+    `script` is what happens while a watch runs.
+    """
 
     def __init__(self):
         self.clock = Clock()
@@ -87,7 +90,7 @@ class Town:
         self.write(Keys.of(prefix, group).version(number), codec.encode(made))
 
     def let_pass(self, seconds):
-        """Move the clock, from within a request of the command: nobody rests meanwhile."""
+        """Move the clock from within a request of the command."""
         self.clock._now += seconds
 
     def prune(self, *numbers):
@@ -99,7 +102,7 @@ class Town:
         self.etcd.txn((), (Delete(keys.root, keys.end),))
 
     def settled(self, *names):
-        """Have a settled group of these members, at version 1."""
+        """Write a settled group of these members, at version 1."""
         for rank, name in enumerate(names):
             self.record(name, version=1, shares=(Share(rank, len(names), "jump"),))
         self.version(1, *names, because=("started", *(f"joined {name}" for name in names)))
@@ -107,9 +110,9 @@ class Town:
 
 @attrs.define
 class Watched:
-    """The command's client. Where a watch asks if etcd is there, the next of the script happens.
+    """Run the next step of the script when the command probes etcd.
 
-    What happened is delivered within that very call, and at the script's end comes Ctrl-C: so a
+    The events of a step arrive within that very call, and Ctrl-C comes at the script's end. So a
     watch runs from its first line to its last without any time passing.
     """
 

@@ -1,4 +1,4 @@
-"""The commands run over an etcd in this process."""
+"""Run the commands over an etcd in this process."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from rink.cli.commands import commands
 from rink.cli.options import Outside
 
 LONG_S = 600.0
-"""Longer than an answer takes to come, on a busy machine too."""
+"""Longer than an answer takes, even on a busy machine."""
 
 
 @pytest.fixture
 def town():
-    """A group's keys, written as members would write them."""
+    """Return a group's keys, as members would write them."""
     with Town() as town:
         yield town
 
 
 @pytest.fixture
 def run(town, monkeypatch):
-    """Runs a command line; returns what click's runner tells of it."""
+    """Run a command line, and return the result of click's runner."""
     for name in [one for one in os.environ if one.startswith("RINK_ETCD")]:
         monkeypatch.delenv(name)
 
@@ -46,7 +46,7 @@ def run(town, monkeypatch):
 
 @pytest.fixture
 def run_json(run):
-    """Runs a command line that writes one JSON value, and returns that."""
+    """Run a command line that writes one JSON value, and return the value."""
 
     def run_json(*line):
         result = run(*line, "--json")
@@ -58,7 +58,7 @@ def run_json(run):
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """Writes a module into the folder that the command is started in; returns its name."""
+    """Write a module into the current folder, and return its name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
@@ -99,5 +99,5 @@ SHOP = """
 
 @pytest.fixture
 def shop(module):
-    """An app as commands are given it; there is no server behind it."""
+    """Return an app as commands name it, without a server behind it."""
     return f"{module(SHOP)}:app"

@@ -1,4 +1,4 @@
-"""`rink streams …`: what is asked for, and how what is found is shown; the finding is a stand-in."""
+"""Test the requests and the output of `rink streams`, beside a stand-in."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def letter_of(**changed):
 
 @pytest.fixture
 def answers(monkeypatch):
-    """Has a function of `admin` answer this; returns what it was asked."""
+    """Set the answer of an `admin` function, and return the function's calls."""
 
     def answers(name, answer):
         asked = []
@@ -86,7 +86,7 @@ def answers(monkeypatch):
 
 @pytest.fixture
 def lines(run):
-    """Runs a command and returns the lines that it writes, their blanks squeezed."""
+    """Run a command, and return its lines with squeezed blanks."""
 
     def lines(*line):
         result = run(*line)
@@ -281,7 +281,7 @@ def test_owners_and_who_stands_by(lines, shop, answers):
         "orders/1 w1 w3 7 waits for w2 to release it",
         "orders/2 w1 w3 7 quarantined: event 17-0: thirteen",
         "orders/3 w1 - 7 not at work",
-        "orders/4 - w3 7 its worker is gone, and has not said why",
+        "orders/4 - w3 7 its worker is gone and did not close it",
     ]
 
 
@@ -403,13 +403,16 @@ def test_what_a_forgotten_processor_kept_waiting(lines, run_json, shop, answers)
     other = attrs.evolve(one, partition=4, waited=3, trimmed=0, letters=2, declared=True)
     asked = answers("forget_group", (one,))
     assert lines("streams", "forget-group", shop, "bill", "--force", "--yes") == [
-        "bill is forgotten in 1 partition: 5 events waited for it, 4 were kept for it alone and are gone"
+        (
+            "bill is forgotten in 1 partition: 5 events waited for it, "
+            "4 were kept for it alone and are gone"
+        )
     ]
     assert asked == [("bill", {"stream": None, "force": True})]
     answers("forget_group", (one, other))
     assert lines("streams", "forget-group", shop, "bill", "--yes")[0].endswith(
-        "2 of its dead letters stay; this app still has it: the next worker registers it anew, from "
-        "where it starts"
+        "2 of its dead letters stay; this app still has it: the next worker registers it anew, "
+        "from where it starts"
     )
     assert len(run_json("streams", "forget-group", shop, "bill", "--yes")["forgotten"]) == 2
 
@@ -426,7 +429,7 @@ def test_what_asks_wants_yes_without_a_terminal(run, shop, answers, command, giv
     asked = answers(command.replace("-", "_"), ())
     result = run("streams", command, shop, *given)
     assert result.exit_code == 1
-    assert "say --yes" in result.stderr
+    assert "without a terminal, add --yes" in result.stderr
     assert asked == []
     assert run("streams", command, shop, *given, "--yes").exit_code == 0
     assert len(asked) == 1
@@ -448,7 +451,10 @@ def test_reset_before_what_is_kept_says_what_may_be_gone(lines, shop, answers):
     assert shown[2:] == [
         "bill orders/3 17-0 4-9",
         "",
-        "orders/3 events that were sent before 2023-11-14 22:13:20Z may be gone: they were not kept",
+        (
+            "orders/3 events that were sent before 2023-11-14 22:13:20Z may be gone: "
+            "they were not kept"
+        ),
     ]
 
 

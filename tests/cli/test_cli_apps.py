@@ -1,4 +1,4 @@
-"""How a command finds the app that it is given, and what it says where there is none."""
+"""Test how a command finds its app, and its errors without an app."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ main()
 
 
 def without(missing, *line):
-    """Run a command line where a package is not installed."""
+    """Run a command line without a package."""
     code = WITHOUT.format(missing=missing, line=line)
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 

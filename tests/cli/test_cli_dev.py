@@ -15,7 +15,7 @@ from rink.testing.etcd_server import start
 
 @pytest.fixture
 def server(monkeypatch):
-    """Stands in for `local_etcd`: notes what it was asked for, and ends when first looked at."""
+    """Replace `local_etcd`: note its arguments, and end at the first check."""
 
     class Server:
         asked = None
@@ -42,7 +42,7 @@ def server(monkeypatch):
     server = Server()
     monkeypatch.setattr(rink.testing, "local_etcd", server)
     monkeypatch.setattr("rink.cli.dev.version_of", lambda _: "3.5.1")
-    monkeypatch.setattr("rink.cli.dev.LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("rink.cli.dev.LOOK_INTERVAL_S", 0.0)
     return server
 
 
@@ -143,7 +143,7 @@ def fails(*_, **__):
 
 @pytest.mark.parametrize("has_extra", [True, False])
 def test_dev_without_an_etcd_names_the_one_command_that_helps(run, monkeypatch, has_extra):
-    """With the extra, a container is tried in vain: Docker is not what `rink dev` asks for."""
+    """The extra may bring containers, but `rink dev` does not use Docker."""
     monkeypatch.setattr(start, "find_etcd", lambda: None)
     monkeypatch.setattr(start.importlib.util, "find_spec", lambda _: has_extra or None)
     monkeypatch.setattr("testcontainers.core.container.DockerContainer", fails)

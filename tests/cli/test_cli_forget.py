@@ -1,4 +1,4 @@
-"""`rink forget`: the keys of a dead group are deleted, and fencing tokens never go back."""
+"""Test `rink forget`: keys are deleted, and tokens never go back."""
 
 import json
 
@@ -17,14 +17,14 @@ SLOTS = SlotKeys.of("rink/", "orders", "nightly")
 
 
 def left(town):
-    """The keys under the prefix, without the prefix."""
+    """Return the keys under the prefix, without the prefix."""
     kvs = town.etcd.range(b"rink/", b"rink0").kvs
     return [kv.key.decode().removeprefix("rink/") for kv in kvs]
 
 
 @pytest.fixture
 def dead(town):
-    """A group whose members are gone, beside another group."""
+    """Write a group whose members are gone, beside another group."""
     town.version(1, "a")
     town.version(2, "a", "b")
     town.write(KEYS.request("1"), codec.encode(Request(Wish.PIN, "x", "a")))
@@ -105,7 +105,7 @@ def test_forget_keeps_requests_to_raise_the_token_base(dead, run):
 
 
 def test_forget_keeps_a_request_that_cannot_be_read(dead, run, run_json):
-    """It may raise the token base."""
+    """The request may raise the token base."""
     dead.write(KEYS.request("2"), b'{"format": 2}')
     result = run("forget", "orders")
     assert "kept: the request '2', which cannot be read here" in result.stdout

@@ -1,4 +1,4 @@
-"""When the group grows for a member that waits, as `rink status` says it: an outsider's bound."""
+"""Test when the group grows for a waiting member, by `rink status`."""
 
 from datetime import datetime, timedelta
 
@@ -12,7 +12,7 @@ USUAL = {"initial_delay": 2.0, "leave_delay": 0.0, "stagger": None}
 
 
 def ago(seconds):
-    """Return the wall clock's time so many seconds before the town's, which stands still."""
+    """Return a wall clock's time before the town's, which stands still."""
     return (datetime.fromisoformat(JOINED) - timedelta(seconds=seconds)).isoformat()
 
 
@@ -26,7 +26,7 @@ SOONER = "; sooner if the group has only just started"
 
 @pytest.fixture
 def look(run, run_json):
-    """Returns what the status says of b: its line, and the values in JSON."""
+    """Return the line and the JSON that the status has on b."""
 
     def look():
         text = " ".join(run("status", "orders").stdout.split())
@@ -40,7 +40,7 @@ def look(run, run_json):
 
 
 def started(town, *, by="a", proclaimed=JOINED, joined=JOINED, **fields):
-    """The group has started with a, and b waits."""
+    """Start the group with a, while b waits."""
     town.record("a", version=1, joined=joined, leads_by=USUAL, **fields)
     town.version(1, "a", because=("started", "joined a"), by=by, proclaimed=proclaimed)
     town.record("b")
@@ -57,7 +57,7 @@ def test_growth_before_the_first_version_comes_after_initial_delay(town, look, r
     }
 
 
-def test_growth_before_the_first_version_does_not_hang_on_the_coordinators_delay(town, run_json):
+def test_growth_before_the_first_version_ignores_the_coordinators_delay(town, run_json):
     town.record("a", rebalance_delay=0.0, leads_by=USUAL)
     town.record("b")
     found = run_json("status", "orders")["not_ranked"]["b"]
@@ -87,7 +87,7 @@ def test_growth_long_after_the_start_counts_rebalance_delay(town, look):
     "fields",
     [
         {"by": "x"},  # another member saw the start
-        {"proclaimed": ago(10)},  # an earlier incarnation of a did
+        {"proclaimed": ago(10)},  # an earlier session of a saw it
         {"proclaimed": "yesterday"},
         {"proclaimed": "yesterday", "rebalance_delay": 0.0},
     ],
@@ -118,7 +118,7 @@ def test_growth_without_a_start_that_is_kept_counts_rebalance_delay(town, look):
     assert look()["text"] == grows(IN_60_S)
 
 
-def test_growth_by_a_coordinator_that_cannot_be_read_counts_rebalance_delay(town, look):
+def test_growth_by_an_unreadable_coordinator_counts_rebalance_delay(town, look):
     started(town)
     town.etcd.txn((), (Put(KEYS.member("a"), b"{}", town.leases["a"]),))
     assert look()["setting"] == "rebalance_delay"
@@ -128,7 +128,7 @@ def test_growth_by_a_coordinator_that_cannot_be_read_counts_rebalance_delay(town
     ("joined", "within_s"), [(ago(70), 0.0), (ago(-10), None), ("yesterday", None)]
 )
 def test_growth_after_its_delay_is_as_soon_as_that_is_over(town, look, joined, within_s):
-    """Or the clocks differ, so that they do not tell."""
+    """Clocks that differ show no time, either."""
     town.record("a", version=1, joined=ago(99), leads_by=USUAL)
     town.version(1, "a", because=("joined a",))
     town.record("b", joined=joined)

@@ -56,7 +56,7 @@ def test_last_takes_the_newest_and_still_compares_with_the_one_before(town, run_
     assert one["changed"]["ranks"] == [{"rank": 0, "before": "m23", "after": "m24"}]
 
 
-def test_a_version_whose_predecessor_is_pruned_or_unreadable_has_no_changes(town, run, run_json):
+def test_version_after_a_pruned_or_unreadable_one_has_no_changes(town, run, run_json):
     town.version(7, "a")
     town.write(Keys.of("rink/", "orders").version(8), b"?")
     town.version(9, "b")

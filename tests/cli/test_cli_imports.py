@@ -1,7 +1,7 @@
-"""What a command line imports before it answers, and its CPU time.
+"""Test the imports and the CPU time of fast command lines.
 
-`rink --version` stands in readiness checks, `rink drain` in preStop hooks, and `rink held` before
-each write of a shell script.
+Readiness checks run `rink --version`, preStop hooks run `rink drain`, and shell scripts run `rink
+held` before each write.
 """
 
 import json
@@ -22,6 +22,7 @@ IMPORTED_BY_VERSION = {
     "rink.cli",
     "rink.cli.commands",
     "rink.cli.exit_status",
+    "rink.cli.extras",
     "rink.distribution",
     "rink.errors",
     "rink._lazy",
@@ -38,14 +39,14 @@ IMPORTED_BY = {
         "rink.sidecar.role_files",
     },
 }
-"""Command lines that must be fast, and our modules that each one imports beside those above."""
+"""Command lines that must be fast, and the further modules of Rink that each one imports."""
 
 MAX_CPU_S = 0.15
 MAX_BARE_RUNS = 12
-"""Limit of the CPU time on a slow or busy machine, in times that of a bare interpreter."""
+"""Limit of the CPU time on a slow machine, as a multiple of a bare interpreter's."""
 
 RUNS = 3
-"""Runs of which the cheapest counts: other processes only ever add to the CPU time of one."""
+"""Runs, of which the cheapest counts: other processes only add to the CPU time of a run."""
 
 SCRIPT = """
 import json, sys, time
@@ -62,7 +63,10 @@ BARE = "import time; print(time.process_time())"
 
 
 def run_process(*line):
-    """Run a command line in a new process; return its output, status, modules and CPU seconds."""
+    """Run a command line in a new process.
+
+    Returns its output, status, modules and CPU seconds.
+    """
     done = subprocess.run(
         [sys.executable, "-P", "-c", SCRIPT.format(line=list(line))],
         check=True,
@@ -74,7 +78,7 @@ def run_process(*line):
 
 
 def of_packages(modules):
-    """The packages that are not of the standard library, ours left out."""
+    """Return the modules' packages that are neither Rink nor in the stdlib."""
     site = {name.partition(".")[0] for name in modules} - sys.stdlib_module_names
     return {name for name in site if not name.startswith(("_", "rink"))}
 

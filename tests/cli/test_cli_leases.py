@@ -1,4 +1,4 @@
-"""What `rink status` says of leases, of addresses, and of since when a member drains."""
+"""Test leases, addresses and drains in the output of `rink status`."""
 
 import pytest
 from cli_support import JOINED
@@ -50,7 +50,7 @@ def test_lease_is_overdue_once_a_third_of_its_ttl_has_surely_passed(ttl, left, o
 
 
 def test_status_of_member_whose_lease_is_over_says_so(town, run, run_json):
-    """It ends between the read of the group and the question."""
+    """The lease ends between the read of the group and its request."""
     town.settled("a")
     town.lease_answers = [-1] * 2
     over = {"ttl_s": 60, "ends_within_s": 0, "renewal_overdue": True}
@@ -135,7 +135,7 @@ def test_since_is_open_where_older_versions_are_not_kept(town, run, run_json):
 
 
 def test_since_is_not_told_of_a_role_that_its_member_owns(town, run, run_json):
-    """The handle is of an earlier session, which has ended: no version took the role."""
+    """The handle is of an earlier session, so no version took the role."""
     town.settled("a")
     town.record("a", shares=(Share(0, 1, "jump"),), draining=("job-2",))
     assert run_json("status", "orders")["draining_since"] == {}

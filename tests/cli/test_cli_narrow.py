@@ -1,4 +1,4 @@
-"""A terminal of 40 columns: no line is longer, and no word is broken."""
+"""Test a terminal of 40 columns: no line is longer, no word is broken."""
 
 import io
 import os
@@ -25,7 +25,7 @@ RELEASED = Unquarantined(
 
 @pytest.fixture
 def narrow(monkeypatch):
-    """Has stdout and stderr be terminals of 40 columns."""
+    """Make stdout and stderr terminals of 40 columns."""
     monkeypatch.setattr(exit_status, "columns", lambda _: WIDTH)
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((WIDTH, 30)))
 
@@ -72,12 +72,12 @@ def every_command(command=commands, path=()):
 
 
 MAX_INDENT = 16
-"""Columns that may stand empty before the text on an option: the others are the text's."""
+"""Most empty columns before the text of an option."""
 
 
 @pytest.mark.parametrize("path", list(every_command()), ids=" ".join)
 def test_help_on_a_narrow_terminal_is_wrapped_at_words(narrow, path):
-    """No word of the help on a wide terminal is broken, and the help is no narrow column."""
+    """The help breaks no word, and is no narrow column."""
     arguments = [*path, "--help"]
     wide = CliRunner().invoke(commands, arguments, terminal_width=200).stdout
     shown = CliRunner().invoke(commands, arguments, terminal_width=terminal_width()).stdout
@@ -124,7 +124,7 @@ def test_usage_error_on_a_narrow_terminal_is_wrapped_at_words(narrow, arguments,
 
 
 def test_usage_error_of_rinks_own_breaks_its_lines_at_words(narrow):
-    """The lines before it are click's."""
+    """Click writes the lines before it."""
     ran = CliRunner().invoke(commands, ["wait", "a"], terminal_width=terminal_width())
     assert ran.stderr.partition("Error: ")[2].splitlines() == [
         "Say what to wait for: --settled,", "--members or --holder.",
@@ -154,9 +154,9 @@ def test_help_on_a_wide_terminal_is_as_wide_as_click_has_it(monkeypatch):
 
 @pytest.fixture
 def shown(narrow, run, monkeypatch):
-    """Runs a command; returns its stdout and stderr, of which no line is too long.
+    """Run a command, and return stdout and stderr without long lines.
 
-    A command in backticks stays in one piece, so that it can be copied: it may be longer.
+    A command in backticks stays in one piece, so that it can be copied. So it may be longer.
     """
     monkeypatch.setattr("rink.cli.render.PIPE_WIDTH", WIDTH)
 

@@ -1,4 +1,4 @@
-"""`rink owner`: who owns a role, who holds it, who would be next, and the exit status."""
+"""Test the owner, the holder and the next owner by `rink owner`."""
 
 import pytest
 from cli_support import JOINED
@@ -12,14 +12,14 @@ LEADER = "job-2"  # rank 1 of 2, and rank 0 of 1
 
 
 def owner(run_status, *roles):
-    """Run `rink owner --json`; return its exit status and what it says of the roles."""
+    """Run `rink owner --json`, and return its exit status and its roles."""
     status, look = run_status("owner", "orders", *roles)
     return status, look["roles"]
 
 
 @pytest.fixture
 def run_status(run):
-    """Runs a command line that writes JSON, and returns its exit status too."""
+    """Run a command line, and return its JSON and its exit status."""
     import json
 
     def run_status(*line):
@@ -73,7 +73,7 @@ def test_owner_without_an_answer_on_the_lease_shows_the_role(town, run):
 
 
 def grown(town, **fields):
-    """The group has grown: b owns job-2 now, and a had it."""
+    """Grow the group: b owns job-2 now, which a had."""
     town.settled("a")
     town.version(2, "a", "b")
     town.record("a", **{"shares": (Share(0, 2, "jump"),), "draining": (LEADER,), **fields})

@@ -1,4 +1,4 @@
-"""`rink send` and `rink sendmany`, into a stream that only notes what it is given."""
+"""Test `rink send` and `rink sendmany` on a stream that notes records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from rink.streams.app_connections import Connections
 
 @pytest.fixture
 def sent(monkeypatch):
-    """What was sent, in order; `sent.full_at` is where the stream has no more room."""
+    """Return what was sent, in order.
+
+    The stream has no room from `sent.full_at` on.
+    """
 
     class Sent(list):
         full_at = 10_000
@@ -43,7 +46,7 @@ def sent(monkeypatch):
 
 @pytest.fixture
 def orders(tmp_path):
-    """Writes a file of lines; returns its path."""
+    """Write a file of lines, and return its path."""
 
     def orders(*lines):
         path = tmp_path / "orders.jsonl"
@@ -117,7 +120,7 @@ def test_the_counts_as_json(run_json, shop, sent, orders):
 
 @pytest.mark.parametrize("size", [1, 7, 16, 1 << 18])
 def test_lines_are_whole_whatever_is_read_at_once(run, shop, sent, orders, monkeypatch, size):
-    monkeypatch.setattr(sending, "_AT_ONCE", size)
+    monkeypatch.setattr(sending, "_CHUNK_BYTES", size)
     numbers = list(range(20))
     run("sendmany", shop, "orders", "--file", orders(*(order(n) for n in numbers)))
     assert sent == numbers
@@ -146,7 +149,7 @@ def test_standard_input_is_a_file_too(shop, sent):
 def test_the_first_bad_line_is_named_and_those_before_it_are_sent(
     run, shop, sent, orders, monkeypatch, size, bad
 ):
-    monkeypatch.setattr(sending, "_AT_ONCE", size)
+    monkeypatch.setattr(sending, "_CHUNK_BYTES", size)
     path = orders(order(1), "", order(2), bad, order(3))
     result = run("sendmany", shop, "orders", "--file", path, "--json")
     assert (result.exit_code, sent) == (1, [1, 2])
@@ -160,11 +163,11 @@ def test_the_first_bad_line_is_named_and_those_before_it_are_sent(
 def test_where_there_is_no_room_it_says_what_was_sent_and_what_may_be(
     run, shop, sent, orders, monkeypatch
 ):
-    monkeypatch.setattr(sending, "_AT_ONCE", 40)
+    monkeypatch.setattr(sending, "_CHUNK_BYTES", 40)
     sent.full_at = 6
     result = run("sendmany", shop, "orders", "--file", orders(*(order(n) for n in range(9))))
     assert (result.exit_code, sent) == (1, [0, 1, 2, 3, 4, 5])
-    assert result.stderr.endswith("the first 5 records were sent, and maybe some of the next 2\n")
+    assert result.stderr.endswith(": the first 5, and maybe some of the next 2\n")
 
 
 def test_a_file_that_is_not_there_is_wrong_usage(run, shop, sent):

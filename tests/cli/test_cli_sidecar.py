@@ -1,4 +1,4 @@
-"""`rink sidecar`: what its options set, and which ones it refuses before it listens."""
+"""Test the options of `rink sidecar`, and those that it refuses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rink.sidecar.program import SidecarSettings
 
 @pytest.fixture
 def made(monkeypatch):
-    """Note what each sidecar is made of, and run none."""
+    """Note the arguments of each sidecar, and run none."""
     made = []
 
     class Noted:

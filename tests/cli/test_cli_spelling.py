@@ -1,4 +1,4 @@
-"""What is wrong with a setting is said in the words of the command's options."""
+"""Test that errors name settings as the command's options."""
 
 import os
 
@@ -16,7 +16,7 @@ from rink.etcd.error_map import read_fault, refusal
 
 @pytest.fixture
 def fails(monkeypatch):
-    """Runs a command that cannot work; returns what it says on stderr."""
+    """Run a command that fails, and return its stderr."""
     for name in [one for one in os.environ if one.startswith("RINK_ETCD")]:
         monkeypatch.delenv(name)
 
@@ -93,7 +93,7 @@ def test_refusal_of_etcd_names_the_option_of_the_setting(words, said):
 
 
 def test_tls_probe_names_the_option_of_the_setting():
-    """Certificates and servers of this kind are in the integration tests."""
+    """The integration tests have certificates and servers of this kind."""
     with as_options():
         assert "pass --cert and --key" in tlsprobe.advice("CERTIFICATE_REQUIRED")
         error = tlsprobe.speaks_tls(Endpoint("http://a:1", "a", 1, False))

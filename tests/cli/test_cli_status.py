@@ -100,7 +100,7 @@ def test_status_of_an_offered_rank_says_what_it_waits_for(town, run, run_json):
 
 
 def test_a_member_and_the_command_see_the_same(rink_etcd):
-    """What a member's status says of the group is what the command shows of its keys."""
+    """A member's status has the same facts as the command."""
     settings = {"scheme": ["balanced:8", "jump"], "initial_delay": 0.0, "rebalance_delay": 0.0}
     with (
         rink.Session(rink_etcd.client(), ttl=60) as session,

@@ -1,4 +1,4 @@
-"""The colours of a terminal: green only where all is well."""
+"""Test the colours of a terminal: green only if all is well."""
 
 import io
 
@@ -17,7 +17,7 @@ WIDTH = 160
 
 @pytest.fixture
 def styles(run, monkeypatch):
-    """Runs a command on a terminal with colours; returns the styles of a text that it shows."""
+    """Run a command on a colour terminal, and return the styles of a text."""
 
     def styles(text, *line):
         file = io.StringIO()

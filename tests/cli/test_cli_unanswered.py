@@ -1,4 +1,4 @@
-"""What a command says while etcd does not answer."""
+"""Test the lines of a command while etcd does not answer."""
 
 import asyncio
 import importlib
@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from rink.cli import main, process_started_at
 from rink.cli.apps import etcd_of, load, redis_of
 from rink.cli.commands import HOMES, commands
-from rink.cli.options import MIN_ANNOUNCE_S, Outside, outside
+from rink.cli.options import MIN_ANNOUNCE_AFTER_S, Outside, outside
 from rink.streams import RedisUnavailable, admin
 from rink.streams.admin import DeadLetters
 from rink.testing import virtual
@@ -49,7 +49,7 @@ SHOP = """
 
 
 class Slow(Watched):
-    """Answers only when the command has said on stderr what it waits for."""
+    """Answer only after the command has named its request on stderr."""
 
     has_said = threading.Event()
 
@@ -60,7 +60,7 @@ class Slow(Watched):
 
 @pytest.fixture
 def slowly(town, monkeypatch):
-    """Runs a command whose etcd is slow; returns what it says on stderr, and its stdout."""
+    """Run a command on a slow etcd, and return its stderr and stdout."""
     monkeypatch.delenv("RINK_ETCD", raising=False)
     monkeypatch.setattr(Slow, "has_said", threading.Event())
     said = []
@@ -82,7 +82,10 @@ def slowly(town, monkeypatch):
 
 @pytest.mark.parametrize(("line", "doing"), LINES)
 def test_command_without_an_answer_says_what_it_tries(town, slowly, line, doing):
-    """The endpoint, what it does, and until when it waits. No script: `watch` ends with Ctrl-C."""
+    """The line has the endpoint, the request and its timeout.
+
+    `watch` has no script here, so it ends with Ctrl-C.
+    """
     town.settled("a")
     said, _ = slowly(*line)
     assert said[0] == (
@@ -108,7 +111,7 @@ def test_command_that_is_answered_says_nothing(town, run, monkeypatch):
 def test_streams_command_without_an_answer_names_its_servers(
     slowly, module, monkeypatch, line, name, more
 ):
-    """The password of the URL is not shown."""
+    """The line does not show the password of the URL."""
 
     async def answers(app, *_, **__):
         assert await asyncio.to_thread(Slow.has_said.wait, virtual.BUSY_TIMEOUT_S)
@@ -140,16 +143,16 @@ def test_send_without_an_answer_names_its_redis(slowly, shop, monkeypatch, line)
 
 
 @pytest.mark.parametrize(
-    ("started_at", "delay"), [(None, 0.6), (100.0, 0.6), (99.8, 0.4), (90.0, MIN_ANNOUNCE_S)]
+    ("started_at", "delay"), [(None, 0.6), (100.0, 0.6), (99.8, 0.4), (90.0, MIN_ANNOUNCE_AFTER_S)]
 )
 def test_announce_delay_counts_from_the_start_of_the_process(started_at, delay):
-    """A process that took long to start still gives etcd a moment to answer."""
+    """A process that started slowly still gives etcd a moment."""
     world = Outside(announce_s=0.6, started_at=started_at)
     assert world.announce_after(100.0) == pytest.approx(delay)
 
 
 def test_main_gives_the_command_the_start_of_its_process(monkeypatch):
-    """`outside` then counts from there."""
+    """`outside` counts from the start of the process."""
     seen = []
 
     @click.command()

@@ -1,4 +1,4 @@
-"""`rink wait` and `rink status --check`: questions of scripts, answered by the exit status."""
+"""Test `rink wait` and `rink status --check`, which answer scripts."""
 
 import threading
 
@@ -20,7 +20,7 @@ def lines(text):
 
 @pytest.fixture
 def wait(town, run):
-    """Waits while a script happens; returns the exit status, stdout and the lines of stderr."""
+    """Wait during a script, and return the status, stdout and stderr lines."""
 
     def wait(*options, script=()):
         town.script = list(script)
@@ -183,7 +183,7 @@ def test_wait_that_times_out_in_an_outage_exits_with_1(town, wait):
     [
         (
             {"scheme": "mine@1#abc", "pins": {"x": "a"}},
-            "its pins are by a scheme that is not known",
+            "it has pins by a scheme unknown here",
         ),
         ({"number": 2}, "version 2 is not a JSON object"),
     ],

@@ -21,7 +21,7 @@ KEYS = Keys.of("rink/", "orders")
 
 @pytest.fixture
 def watch(town, run):
-    """Watches while a script happens, until its end; returns the events as JSON."""
+    """Watch during a script to its end, and return the events as JSON."""
 
     def watch(*script, options=()):
         town.script = list(script)
@@ -186,7 +186,7 @@ def test_after_a_compaction_or_a_restore_nothing_is_missed(town, watch):
 
 
 def versions_told(town, change):
-    """Return what is told of versions where a change is seen as one, as after an outage."""
+    """Return the version events of a change that is seen as one."""
     before = read_group(town.etcd, KEYS)
     change()
     told = between(before, read_group(town.etcd, KEYS), True, True)
@@ -270,7 +270,7 @@ def test_nothing_of_a_watch_is_left_open(town, watch):
 
 @pytest.fixture
 def screen(town):
-    """A live display that draws into a text, and what that text shows at 100 columns."""
+    """Return a live display, and a function for its text at 100 columns."""
     console = Console(
         file=io.StringIO(), width=100, height=24, force_terminal=True, markup=False,
         highlight=False, color_system=None,

@@ -1,4 +1,7 @@
-"""`rink worker`: what it is told, what it serves, and how it ends; the worker itself is a stand-in."""
+"""Test the options, the metrics and the end of `rink worker`.
+
+The worker itself is a stand-in.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ from rink.streams import RedisUnavailable, WorkerHalted
 
 @pytest.fixture
 def made(monkeypatch):
-    """What workers were made, each with what it was given; `made.run` is what they do."""
+    """Return the workers that were made, each with its arguments.
+
+    `made.run` is what they do.
+    """
 
     class Made(list):
         @staticmethod
@@ -51,7 +57,7 @@ def made(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def as_it_was():
-    """Signals and logging are as before."""
+    """Check that signals and logging are as before."""
     before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
     yield
     assert before == {one: signal.getsignal(one) for one in before}
@@ -116,7 +122,10 @@ def test_second_signal_ends_the_wait_and_a_third_the_process(run, shop, made, ca
     assert result.exit_code == 0, result.output
     assert seen == [(False, False), (True, False), signal.SIG_DFL]
     assert [one for one in caplog.messages if one.startswith("SIGTERM")] == [
-        "SIGTERM: worker w1 is leaving; waits up to 8 s for a successor; a second signal ends the wait",
+        (
+            "SIGTERM: worker w1 is leaving; waits up to 8 s for a successor; "
+            "a second signal ends the wait"
+        ),
         "SIGTERM: worker w1 waits for no successor; another signal ends it at once",
     ]
 
@@ -293,7 +302,7 @@ def test_a_port_that_is_taken(run, shop, made):
         result = run("worker", shop, "--metrics-port", str(port))
     assert result.exit_code == 1
     assert result.stderr == (
-        f"rink: metrics cannot be served at 127.0.0.1:{port}: Address already in use\n"
+        f"rink: cannot serve metrics at 127.0.0.1:{port}: Address already in use\n"
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from mutant import Mutant
 
 ENDS = "run/test_run_ends"
-STAGES = "run/test_run_stages"
+STAGES = "run/test_run_signal_stages"
 SLOTS = "run/test_run_slots"
-SURROUNDINGS = "run/test_run_surroundings"
+SURROUNDINGS = "run/test_run_command_env"
 KILLS = "../integration/run/test_run_kills"
 SIGNALS = "../integration/run/test_run_signals"
 TERMINAL = "../integration/run/test_run_terminal"
@@ -140,7 +140,7 @@ RUN = [
     python(
         "a guard logs for as long as it takes",
         "command_guard",
-        "                signal.setitimer(signal.ITIMER_REAL, MAX_WRITE_S, MAX_WRITE_S)\n",
+        "                signal.setitimer(signal.ITIMER_REAL, WRITE_TIMEOUT_S, WRITE_TIMEOUT_S)\n",
         "",
         STDERR,
     ),
@@ -238,7 +238,7 @@ RUN = [
     python(
         "a signal while waiting leaves as long as it takes",
         "membership",
-        "        await asyncio.wait({leave}, timeout=QUICK_LEAVE_S)\n",
+        "        await asyncio.wait({leave}, timeout=QUICK_LEAVE_TIMEOUT_S)\n",
         "        await asyncio.wait({leave})\n",
         SIGNALS,
     ),
@@ -317,7 +317,7 @@ RUN = [
     python(
         "a lost answer to `started` is taken for another run",
         "slots",
-        "            if slot.run == self.mine.run:  # its answer was lost, or it was begun and not started\n",
+        "            if slot.run == self.mine.run:\n",
         "            if False:\n",
         SLOTS,
     ),

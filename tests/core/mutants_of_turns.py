@@ -5,15 +5,15 @@ from __future__ import annotations
 from mutant import Mutant
 
 TESTS = {
-    "consumer_turns": ("sidecar/test_turns", "sidecar/test_turns_presence"),
-    "consumers": ("sidecar/test_turns", "sidecar/test_turns_presence"),
+    "consumer_turns": ("sidecar/test_consumer_turns", "sidecar/test_consumer_turns_presence"),
+    "consumers": ("sidecar/test_consumer_turns", "sidecar/test_consumer_turns_presence"),
     "membership": ("sidecar/test_member_grants",),
     "program": ("sidecar/test_member_grants",),
     "clock": ("sidecar/test_member_grants",),
-    "http_api": ("sidecar/test_api",),
-    "service": ("sidecar/test_api",),
-    "event_stream": ("sidecar/test_api",),
-    "answers": ("sidecar/test_api",),
+    "http_api": ("sidecar/test_http_api",),
+    "service": ("sidecar/test_http_api",),
+    "event_stream": ("sidecar/test_http_api",),
+    "answers": ("sidecar/test_http_api",),
 }
 
 
@@ -62,8 +62,8 @@ TURNS = [
         "an end is moved on beyond the deadline",
         "        until_ms = min(now_ms + self.hold_ms, self._deadline_ms)\n        if turn",
         "        until_ms = now_ms + self.hold_ms\n        if turn",
-        "sidecar/test_turns_walks",
-        "sidecar/test_turns",
+        "sidecar/test_consumer_turns_walks",
+        "sidecar/test_consumer_turns",
     ),
     of(
         "consumer_turns",
@@ -125,7 +125,7 @@ TURNS = [
         "a stream counts as an open call",
         "        consumer.stream, consumer.calls = self._streams, 0",
         "        consumer.stream = self._streams",
-        "sidecar/test_api",
+        "sidecar/test_http_api",
     ),
     of(
         "consumer_turns",
@@ -138,14 +138,14 @@ TURNS = [
         "a call that is given up lets its turn go",
         "        else:\n            consumer.is_cut = True\n",
         "        else:\n            self.release_all(consumer, 'its call was given up')\n",
-        "sidecar/test_api",
+        "sidecar/test_http_api",
     ),
     of(
         "consumer_turns",
         "a call that is given up is a sign of life",
         "        if is_answered:\n            self._hear(consumer, now_ms)\n",
         "        if True:\n            self._hear(consumer, now_ms)\n",
-        "sidecar/test_api",
+        "sidecar/test_http_api",
     ),
     of(
         "membership",
@@ -307,8 +307,8 @@ TURNS = [
     of(
         "service",
         "the log has raw reasons of losses",
-        "                why = json.dumps(turn.why)  # it names",
-        "                why = turn.why  # it names",
+        "                why = json.dumps(turn.why)  # it contains",
+        "                why = turn.why  # it contains",
         "sidecar/test_logged_names",
     ),
     of(
@@ -351,7 +351,7 @@ TURNS = [
         "the roles of all consumers are not counted",
         "        if self._service.turns.role_count + len(hold.roles) > MAX_ALL_ROLES:\n",
         "        if len(hold.roles) > MAX_ALL_ROLES:\n",
-        "sidecar/test_api_limits",
+        "sidecar/test_http_api_limits",
     ),
     of(
         "service",
@@ -408,8 +408,8 @@ TURNS = [
     of(
         "program",
         "a member that cannot be made is found at the first consumer",
-        "        make()  # it raises here",
-        "        pass  # it raises here",
+        "        make()  # so that its errors",
+        "        pass  # so that its errors",
         "sidecar/test_program",
     ),
     of(

@@ -1,4 +1,4 @@
-"""Make the helpers of this folder importable, whichever folder the tests are run from."""
+"""Make the helpers of this folder importable from every folder."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Render kustomizations as `kubectl kustomize` does, for tests that have no kubectl.
+"""Render kustomizations as `kubectl kustomize`, for tests without kubectl.
 
 Only what the bases use of kustomize is supported: `resources`, `components`, `configMapGenerator`,
 `patches` of kinds, and `images`. Anything else is refused by name, so no base can use what a test
@@ -69,16 +69,19 @@ def render(folder: Path) -> list[Manifest]:
 
 
 Renamed = dict[tuple[str | None, str], str]
-"""The new names of generated ConfigMaps, by namespace and name. References do not cross namespaces."""
+"""The new names of generated ConfigMaps, by namespace and name.
+
+References do not cross namespaces.
+"""
 
 
 def _accumulate(
     folder: Path, manifests: list[Manifest], renamed: Renamed
 ) -> tuple[list[Manifest], Renamed]:
-    """Return the manifests of a folder, and the new names of its generated ConfigMaps.
+    """Return the manifests of a folder, and its renamed ConfigMaps.
 
-    A component begins with the manifests of the kustomization that names it, and changes them. All
-    else begins with none.
+    A component begins with the manifests of the kustomization that names it, and changes them.
+    Other kustomizations begin without manifests.
     """
     path = folder / "kustomization.yaml"
     kustomization = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -111,7 +114,7 @@ def _accumulate(
 
 
 def _patched(folder: Path, patch: Manifest, manifest: Manifest) -> Manifest:
-    """Return a manifest with a patch, whose own kind and name count for nothing."""
+    """Return a manifest with a patch, ignoring its own kind and name."""
     if not re.fullmatch(patch["target"]["kind"], manifest["kind"]):
         return manifest
     target = (folder / patch["path"]).resolve()
@@ -123,7 +126,7 @@ def _patched(folder: Path, patch: Manifest, manifest: Manifest) -> Manifest:
 
 
 def _merged(old: Manifest, change: Manifest) -> Manifest:
-    """Return an object with the fields of a patch: a strategic merge."""
+    """Return an object with the fields of a strategic merge patch."""
     new = dict(old)
     for key, value in change.items():
         if isinstance(value, dict):
@@ -136,7 +139,7 @@ def _merged(old: Manifest, change: Manifest) -> Manifest:
 
 
 def _merged_list(old: list[Manifest], changes: list[Manifest], by: str) -> list[Manifest]:
-    """Return a list of objects with those of a patch, which come before all others."""
+    """Return a list with the elements of a patch before all others."""
     known = {one[by]: one for one in old}
     merged = [_merged(known.get(one[by], {}), one) for one in changes]
     changed = {one[by] for one in changes}
@@ -169,8 +172,7 @@ def _config_map(folder: Path, generator: Manifest) -> Manifest:
 def _hash(data: dict[str, str]) -> str:
     """Return the hash that kustomize appends to the name of a ConfigMap.
 
-    It is over the JSON as Go writes it. The name in it is empty: kustomize means to put the name
-    there, but looks it up where it is not.
+    It is over the JSON as Go writes it. The name in the JSON is empty, as in kustomize.
     """
     content = {"data": data, "kind": "ConfigMap", "name": ""}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

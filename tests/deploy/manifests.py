@@ -1,4 +1,7 @@
-"""Read the manifests of deploy/ and of examples/kubernetes/, and what their programs read."""
+"""Read the manifests of deploy/ and of examples/kubernetes/.
+
+Also read the programs in them.
+"""
 
 import ast
 import functools
@@ -88,7 +91,10 @@ class Pods:
         return [*self.spec.get("initContainers", []), *self.spec["containers"]]
 
     def programs(self, container: Manifest) -> dict[str, str]:
-        """Return the files that a container mounts from ConfigMaps, and the module that it runs."""
+        """Return the mounted files of a container, and the module that it runs.
+
+        The files come from ConfigMaps.
+        """
         maps = {one["metadata"]["name"]: one for one in self.beside if one["kind"] == "ConfigMap"}
         volumes = {volume["name"]: volume for volume in self.spec.get("volumes", [])}
         files = {}
@@ -124,7 +130,10 @@ def all_pods() -> list[Pods]:
 
 
 def is_rink(container: Manifest) -> bool:
-    """Return whether a container joins a group: it runs `rink`, or a program with a session."""
+    """Return whether a container joins a group.
+
+    It runs `rink`, or a program with a session.
+    """
     env = {one["name"] for one in container.get("env", [])}
     return "RINK_ETCD" in env
 
@@ -135,12 +144,12 @@ def is_sidecar(container: Manifest) -> bool:
 
 
 def env_of(container: Manifest) -> dict[str, Any]:
-    """Return the environment that a manifest sets: each name with its text, or None for a field."""
+    """Return the environment of a manifest, with None for a field."""
     return {one["name"]: one.get("value") for one in container.get("env", [])}
 
 
 def names_in(source: str) -> set[str]:
-    """Return the texts in a program that are spelled like names of the environment."""
+    """Return the texts in a program that look like environment variables."""
     return {
         node.value
         for node in ast.walk(ast.parse(source))
@@ -152,7 +161,11 @@ def names_in(source: str) -> set[str]:
 
 @functools.cache
 def names_of_rink(folder: str = "") -> frozenset[str]:
-    """Return the names of the environment in Rink's sources, without its command line's.
+    """Return the environment variables in Rink's sources.
+
+    The sources of the command line are left out.
+
+    The sources of the command line are left out.
 
     Args:
         folder: of the package, such as `cli`, or "" for all but `cli`.

@@ -1,4 +1,4 @@
-"""The component puts the sidecar into manifests as others write them, and leaves the rest alone."""
+"""Test the sidecar component on manifests as others write them."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""The renderer renders as kubectl does, and refuses what it does not know."""
+"""Test that the renderer equals kubectl, or refuses an input."""
 
 import shutil
 import subprocess

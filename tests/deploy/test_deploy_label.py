@@ -1,4 +1,7 @@
-"""The parts of deploy/sidecar/label agree: account, rights, policy, pods, Service."""
+"""Test that the parts of deploy/sidecar/label agree.
+
+They are the account, the rights, the policy, the pods and the Service.
+"""
 
 import re
 

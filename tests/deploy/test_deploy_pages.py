@@ -1,4 +1,4 @@
-"""The pages name what exists, and the values that the manifests have."""
+"""Test that the pages have the names and values of the manifests."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The program that takes a backup of etcd into a member's volume."""
+"""Test the program that takes a backup of etcd into a member's volume."""
 
 import hashlib
 import io
@@ -42,7 +42,7 @@ class Member:
 
     @property
     def has(self):
-        """Return the data of the member, and the data beside it."""
+        """Return the member's data, and the data beside it."""
         return {(path / "wal").read_text() for path in self.volume.glob("data*")}
 
 
@@ -92,7 +92,7 @@ def test_pod_that_starts_again_waits_for_the_snapshot_again(member):
     ],
 )
 def test_snapshot_that_is_not_whole_is_refused_and_may_come_again(member, snapshot, said):
-    """A connection of kubectl that breaks looks like the end of the file."""
+    """A broken connection of kubectl looks like the end of the file."""
 
     def look():
         with pytest.raises(SystemExit, match=said):

@@ -40,7 +40,7 @@ DOCKERFILES = [one for one in FILES if one.name == "Dockerfile"]
 MANIFEST_FILES = [one for one in FILES if one.suffix == ".yaml"]
 
 LAST_SECONDS = 5.0
-"""For what a pod does after it has left its group."""
+"""Seconds for the end of a pod after it has left its group."""
 
 ETCDCTL = {f"ETCDCTL_{name}" for name in ("ENDPOINTS", "CACERT", "CERT", "KEY")}
 """What etcdctl reads from the environment: its flags, by their names."""
@@ -104,7 +104,7 @@ def test_container_has_every_restriction(pods):
     for container in pods.containers:
         context = container["securityContext"]
         assert RESTRICTED.items() <= context.items()
-        if is_sidecar(container):  # it brings them along, into whatever pod
+        if is_sidecar(container):  # it brings these along into any pod
             assert {
                 name: value for name, value in context.items() if name not in RESTRICTED
             } == SIDECARS_OWN
@@ -259,7 +259,7 @@ def etcd_container(folder: str) -> Manifest:
 
 
 def test_restored_members_are_those_of_etcd():
-    """Else etcd would not start on the data, or the restore would be of other volumes."""
+    """Otherwise etcd would not start on the data, or use other volumes."""
     running, restored = etcd_of("etcd"), etcd_of("etcd-restore")
     assert restored["metadata"]["name"] == running["metadata"]["name"]
     for field in ("replicas", "serviceName", "volumeClaimTemplates"):
@@ -304,7 +304,7 @@ def test_pods_that_are_several_are_spread(pods):
 
 @EACH_CONTROLLED
 def test_rollout_is_as_kubernetes_has_it_by_default(pods):
-    """The recommended set suits each strategy, and minReadySeconds costs moves."""
+    """The recommended settings fit each strategy; minReadySeconds adds moves."""
     assert not {"strategy", "updateStrategy", "minReadySeconds"} & pods.manifest["spec"].keys()
 
 
@@ -343,7 +343,7 @@ def test_recommended_set_is_in_the_environment(pods):
 
 
 def leave_s(pods: Pods, container: Manifest) -> float:
-    """Return how long a leave may take: each of its waits may take as long as it is allowed to."""
+    """Return the longest time of a leave, the sum of its waits."""
     leave_timeout = inspect.signature(rink.Rink).parameters["leave_timeout"].default
     release = leave_timeout
     for name, source in pods.programs(container).items():
@@ -415,7 +415,7 @@ def set_by_images() -> set[str]:
 
 @EACH_OF_RINK
 def test_every_name_that_a_program_needs_is_set(pods):
-    """A program of ours reads `os.environ[…]`, which raises where the manifest does not set it."""
+    """The programs read `os.environ[…]`, which raises without the variable."""
     for container in filter(is_rink, pods.containers):
         for source in pods.programs(container).values():
             needed = set(re.findall(r'os\.environ\["(\w+)"\]', source))

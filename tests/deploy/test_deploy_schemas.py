@@ -1,4 +1,4 @@
-"""Every manifest is valid, strictly, for each version of Kubernetes that is supported.
+"""Test each manifest against the schemas of all supported Kubernetes.
 
 The schemas are those of the package kubernetes-validate. A field that they do not know is an error.
 """
@@ -23,7 +23,7 @@ VERSIONS = [
 
 @pytest.fixture(autouse=True, scope="module")
 def schemas_read_once():
-    """Read each schema once: the package reads all definitions for each manifest."""
+    """Read each schema once, since the package reads all for each manifest."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(utils, "schema_contents", functools.cache(utils.schema_contents))
         yield
@@ -34,7 +34,10 @@ def test_package_has_every_version_up_to_the_newest():
 
 
 def has_policy(folder):
-    """Return whether a kustomization has an admission policy, which Kubernetes 1.29 lacks."""
+    """Return whether a kustomization has an admission policy.
+
+    Kubernetes 1.29 lacks these policies.
+    """
     return any(one["kind"] == "ValidatingAdmissionPolicy" for one in rendered(folder))
 
 

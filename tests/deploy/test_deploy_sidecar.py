@@ -1,4 +1,4 @@
-"""What belongs together in deploy/sidecar: hooks, bounds, ports and labels."""
+"""Test that the hooks, bounds, ports and labels of deploy/sidecar agree."""
 
 import shutil
 import subprocess
@@ -48,7 +48,7 @@ def test_policy_lets_pods_reach_only_etcd_and_dns():
 
 @pytest.fixture(params=["sh", "bash", "busybox"])
 def shell(request):
-    """Return the words that begin a command of a shell."""
+    """Return the words that start a shell."""
     if shutil.which(request.param) is None:
         pytest.skip(f"no {request.param} here")
     return ["busybox", "sh"] if request.param == "busybox" else [request.param]
@@ -74,7 +74,10 @@ def run_program(shell, script):
 
 
 def test_program_works_under_each_role_if_work_reads_its_stdin(shell):
-    """The roles are in a here-document. ssh, mysql and ffmpeg would read the rest of it."""
+    """The roles are in a here-document.
+
+    ssh, mysql and ffmpeg would read the rest of it.
+    """
     script = """
         work() { cat >/dev/null; echo "works under $1"; }
         held="a 1 99999999999999${LINE}b 2 99999999999999${LINE}c 3 99999999999999${LINE}"

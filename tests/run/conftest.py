@@ -1,4 +1,4 @@
-"""Find what tests of `rink run` share with other tests."""
+"""Import helpers that tests of `rink run` share with other tests."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The log of `rink run` at its end: with a thread that is late, and without a reader."""
+"""Test the end of the log, with a late thread and without a reader."""
 
 import logging
 import threading
@@ -12,7 +12,7 @@ LONG_S = 20.0
 
 
 class LateHandler(logging.Handler):
-    """Write no line before it may."""
+    """Write lines only once a test allows it."""
 
     def __init__(self):
         super().__init__()
@@ -26,7 +26,7 @@ class LateHandler(logging.Handler):
 
 @pytest.fixture
 def late(monkeypatch):
-    """A handler in place of that of stderr."""
+    """Return a handler in place of that of stderr."""
     handler = LateHandler()
     monkeypatch.setattr(log_thread.logging, "StreamHandler", lambda: handler)
     yield handler
@@ -46,7 +46,7 @@ def test_last_lines_of_a_thread_that_is_late_are_waited_for(monkeypatch, late):
             late.go.set()
         return True
 
-    monkeypatch.setattr(log_thread, "LAST_LINES_S", LONG_S)
+    monkeypatch.setattr(log_thread, "LAST_LINES_TIMEOUT_S", LONG_S)
     monkeypatch.setattr(log_thread, "_can_write", can_write)
     log = LogThread()
     say(log, "the end")

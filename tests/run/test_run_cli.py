@@ -1,4 +1,4 @@
-"""`rink run`: what its options ask for; nothing is run."""
+"""Test the options of `rink run`, without running it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rink.run.run_settings import RunSettings
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Runs the command line; returns its settings, its session and its log."""
+    """Run the command line, and return its settings, session and log."""
 
     def asked(*line):
         seen = []
@@ -39,7 +39,7 @@ def asked(monkeypatch):
 
 @pytest.mark.parametrize("name", ["ttl", "handover_wait", "termination_grace", "name"])
 def test_run_default_is_that_of_a_sidecar(name):
-    """That of `handover_wait` comes from one function, in `with_leave`."""
+    """The default of `handover_wait` comes from one function, `with_leave`."""
     ours = run.make_context("run", ["--group", "g", "--role", "r", "true"]).params
     theirs = sidecar.make_context("sidecar", ["--group", "g"]).params
     assert ours[name] == theirs[name]

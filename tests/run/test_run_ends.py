@@ -1,4 +1,7 @@
-"""When the guard ends the command: `Ends`, and the limits under a lease, on virtual time."""
+"""Test when the guard ends the command, on virtual time.
+
+This covers `Ends`, and the times under a lease.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def test_ends_before_the_end_told_sends_term_then_kill():
 
 def test_ends_moved_on_in_time_sends_nothing():
     it = ends(20_000)
-    it.told(23_000, 15_000)
+    it.move_end(23_000, 15_000)
     assert it.due(18_499) == ""
     assert it.due(18_500) == TERM
 
@@ -51,7 +54,7 @@ def test_ends_after_a_stop_near_the_end_kills_before_the_end():
 def test_ends_moved_on_while_stopping_gives_the_whole_grace():
     it = ends(5_000)
     it.stop(1_000)
-    it.told(30_000, 4_000)
+    it.move_end(30_000, 4_000)
     assert it.wake_at == 11_000
 
 
@@ -65,14 +68,14 @@ def test_ends_closed_sends_term_now_and_kill_at_the_end_told():
 def test_ends_closed_believes_no_later_end():
     it = ends(20_000)
     it.close(1_000)
-    it.told(90_000, 2_000)
+    it.move_end(90_000, 2_000)
     assert it.kill_at == 19_500
 
 
 def test_ends_of_a_frozen_guard_kills_in_spite_of_a_later_end():
-    """The guard was stopped beyond its end, and finds a later end in its pipe."""
+    """The guard was frozen beyond its end, and finds a later end in its pipe."""
     it = ends(20_000)
-    it.told(90_000, 19_500)
+    it.move_end(90_000, 19_500)
     assert it.due(19_600) == KILL
 
 
@@ -80,7 +83,7 @@ def test_ends_killed_believes_no_later_end():
     it = ends(20_000)
     it.kill()
     assert it.due(1) == KILL
-    it.told(90_000, 2)
+    it.move_end(90_000, 2)
     assert it.due(3) == KILL
 
 
@@ -96,9 +99,9 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_ends_never_lets_the_command_live_to_the_last_end_told(steps):
-    """Whatever comes: whoever looks at `wake_at` has killed before the last end told is over.
+    """A guard that obeys `wake_at` has killed before the last told end.
 
-    An end counts as told only if it came before the kill was due, and by a `rink run` that lived.
+    An end counts as told only if it came before the kill was due, and from a `rink run` that lived.
     """
     now, until, is_closed = 0, 20_000, False
     it = ends(until)
@@ -113,7 +116,7 @@ def test_ends_never_lets_the_command_live_to_the_last_end_told(steps):
         if killed_at is not None:
             break
         if what == "told":
-            it.told(now + ahead, now)
+            it.move_end(now + ahead, now)
             if not is_closed:
                 until = now + ahead
         elif what == "close":
@@ -128,7 +131,7 @@ def test_ends_never_lets_the_command_live_to_the_last_end_told(steps):
 
 @pytest.mark.parametrize("ttl", [2, 3, 5, 10, 20, 60, 300])
 def test_limits_leave_two_thirds_of_the_ttl_to_an_outage(ttl):
-    """From `ttl=5` on; a shorter one has no time for it."""
+    """This holds from `ttl=5` on. A shorter TTL has no time for it."""
     margin = max(0.5, ttl / 10)
     limits = KillTimes.of(ttl, margin, 10.0)
     span = (ttl - margin) * 1000

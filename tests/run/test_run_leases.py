@@ -1,4 +1,4 @@
-"""Ends that `rink run` tells are of the lease that the role was granted under."""
+"""Test that `rink run` sends only ends of the lease of the grant."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rink.run.command_run import CommandRun
 
 
 class Role:
-    """A handle that a test makes."""
+    """Hold a handle that a test makes."""
 
     token = 7
 
@@ -20,7 +20,7 @@ class Role:
 
 
 class Guarded:
-    """A guard that takes ends."""
+    """Take ends in place of a guard."""
 
     def __init__(self):
         self.until = self.first = command_guard.now_ms() + 60_000

@@ -1,4 +1,4 @@
-"""What `rink run` makes of a slot, and of the role, when its command is not started."""
+"""Test the slot and the role if the command is not started."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rink.testing.memory.cluster import MemoryCluster
 
 
 class Role:
-    """A role that is held."""
+    """Stand in for a role that is held."""
 
     name, token, rank, is_held = "r", 4, 0, True
 
@@ -32,7 +32,7 @@ class Role:
 
 @pytest.fixture
 def supervised(monkeypatch):
-    """Return a supervisor on an etcd in memory, and the outcomes that its runs are to have."""
+    """Return a supervisor on an etcd in memory, and the results of its runs."""
     with MemoryCluster() as cluster:
         etcd = cluster.client()
 
@@ -61,7 +61,10 @@ STOPPED = CommandOutcome(status=15, is_started=True, is_lost=True, ran_for=1.0)
 
 
 def test_slot_begun_and_not_started_is_still_this_members(supervised):
-    """The role was lost between the two. Nobody else would run the slot."""
+    """The role was lost between begin and start.
+
+    No other member would run the slot.
+    """
 
     async def use():
         made, outcomes = supervised(slot="s")

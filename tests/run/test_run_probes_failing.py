@@ -1,4 +1,4 @@
-"""Probes of `rink run` that fail do not fail silently, and do not end the command."""
+"""Test that failing probes are logged and do not end the command."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def test_probes_that_fail_are_reported(caplog):
         await asyncio.wait([task])
 
     asyncio.run(probe())
-    assert "probes and metrics have failed" in caplog.text
+    assert "the server of probes and metrics has failed" in caplog.text
     assert "a bug" in caplog.text

@@ -1,4 +1,7 @@
-"""`--once-per` on an etcd in memory: who may run a slot, and what a paused member may write."""
+"""Test `--once-per`: which member runs a slot, and what it may write.
+
+The etcd is in memory.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import pytest
 from rink.core.keys import Keys, SlotKeys
 from rink.errors import EtcdUnavailable, RoleLost, StateError
 from rink.etcd.api import Delete, Put
-from rink.run.slots import KEPT_SLOTS, Slot, SlotRun, SlotTurn, encode, look, minute_slot, read
+from rink.run.slots import MAX_KEPT_SLOTS, Slot, SlotRun, SlotTurn, encode, look, minute_slot, read
 from rink.testing.memory.cluster import MemoryCluster
 
 GROUP = Keys.of("rink/", "g")
@@ -16,7 +19,7 @@ SLOTS = SlotKeys.of("rink/", "g", "r")
 
 
 class Lossy:
-    """An etcd whose next answers are lost, after the write was applied."""
+    """Lose the next answers of an etcd, after the write was applied."""
 
     def __init__(self, etcd, lost=0):
         self._etcd, self.lost = etcd, lost
@@ -36,7 +39,7 @@ def etcd():
 
 
 def member(etcd, name, token, slot="s", over=None):
-    """A member's run; its record is written."""
+    """Return a member's run, and write the member's record."""
     key = GROUP.member(name)
     etcd.txn((), (Delete(key),))
     session = etcd.txn((), (Put(key, b"record"),)).header.revision
@@ -72,14 +75,17 @@ def test_slot_taken_over_refuses_the_end_of_the_earlier_run(etcd):
     a, b = member(etcd, "a", 4), member(etcd, "b", 7)
     a.begin(retry_unfinished=True)
     b.begin(retry_unfinished=True)
-    with pytest.raises(RoleLost, match="not this member's any more"):
+    with pytest.raises(RoleLost, match="no longer this member's"):
         a.finish(0)
     assert look(etcd, SLOTS, "s").code is None
 
 
 @pytest.mark.parametrize("is_there_again", [False, True])
 def test_member_whose_session_has_ended_writes_nothing(etcd, is_there_again):
-    """It was paused until its lease had ended; perhaps it has a new record."""
+    """The member was paused until its lease had ended.
+
+    It may have a new record.
+    """
     a = member(etcd, "a", 4)
     key = GROUP.member("a")
     etcd.txn((), (Delete(key),))
@@ -110,7 +116,7 @@ def test_lost_answer_to_started_is_recognised(etcd):
 
 
 def test_slot_that_was_begun_and_not_started_is_begun_again(etcd):
-    """The role was lost before the command was started, and is got again with a new token."""
+    """The role was lost before the start, and is granted with a new token."""
     a, b = member(etcd, "a", 4), member(etcd, "b", 7)
     a.begin(retry_unfinished=False)
     assert b.begin(retry_unfinished=False) == (SlotTurn.STARTED, a.mine)
@@ -145,7 +151,7 @@ def test_lost_answer_to_done_is_recognised(etcd):
 
 
 def test_prune_keeps_the_newest_slots(etcd):
-    for number in range(KEPT_SLOTS + 3):
+    for number in range(MAX_KEPT_SLOTS + 3):
         a = member(etcd, "a", number + 1, slot=f"s{number}")
         a.begin(retry_unfinished=False)
         a.finish(0)
@@ -154,7 +160,7 @@ def test_prune_keeps_the_newest_slots(etcd):
     assert a.prune() == 0
     assert look(etcd, SLOTS, "s2") is None
     assert look(etcd, SLOTS, "s3") is not None
-    assert len(etcd.range(b"rink/", b"rink0").kvs) == KEPT_SLOTS + 2
+    assert len(etcd.range(b"rink/", b"rink0").kvs) == MAX_KEPT_SLOTS + 2
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What `rink run` does beside its guard, on virtual time."""
+"""Test how `rink run` watches its guard, on virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def open_files():
 
 
 class HangingGuard:
-    """A guard that does nothing."""
+    """Do nothing, as a guard that hangs."""
 
     is_late = False
 
@@ -34,7 +34,7 @@ class HangingGuard:
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Has guards and runs go by the loop's time."""
+    """Make guards and runs use the loop's time."""
 
     def clock():
         return round(asyncio.get_running_loop().time() * 1000)
@@ -47,7 +47,7 @@ def clock(monkeypatch):
 @pytest.mark.parametrize("phase", range(0, 1000, 90))
 @pytest.mark.parametrize("ttl", [2, 12, 20, 300])
 def test_run_kills_beside_a_hung_guard_before_the_end(clock, ttl, phase):
-    """The looks are up to a second apart, whatever their phase to the end told."""
+    """Checks are up to a second apart, at any phase to the end."""
 
     @jumping
     async def watch():
@@ -74,7 +74,10 @@ def test_run_kills_beside_a_hung_guard_before_the_end(clock, ttl, phase):
 
 @jumping
 async def test_end_is_not_told_to_the_next_owner_of_a_pipe():
-    """The guard is dead, and what it left takes a while to kill. Its pipe's number is used again."""
+    """The number of a dead guard's pipe is used again.
+
+    The guard is dead, and its command takes a while to kill.
+    """
     is_over = asyncio.Event()
     made = Guarded(types.SimpleNamespace(kill_all=is_over.wait), print)
     made._cgroup = command_guard.Cgroup("")
@@ -169,7 +172,7 @@ def test_guard_that_cannot_be_spawned_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_guard_lets_no_process_go_on_whose_number_is_free(monkeypatch):
-    """The command's process has been reaped, so its number may be another program's by now."""
+    """The reaped process's number may be another program's by now."""
     names = ("until", "grace", "notice", "lead", "job")
     options = {"in": "0", "out": "0", "ignored": "", "file": "", "role": "'r'", "cgroup": ""}
     made = command_guard.CommandGuard(options | dict.fromkeys(names, "0"), ["true"])

@@ -1,4 +1,7 @@
-"""Calls the API of a sidecar in this process. Its member grants what a test says."""
+"""Call the API of a sidecar in this process.
+
+Its member grants the roles that a test names.
+"""
 
 import asyncio
 import contextlib
@@ -17,7 +20,7 @@ URL = "http://127.0.0.1:8181"
 
 
 class StandIn:
-    """A member that is told what to grant."""
+    """Grant roles as a test says, in place of a member."""
 
     def __init__(self, service):
         self.service = service
@@ -56,7 +59,7 @@ class Clock:
 
 
 class Sidecar:
-    """A service, its API, and a client of it."""
+    """Hold a service, its API, and a client of it."""
 
     def __init__(self, bearer=None, grace_ms=30_000, max_streams=256):
         self.clock = Clock()
@@ -78,7 +81,7 @@ class Sidecar:
         return self.service.granted(role, token)
 
     async def held(self, *roles, **body):
-        """Hold roles by a call that waits, and grant them; returns the answer."""
+        """Hold roles by a call that waits, grant them, and return the answer."""
         calling = asyncio.create_task(
             self.post("/v1/hold", {"roles": list(roles), "wait": 30, **body})
         )
@@ -91,12 +94,12 @@ class Sidecar:
         return Stream(self, body)
 
     def call(self, **body):
-        """Return a hold that is answered once."""
+        """Return a hold with a single answer."""
         return Stream(self, body, accept=b"application/json")
 
 
 class Stream:
-    """One stream of events, read by the test as the server sends it."""
+    """Read one stream of events as the server sends it."""
 
     def __init__(self, sidecar, body, accept=b"text/event-stream"):
         self._sidecar = sidecar
@@ -121,7 +124,7 @@ class Stream:
         self._closed.set()
 
     def abort(self):
-        """Close it as the server does with one that cannot be written to."""
+        """Close it as the server does after a write timeout."""
         self.was_aborted = True
         self.close()
 
@@ -165,7 +168,7 @@ class Stream:
 
 
 async def until(happens):
-    """Let the event loop go on until something is true."""
+    """Run the event loop until a condition holds."""
     async with asyncio.timeout(5):
         while not happens():  # noqa: ASYNC110 - it waits for other tasks, not for a time
             await asyncio.sleep(0)

@@ -1,4 +1,7 @@
-"""How long a member stays without a consumer: it counts from when the last one was heard of."""
+"""Test how long a member stays without a consumer.
+
+The time counts from the last sign of life of a consumer.
+"""
 
 import pytest
 from sidecar_apart import Sidecar, run

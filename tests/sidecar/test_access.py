@@ -1,4 +1,4 @@
-"""Who may call: hosts, pages of a browser, content types, tokens, bodies."""
+"""Test who may call: hosts, browser pages, content types, tokens, bodies."""
 
 import json
 
@@ -22,8 +22,9 @@ async def test_host_of_loopback_is_let_through(host):
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example:8181", "127.0.0.1.evil.example:8181", "10.0.0.1:8181", "127.0.0.1:80", "127.0.0.1",
-     "localhost", "", "[::ffff:10.0.0.1]:8181", "::1:8181", "[127.0.0.1:8181", "localhost:8181:8181"],
+    ["evil.example:8181", "127.0.0.1.evil.example:8181", "10.0.0.1:8181", "127.0.0.1:80",
+     "127.0.0.1", "localhost", "", "[::ffff:10.0.0.1]:8181", "::1:8181", "[127.0.0.1:8181",
+     "localhost:8181:8181"],
 )  # fmt: skip
 @run
 async def test_host_of_a_page_that_was_bound_anew_is_refused(host):

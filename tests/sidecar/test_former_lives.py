@@ -1,4 +1,4 @@
-"""A sidecar that is killed and started again: it waits for what its former life was promised."""
+"""Test that a restarted sidecar waits for the ends of its former life."""
 
 import contextlib
 
@@ -13,7 +13,7 @@ ROLE = next(f"job-{i}" for i in range(99) if rank_of(f"job-{i}", 2) == 1)
 
 
 class Life(World):
-    """A life of a sidecar beside the etcd of an earlier one."""
+    """Run a sidecar beside the etcd of an earlier one."""
 
     def __init__(self, former, name):
         super().__init__(join_timeout=0.05)
@@ -35,7 +35,7 @@ class Life(World):
 @pytest.mark.parametrize("has_its_name", [True, False])
 @run
 async def test_restarted_sidecar_waits_for_its_former_life(has_its_name):
-    """Its consumers may still work, by ends that they were told."""
+    """Consumers of the former life may still work until their told ends."""
     async with contextlib.AsyncExitStack() as lives:
         former = await lives.enter_async_context(World())
         former.consumer(ROLE)

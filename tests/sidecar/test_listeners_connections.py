@@ -1,4 +1,4 @@
-"""A listener has a largest number of connections, and closes the right ones."""
+"""Test the most connections of a listener, and which ones it closes."""
 
 import asyncio
 
@@ -50,7 +50,7 @@ class Listener:
         self.connections = []
 
     async def app(self, scope, receive, send):
-        """Answer once told to."""
+        """Answer once a test allows it."""
         del scope
         while (await receive()).get("more_body"):
             pass
@@ -79,7 +79,7 @@ class Listener:
 
 @run
 async def test_connections_in_one_burst_are_no_more_than_the_limit():
-    """The event loop accepts a burst at once, and closes none of it meanwhile."""
+    """The event loop accepts a burst at once, before it closes a connection."""
     listener = Listener()
     for _ in range(5 * MAX_CONNECTIONS):
         listener.connect(b"POST / HTT")

@@ -1,4 +1,4 @@
-"""A unix socket: who may use it, and what is left of an earlier life."""
+"""Test who may use a unix socket, and the socket of an earlier life."""
 
 import contextlib
 import os
@@ -44,7 +44,7 @@ def test_socket_without_group_is_its_users_only(path, opened):
 
 
 def test_socket_group_may_be_a_number_without_a_name(path, opened):
-    """A pod's fsGroup is a number that the image does not know by name."""
+    """A pod's fsGroup is a number without a name in the image."""
     opened(path, str(GROUP))
     assert (path.parent.stat().st_gid, path.stat().st_gid) == (GROUP, GROUP)
     assert (mode_of(path.parent), mode_of(path)) == (0o710, 0o660)
@@ -52,7 +52,7 @@ def test_socket_group_may_be_a_number_without_a_name(path, opened):
 
 @pytest.mark.parametrize("group", [None, str(GROUP)])
 def test_socket_folder_in_a_volume_of_an_fs_group_is_taken_again(tmp_path, opened, group):
-    """The volume has mode 2777, and folders that are made in it have its setgid bit."""
+    """The volume has mode 2777, so its folders have the setgid bit."""
     tmp_path.chmod(0o2777)
     path = tmp_path / "api" / "socket"
     opened(path, group).close()
@@ -64,7 +64,10 @@ def test_socket_folder_in_a_volume_of_an_fs_group_is_taken_again(tmp_path, opene
     [(0o710, False), (0o750, False), (0o2710, False), (0o770, True), (0o711, True), (0o700, True)],
 )
 def test_socket_folder_of_the_group_is_entered_but_not_written(path, opened, mode, is_refused):
-    """A process that may write the folder could replace the socket, and read every grant."""
+    """A process that may write the folder could replace the socket.
+
+    It could then read every grant.
+    """
     path.parent.mkdir()
     os.chown(path.parent, -1, GROUP)
     path.parent.chmod(mode)
@@ -136,7 +139,7 @@ def test_socket_in_a_folder_that_others_may_write_is_refused(tmp_path, opened):
 
 @pytest.mark.parametrize(("owner", "is_refused"), [(0, False), (61_234, True)])
 def test_socket_folder_of_another_user_is_refused(path, monkeypatch, owner, is_refused):
-    """Its owner could replace the socket. Root can do so anywhere."""
+    """The owner could replace the socket. Root can do so anywhere."""
     path.parent.mkdir(mode=0o700)
     found = list(path.parent.stat())
     found[stat.ST_UID] = owner

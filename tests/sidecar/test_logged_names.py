@@ -1,4 +1,4 @@
-"""Names and reasons that others choose enter the log as JSON strings only."""
+"""Test that the log has names of others only as JSON strings."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ def lines(caplog):
 
 
 def is_quoted(lines, count):
-    """Return whether so many lines have the name, each as a JSON string."""
+    """Return whether this many lines have the name as a JSON string."""
     assert not any(ROLE in line or "\u2028" in line for line in lines)
     found = sum(json.dumps(ROLE) in line for line in lines)
     assert found == count, lines
@@ -50,7 +50,7 @@ def test_names_of_roles_and_reasons_are_logged_as_json(lines):
     assert is_quoted(lines(), 3)
     assert json.dumps(ROLE) + ": lost" in lines()[1]
     assert lines()[1].endswith(json.dumps(ROLE)), "the reason"
-    assert 'consumer "web": its stream could not be written to, and was closed' in lines()
+    assert 'consumer "web": writes to its stream timed out, so the stream was closed' in lines()
 
 
 def test_wait_that_fails_is_logged_as_json(lines):
@@ -88,5 +88,5 @@ def test_trouble_and_drain_are_logged_as_json(lines):
 
     fail()
     assert is_quoted(lines(), 2)
-    assert lines()[0].startswith(f"group {json.dumps(ROLE)} ")
+    assert lines()[0].startswith(f"cannot join group {json.dumps(ROLE)}, ")
     assert lines()[0].endswith(json.dumps(ROLE)), "the error"

@@ -1,4 +1,7 @@
-"""What a member's grants and losses come to: tokens between turns, old sessions, handles, and ends."""
+"""Test what follows a member's grants and losses.
+
+This covers tokens between turns, old sessions, handles and ends.
+"""
 
 import asyncio
 import contextlib
@@ -21,7 +24,7 @@ HOLD_MS = 9_000
 
 
 class Handle:
-    """A role that is held until a test says otherwise."""
+    """Stand in for a role that is held until a test ends it."""
 
     def __init__(self, token):
         self.token = token
@@ -41,7 +44,7 @@ class Handle:
 
 
 class Member:
-    """A membership beside a group whose grants and sessions a test makes."""
+    """Run a membership beside a group whose grants a test makes."""
 
     def __init__(self):
         self.service = Service(ConsumerTurns(HOLD_MS, 30_000), Clock())
@@ -94,7 +97,7 @@ async def test_next_turn_waits_for_a_token_above_the_last_one():
 
 @run
 async def test_grant_of_a_session_that_ended_meanwhile_is_told_to_nobody():
-    """A process that was stopped hears of a grant when its next session has begun.
+    """A stopped process gets a grant when its next session has begun.
 
     Another member may hold the role by then.
     """
@@ -146,7 +149,7 @@ def test_deadline_in_milliseconds_is_rounded_down():
 
 
 class Ended(BaseException):
-    """The process has ended at once."""
+    """Report that the process has ended at once."""
 
 
 @pytest.fixture
@@ -164,15 +167,15 @@ def ends(monkeypatch):
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, asyncio.CancelledError])
 def test_sidecar_that_fails_ends_at_once_and_gives_nothing_back(ends, caplog, error):
-    """In order, it would revoke its lease, while programs work by their ends."""
+    """In order, it would revoke its lease while programs still work."""
     with pytest.raises(Ended), program.exits_at_once():
         raise error
     assert ends == [1]
-    assert "its roles go when its lease runs out" in caplog.text
+    assert "its roles are free once its lease expires" in caplog.text
 
 
 def test_first_signal_after_a_drain_is_said(caplog):
-    """A preStop hook has drained it. A drain is no signal, so this one is the first."""
+    """A preStop hook has drained it. A drain does not count as a signal."""
     caplog.set_level(logging.INFO, "rink.sidecar")
 
     @run
@@ -186,15 +189,15 @@ def test_first_signal_after_a_drain_is_said(caplog):
         )
         member.membership.drain("a caller of the API asked for it")
         caplog.clear()
-        program.Program._told(told, signal.SIGTERM)
+        program.Program._signalled(told, signal.SIGTERM)
 
     tell()
-    text = "SIGTERM: it leaves already; a second signal ends the wait for a successor"
+    text = "SIGTERM: the sidecar is already leaving; a second signal ends the wait for a successor"
     assert [record.getMessage() for record in caplog.records] == [text]
 
 
 def test_third_signal_ends_at_once_and_gives_nothing_back(ends):
     told = types.SimpleNamespace(_signals=2)
     with pytest.raises(Ended):
-        program.Program._told(told, signal.SIGTERM)
+        program.Program._signalled(told, signal.SIGTERM)
     assert ends == [128 + signal.SIGTERM]

@@ -1,4 +1,4 @@
-"""A sidecar's member on an etcd in memory: when it joins and leaves, and what it does in trouble."""
+"""Test a sidecar's member on an etcd in memory: joins, leaves, trouble."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ HOLD_MS = 400
 
 
 class GatedRink(aio.Rink):
-    """A member that leaves once a test lets it."""
+    """Leave the group once a test allows it."""
 
     gate = None
 
@@ -31,7 +31,7 @@ class GatedRink(aio.Rink):
 
 
 class World:
-    """An etcd, and one sidecar's member without its API."""
+    """Run an etcd, and one sidecar's member without its API."""
 
     def __init__(self, absent_s=0.0, stays=False, join_timeout=LONG_S, handover_wait=0.0):
         self.join_timeout = join_timeout
@@ -50,8 +50,8 @@ class World:
     def make(self):
         self.joins += 1
         rink = GatedRink(
-            self.session, "g", rebalance_delay=0.0, initial_delay=0.0, join_timeout=self.join_timeout,
-            handover_wait=self.handover_wait, leave_timeout=0.05,
+            self.session, "g", rebalance_delay=0.0, initial_delay=0.0,
+            join_timeout=self.join_timeout, handover_wait=self.handover_wait, leave_timeout=0.05,
         )  # fmt: skip
         rink.gate = self.gate
         self.made.append(rink)
@@ -99,7 +99,7 @@ class World:
 
 
 async def until(happens):
-    """Let the event loop and the engine's thread go on until something is true."""
+    """Run the event loop and the engine's thread until a condition holds."""
     never = asyncio.Event()
     async with asyncio.timeout(LONG_S):
         while not happens():
@@ -156,7 +156,7 @@ async def test_consumer_that_comes_while_the_member_leaves_is_served():
 
 
 @run
-async def test_consumer_that_comes_in_a_leave_that_cannot_serve_waits_for_the_next_join():
+async def test_consumer_in_a_leave_that_cannot_serve_waits_for_the_next_join():
     async with World() as world:
         first = world.consumer("a")
         await world.turn()
@@ -205,7 +205,10 @@ async def test_drain_without_an_answer_waits_for_the_end():
 
 @run
 async def test_wait_for_a_successor_ends_with_the_last_consumer_of_any_role():
-    """Its other role is still done. But nobody here does this one, and another member can."""
+    """No consumer here has the role, and another member can serve it.
+
+    The other role still has a consumer.
+    """
     async with World(stays=True, handover_wait=1e6) as world:
         await until(lambda: world.state is MembershipState.JOINED)
         member = world.made[0]
@@ -224,7 +227,7 @@ async def test_wait_for_a_successor_ends_with_the_last_consumer_of_any_role():
 
 
 @run
-async def test_wait_for_a_successor_goes_on_where_no_other_member_could_do_the_role():
+async def test_wait_for_a_successor_goes_on_without_another_member():
     async with World(handover_wait=1e6) as world:
         first, second = world.consumer("a", name="stays"), world.consumer("b")
         held, given_back = await world.turn("a"), await world.turn("b")
@@ -270,7 +273,7 @@ async def test_etcd_that_is_away_at_the_start_is_tried_again():
 
 
 @run
-async def test_consumer_that_goes_while_etcd_is_away_ends_the_tries_and_the_trouble():
+async def test_consumer_that_goes_while_etcd_is_away_ends_tries_and_trouble():
     async with World(join_timeout=0.05) as world:
         world.etcd.cut()
         consumer = world.consumer("a")
@@ -356,7 +359,7 @@ async def test_backup_restored_while_the_member_is_away_lowers_no_token():
 
 @run
 async def test_members_are_shown_without_going_through_waits(monkeypatch):
-    """There may be 10,000 of them, and the event loop stands still meanwhile."""
+    """There may be 10,000 waits, during which the event loop stands still."""
     async with World() as world:
         world.consumer("a")
         await world.turn()

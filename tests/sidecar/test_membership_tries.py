@@ -1,4 +1,4 @@
-"""Tries to join a group whose etcd is away: how often, and what is said of them."""
+"""Test tries to join while etcd is away: their pauses and log lines."""
 
 import asyncio
 import itertools
@@ -14,7 +14,7 @@ from rink.sidecar.service import Service
 
 
 class Group:
-    """A group that cannot be joined."""
+    """Stand in for a group that cannot be joined."""
 
     group, name = "orders", "web-1"
 
@@ -28,7 +28,7 @@ class Group:
 
 @jumping
 async def try_for(seconds, tried_at):
-    """Try to join for a while, and note when."""
+    """Try to join for a while, and note the times."""
     service = Service(ConsumerTurns(9_000, None))
     membership = Membership(service, lambda: Group(tried_at), absent_s=10, stays=True)
     running = asyncio.create_task(membership.run())
@@ -55,9 +55,9 @@ def test_tries_to_join_cost_one_line_a_minute(caplog):
     try_for(59, [])
     lines = [record.getMessage() for record in caplog.records]
     assert lines == [
-        'group "orders" cannot be joined, trying again: "etcd is away"',
+        'cannot join group "orders", trying again: "etcd is away"',
         'draining: "the test is over"',
     ]
     caplog.clear()
     try_for(600, [])
-    assert 10 <= sum("cannot be joined" in record.getMessage() for record in caplog.records) <= 11
+    assert 10 <= sum("cannot join" in record.getMessage() for record in caplog.records) <= 11

@@ -1,4 +1,4 @@
-"""The page of `--page` escapes names, is bounded, has no grant, and needs no member."""
+"""Test the page of `--page`: escapes, limits, no grant, no member."""
 
 import re
 from html.parser import HTMLParser
@@ -29,7 +29,7 @@ ODD_NAMES = [
 
 
 class Seen(HTMLParser):
-    """Read a page as a browser does: elements, attributes, and the body's text."""
+    """Read a page as a browser does: elements, attributes, the body's text."""
 
     def __init__(self, page):
         super().__init__()
@@ -55,7 +55,7 @@ async def no_metrics(_):
 
 
 class Shows:
-    """Run a sidecar whose member is a stand-in, and show its page."""
+    """Run a sidecar with a stand-in for its member, and show its page."""
 
     def __init__(self, has_page=True):
         self.clock = Clock()
@@ -67,7 +67,7 @@ class Shows:
         self.client = httpx.AsyncClient(transport=transport, base_url="http://10.0.0.7:8182")
 
     def hold(self, *roles, name="web", token=7):
-        """Add a consumer that holds its roles, except roles that another has."""
+        """Add a consumer that holds its roles, except roles of another."""
         consumer = Consumer(name, f"{SECRET}-{name}", alive_ms=600_000)
         before = set(self.member.wanted)
         self.service.hold(consumer, list(roles))

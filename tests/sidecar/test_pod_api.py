@@ -1,4 +1,7 @@
-"""A sidecar finds its pod and the API server. integration/sidecar tries the calls."""
+"""Test how a sidecar finds its pod and the API server.
+
+The calls are tested in integration/sidecar.
+"""
 
 import asyncio
 import ssl
@@ -123,7 +126,7 @@ async def test_refusal_for_want_of_rights_is_no_proof_of_a_policy():
 
 @jumping
 async def test_dry_run_is_not_repeated_after_a_label_that_was_too_slow():
-    """Else two slow calls would never fit into the time of one."""
+    """Otherwise two slow calls would never fit into the time of one."""
     api = Answering()
     api.rights, api.hangs = {"labels"}, True
     with pytest.raises(TimeoutError):

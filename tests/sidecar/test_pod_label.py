@@ -1,4 +1,4 @@
-"""Which labels the pod is to have, and which request is sent next."""
+"""Test the wanted labels, and the next request."""
 
 import math
 
@@ -166,7 +166,7 @@ def test_request_without_an_answer_is_given_up_in_time():
 
 
 def pauses_of(plan, number=20):
-    """Return the pauses after so many failures in a row, in milliseconds."""
+    """Return the pauses in milliseconds after failures in a row."""
     now, pauses = NOW, []
     for _ in range(number):
         assert plan.step(A, now) == Send(A)
@@ -221,7 +221,7 @@ def test_refusal_is_kept_until_another_answer():
 
 
 class Faults(RuleBasedStateMachine):
-    """Answer, refuse, or carry a request out late or never."""
+    """Answer or refuse a request, or execute it late or never."""
 
     def __init__(self):
         super().__init__()
@@ -284,7 +284,7 @@ class Faults(RuleBasedStateMachine):
             assert self.late == []
 
     def teardown(self):
-        """All is well in the end, whatever comes late until then."""
+        """Check that all is well in the end, after any late request."""
         for _ in range(20):
             if self.plan.in_flight is not None:
                 self.answer()

@@ -1,4 +1,4 @@
-"""The pod's labels follow a sidecar's turns, beside a stand-in of the API server."""
+"""Test that a pod's labels follow the turns, beside a stand-in server."""
 
 import asyncio
 import contextlib
@@ -65,9 +65,9 @@ class Handle:
 
 
 class Story:
-    """Run a sidecar's service and labels.
+    """Run the service and the labels of a sidecar.
 
-    Its member releases roles as the real one does.
+    Its member releases roles as the real member does.
     """
 
     def __init__(self, **troubles):
@@ -109,7 +109,7 @@ class Story:
         assert self.service.release(consumer, turn.role, None)
 
     async def wait_of_release(self, trouble):
-        """Return for how many seconds a release waits after trouble of the API server began."""
+        """Return the seconds that a release waits after trouble began."""
         consumer, turn, handle = self.grant()
         await pass_time(1)
         self.kube.trouble = trouble
@@ -322,7 +322,7 @@ def test_trouble_costs_one_line_a_minute(caplog):
     async def tell():
         async with Story(at_start=BROKEN) as story:
             await pass_time(3 * REPORT_INTERVAL_S)
-            said = [line for line in lines() if "cannot be changed" in line]
+            said = [line for line in lines() if "cannot change" in line]
             assert 2 <= len(said) <= 4
             assert "answered 500" in said[0]
             story.kube.trouble = None

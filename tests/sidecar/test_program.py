@@ -1,4 +1,4 @@
-"""A sidecar before it serves: what it refuses, and what its probes look at."""
+"""Test a sidecar before it serves: refusals, and what probes check."""
 
 import asyncio
 
@@ -19,21 +19,21 @@ SETTINGS = SidecarSettings(listen=Address("127.0.0.1", 8181), public=None)
 
 @pytest.fixture
 def listened(monkeypatch):
-    """Note the addresses on which a sidecar listens, and open no socket."""
+    """Note the addresses of listeners, and open no socket."""
     listened = []
     monkeypatch.setattr(module, "listen", lambda address, *_: listened.append(address))
     return listened
 
 
 def program(**member):
-    """Return a sidecar that would join with these settings of its member."""
+    """Return a sidecar with these settings of its member."""
     session = aio.Session("http://127.0.0.1:1")
     return Program(SETTINGS, session, lambda: aio.Rink(session, "orders", **member))
 
 
 @run
 async def test_member_that_cannot_be_made_is_refused_before_it_listens(listened):
-    """The first program that asks for a role would find out otherwise, and end the sidecar."""
+    """Otherwise the first hold of a program would end the sidecar."""
     with pytest.raises(ConfigError, match="member name is empty"):
         program(name="")
     assert listened == []

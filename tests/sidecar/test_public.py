@@ -1,4 +1,4 @@
-"""The probes: what makes a pod not ready, and what does not."""
+"""Test the probes: the reasons that make a pod not ready."""
 
 import contextlib
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from rink.sidecar.service import Service
 
 
 class Probed:
-    """The probes of a sidecar whose member is a stand-in."""
+    """Run the probes of a sidecar with a stand-in for its member."""
 
     def __init__(self):
         self.service = Service(ConsumerTurns(9_000, 30_000), lambda: 50_000_000)
@@ -37,7 +37,7 @@ class Probed:
         return (await self._client.get(path)).status_code
 
     async def metrics(self):
-        """Return the text of the metrics, and each one's value by its name."""
+        """Return the text of the metrics, and their values by name."""
         answer = await self._client.get("/metrics")
         assert answer.headers["content-type"].startswith("text/plain")
         families = text_string_to_metric_families(answer.text)
@@ -106,7 +106,7 @@ async def test_startz_and_healthz_need_no_member():
 
 
 def member_of_a_group(members, rank, version):
-    """Return what a joined member says of its group."""
+    """Return the facts of a joined member about its group."""
     node = SimpleNamespace(view=SimpleNamespace(by_age=[None] * members))
     engine = SimpleNamespace(lock=contextlib.nullcontext(), node=node)
     return SimpleNamespace(rank=rank, version=SimpleNamespace(number=version), _engine=engine)

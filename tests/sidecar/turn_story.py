@@ -8,7 +8,10 @@ HOLD_MS, GRACE_MS = 9_000, 30_000
 
 
 class Story:
-    """Turns, a member that grants what is wanted, and a clock that a test moves."""
+    """Run turns with a member that grants all wanted roles, and a clock.
+
+    The test moves the clock.
+    """
 
     def __init__(self, grace_ms=GRACE_MS):
         self.turns = ConsumerTurns(HOLD_MS, grace_ms)
@@ -39,7 +42,7 @@ class Story:
         return self.turns.release(consumer, role, token, self.now)
 
     def sleep(self, ms):
-        """Let time pass, with the member's session renewed."""
+        """Pass time while the member's session is renewed."""
         end = self.now + ms
         while self.now < end:
             self.now = min(end, self.turns.step(self.now) or end)

@@ -1,4 +1,4 @@
-"""Files of ends: names, contents, and folders that are refused."""
+"""Test files of ends: names, contents, and refused folders."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ from rink.sidecar.role_files import FOLDER, Files, file_name, is_valid
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder that passes as one of a tmpfs."""
+    """Return a folder that counts as a tmpfs."""
     monkeypatch.setattr(module, "_file_system", lambda _: "tmpfs")
     return tmp_path
 
@@ -133,7 +133,7 @@ def test_full_folder_is_logged_once_a_minute(folder, caplog, monkeypatch):
     for _ in range(3):
         files.write("leader", 7, 200)
     assert len(caplog.messages) == 1
-    assert "leader cannot be written" in caplog.text
+    assert "cannot write leader" in caplog.text
     now[0] += 60_000
     files.write("leader", 7, 200)
     assert len(caplog.messages) == 2
@@ -144,12 +144,12 @@ def test_full_folder_is_logged_once_a_minute(folder, caplog, monkeypatch):
 def test_folder_in_place_of_a_file_is_refused_at_the_start(folder):
     (folder / FOLDER / "leader").mkdir(parents=True)
     for _ in range(2):  # the first one must not keep the lock
-        with pytest.raises(ConfigError, match="held/leader cannot be removed: Is a directory"):
+        with pytest.raises(ConfigError, match="cannot remove held/leader: Is a directory"):
             Files(folder)
 
 
 def test_folder_in_place_of_a_file_is_logged_and_keeps_no_other_role(folder, caplog):
-    """The program beside the sidecar may have the same user, and make one at any time."""
+    """A program of the same user may make a folder at any time."""
     files = Files(folder, lambda: 100)
     (folder / FOLDER / "leader").mkdir()
     (folder / FOLDER / f".{os.getpid()}.1").mkdir()
@@ -168,12 +168,12 @@ def test_file_that_cannot_be_removed_is_named(folder, caplog):
     files = Files(folder, lambda: 100)
     (folder / FOLDER / "leader").mkdir()
     files.remove("leader")
-    assert caplog.messages == [f"leader cannot be removed from {folder}: Is a directory"]
+    assert caplog.messages == [f"cannot remove leader from {folder}: Is a directory"]
 
 
 def test_folder_that_is_no_tmpfs_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_file_system", lambda _: "ext4")
-    with pytest.raises(ConfigError, match="on ext4, and files of ends must be gone"):
+    with pytest.raises(ConfigError, match="on ext4, but files of ends must not survive"):
         Files(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The calls of the API, one by one."""
+"""Test each call of the API."""
 
 import asyncio
 import errno
@@ -338,7 +338,7 @@ async def test_call_that_is_given_up_as_it_is_granted_keeps_the_end_told():
 
 @run
 async def test_consumer_whose_stream_was_closed_waits_only_while_it_renews():
-    """Its stream is no open call, so a program that is dead keeps no place in a queue."""
+    """Its stream is no open call, so a dead program keeps no place in a queue."""
     sidecar = Sidecar()
     async with sidecar.stream(roles=["a"], alive=4) as stream:
         _, fields = await stream.event()

@@ -1,4 +1,4 @@
-"""What each signal does, in each state."""
+"""Test the effect of each signal in each state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TERM, INT = signal.SIGTERM, signal.SIGINT
 
 
 def deeds(stages, *numbers):
-    """Signals that come a second apart."""
+    """Return the actions for signals that come a second apart."""
     return [stages.take(number, at, is_running=True) for at, number in enumerate(numbers)]
 
 

@@ -1,4 +1,4 @@
-"""The command's environment, its file on a tmpfs, its cgroup, and how `rink run` ends."""
+"""Test the command's environment, file, cgroup and exit status."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOUNTS = r"""21 1 254:0 / / rw,relatime - ext4 /dev/root rw
 
 @pytest.fixture
 def mounted(tmp_path, monkeypatch):
-    """Has this process see mounts of a test."""
+    """Set the mounts that this process sees."""
 
     def mounted(text):
         path = tmp_path / "mountinfo"
@@ -88,7 +88,10 @@ def test_role_file_lies_nowhere_but_on_a_tmpfs(tmp_path, mounted):
 
 
 def test_role_file_is_one_line_that_is_valid_between_its_times(tmp_path, mounted):
-    """Its folder is there only while a command runs, so `kill -9` of one that waits leaves none."""
+    """The folder exists only while a command runs.
+
+    So a killed `rink run` that waited leaves no folder behind.
+    """
     mounts = mounted(f"1 1 0:1 / {tmp_path} rw - tmpfs x rw\n")
     file = RoleFile([tmp_path])
     assert file.is_possible
@@ -175,4 +178,4 @@ def test_role_file_on_a_full_tmpfs_keeps_the_earlier_end(tmp_path, monkeypatch, 
     monkeypatch.setattr(Path, "write_text", fail)
     file.write(7, 2_000)
     assert Path(file.path).read_text() == before
-    assert "cannot be written: No space left on device" in caplog.text
+    assert "an earlier end: No space left on device" in caplog.text

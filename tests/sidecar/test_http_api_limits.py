@@ -1,4 +1,4 @@
-"""The limits of the API: each by a request that has one too many, beside one that has not."""
+"""Test each limit of the API, at the limit and one above it."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ def test_limits_are_those_that_are_documented():
 
 
 async def hold(**body):
-    """Return the status of a hold by a sidecar of its own."""
+    """Return the status of a hold by a new sidecar."""
     return (await Sidecar().post("/v1/hold", body)).status_code
 
 

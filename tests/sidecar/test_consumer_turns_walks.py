@@ -1,4 +1,7 @@
-"""Walk through random lives of consumers, and check each promise of a turn after each step."""
+"""Walk through random lives of consumers, and check each promise.
+
+A check follows each step.
+"""
 
 import itertools
 
@@ -23,7 +26,10 @@ AHEAD_MS = 15_000  # of the deadline after each keepalive
 
 
 class Lives(RuleBasedStateMachine):
-    """A member and its consumers. `told` is the largest end of each turn that was ever set."""
+    """Walk a member and its consumers.
+
+    `told` has the largest end of each turn that was ever set.
+    """
 
     def __init__(self):
         super().__init__()
@@ -113,7 +119,10 @@ class Lives(RuleBasedStateMachine):
         self.carry_out()
 
     def any_consumer(self, data):
-        """Return a consumer, which a process that was stopped may hear before its timer."""
+        """Return a consumer, which may be heard before its timer.
+
+        A process that was stopped reads its inputs in any order.
+        """
         self.now += data.draw(st.sampled_from([0, 0, 0, 10_001]))
         consumers = list(self.turns.consumers.values())
         return data.draw(st.sampled_from(consumers)) if consumers else None
@@ -216,7 +225,10 @@ class Lives(RuleBasedStateMachine):
                 assert not (is_stuck and consumer.is_present(self.now)), f"{role} is stuck"
 
     def teardown(self):
-        """With nobody heard of any more, every turn ends, and lost ones within the grace."""
+        """Check that every turn ends once no consumer gives a sign of life.
+
+        Lost turns end within the grace.
+        """
         if self.turns is None:
             return
         for consumer in list(self.turns.consumers.values()):

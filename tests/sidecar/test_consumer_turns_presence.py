@@ -1,4 +1,4 @@
-"""Turns of consumers that are gone, or may be, and answers that come again."""
+"""Test turns of consumers that may be gone, and repeated answers."""
 
 import pytest
 from turn_story import HOLD_MS
@@ -9,7 +9,7 @@ from rink.sidecar import effects as do
 
 
 def grants_until_nobody_wants(story, role, most=10):
-    """Grant a role while it is wanted, as a member does, and return how many grants it took."""
+    """Grant a role while it is wanted, and return the number of grants."""
     count = 0
     while role in story.turns.wanted:
         assert count < most, "each grant makes the member write its record"
@@ -19,7 +19,7 @@ def grants_until_nobody_wants(story, role, most=10):
 
 
 def waiting_one(story, role="b", **how):
-    """Return a consumer that holds a role and waits for another one behind `two`."""
+    """Return a consumer that holds a role and waits behind `two`."""
     two = story.consumer(role, name="two")
     story.grant(role)
     one = story.consumer("a", role, name="one", **how)
@@ -69,7 +69,7 @@ def test_consumer_that_comes_back_keeps_its_place(story, comes_back):
 
 
 def forgotten_after_ms(story, consumer, roles):
-    """Grant a dead consumer its roles, and return when it is forgotten."""
+    """Grant roles to a dead consumer, and return when it is forgotten."""
     died_at = story.now
     while not consumer.is_forgotten:
         story.sleep(HOLD_MS - 1_000)
@@ -112,7 +112,7 @@ def test_first_turn_of_a_poller_gives_no_time_without_a_renewal(story):
 
 
 def test_first_turn_after_a_wait_counts_as_a_sign_of_life(story):
-    """A consumer whose stream is open need not renew while it holds nothing."""
+    """A consumer with an open stream need not renew while it holds nothing."""
     story.consumer("a", alive_ms=15_000)
     story.sleep(60_000)
     turn = story.grant("a")

@@ -1,4 +1,4 @@
-"""Turns of roles: who is told what, and when a role is let go."""
+"""Test turns of roles: their reports, and when a role is released."""
 
 from turn_story import GRACE_MS, HOLD_MS, Story
 
@@ -236,7 +236,7 @@ def test_late_answer_after_grace_queues_again(story):
 
 
 def test_end_that_passes_without_a_loss_is_told_as_one(story):
-    """The member's session may end a moment later than the turn, so nobody has told the loss."""
+    """The session may end just after the turn, so nobody reported the loss."""
     consumer = story.consumer("a")
     turn = story.grant("a")
     story.live(lease=2)
@@ -293,7 +293,7 @@ def test_renewal_after_the_end_revives_nothing(story):
 
 
 def test_answer_that_comes_when_its_consumer_is_forgotten_queues_nobody(story):
-    """A process that was stopped hears the answer first. By then the end has passed."""
+    """A process that was stopped reads the answer after the end has passed."""
     consumer = story.consumer("a", alive_ms=2_000)
     turn = story.grant("a")
     story.now += HOLD_MS
