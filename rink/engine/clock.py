@@ -15,10 +15,10 @@ from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
-LONGEST_WAIT_S = 3600.0
+MAX_WAIT_S = 3600.0
 """Waits are cut into pieces: a queue takes no timeout of years."""
 
-DEAF_S = 1.0
+SIGNAL_CHECK_INTERVAL_S = 1.0
 """How long a user's thread may wait without looking for signals.
 
 Python looks for them before it puts a thread to sleep, and when something wakes it: one that comes
@@ -182,11 +182,11 @@ class SystemClock:
         self.event().wait(seconds)
 
     def wait(self, event: ClockEvent, timeout: float | None) -> bool:
-        """Wait for an event, and hear a signal within `DEAF_S`."""
+        """Wait for an event, and hear a signal within `SIGNAL_CHECK_INTERVAL_S`."""
         until = None if timeout is None else self.now() + timeout
         while True:
-            left = DEAF_S if until is None else until - self.now()
-            if event.wait(max(0.0, min(left, DEAF_S))):
+            left = SIGNAL_CHECK_INTERVAL_S if until is None else until - self.now()
+            if event.wait(max(0.0, min(left, SIGNAL_CHECK_INTERVAL_S))):
                 return True
             if left <= 0.0:
                 return False
@@ -219,7 +219,7 @@ class _SystemMailbox(Generic[T]):
     def _left(self, until: float | None) -> float | None:
         if until is None:
             return None
-        return max(0.0, min(until - self._clock.now(), LONGEST_WAIT_S))
+        return max(0.0, min(until - self._clock.now(), MAX_WAIT_S))
 
     def close(self) -> None:
         pass

@@ -40,7 +40,7 @@ from rink.engine.member_log import MemberLog
 from rink.engine.request_threads import RequestThreads
 from rink.engine.requests import Requests
 from rink.engine.signals import Signal, Subscribers
-from rink.engine.stepper import Stepper, begin_turns_anew
+from rink.engine.stepper import Stepper, reset_step_queue
 from rink.errors import ClosedError, WrongThreadError
 from rink.etcd.api import Etcd
 
@@ -53,13 +53,13 @@ _LEVELS = {
 }
 
 
-RESTS_FROM_S = 0.002
+REST_THRESHOLD_S = 0.002
 REST_PER_TURN = 3.0
-LONGEST_REST_S = 0.1
+MAX_REST_S = 0.1
 """Beside a TTL of 2 s, the shortest, which is renewed every third of a second."""
 
-GIVE_WAY_S = 0.000_1
-GIVE_WAY_LEFT_S = 0.003
+GRANT_PAUSE_S = 0.000_1
+LEAVE_PAUSE_S = 0.003
 """Seconds to sleep after a grant, and after a leave, so that other threads and processes run first.
 
 A thread that is woken gets the interpreter only when the engine's thread sleeps. A machine with few
@@ -98,9 +98,9 @@ class Engine:
         settings: MemberSettings,
         *,
         clock: Clock,
-        calls: RequestThreads,
-        reads: RequestThreads,
-        lessor: LeaseRenewal,
+        request_threads: RequestThreads,
+        read_threads: RequestThreads,
+        lease_renewal: LeaseRenewal,
         listeners: Listeners,
         group: str,
     ) -> None:
@@ -115,20 +115,22 @@ class Engine:
         self.join_error: Exception | None = None
         self.left = Signal(clock)
         self.failure: Exception | None = None
-        self.journal = MemberLog(group, settings.name, clock, lambda: self._mailbox.put(_FLUSH))
-        self.callbacks = Callbacks(clock, listeners, self.journal.about)
+        self.member_log = MemberLog(group, settings.name, clock, lambda: self._mailbox.put(_FLUSH))
+        self.callbacks = Callbacks(clock, listeners, self.member_log.about)
         self.stepped = Subscribers()
         self.forked = False
         self._etcd = etcd
         self._keys = keys
         self._logger: threading.Thread | None = None
-        self._lessor = lessor
+        self._lease_renewal = lease_renewal
         self._mailbox: Mailbox[_Message] = clock.mailbox()
         self._ticks_answered = 0
         self._last_waits = LastWaits(self.table, self.lock, clock)
         self._stepper = Stepper(self.node, self.lock, clock, self.callbacks)
-        self._follower = GroupWatch(etcd, keys, calls, clock, self.post)
-        self._requests = Requests(etcd, keys, settings.name, calls, reads, clock, self._answered)
+        self._group_watch = GroupWatch(etcd, keys, request_threads, clock, self.post)
+        self._requests = Requests(
+            etcd, keys, settings.name, request_threads, read_threads, clock, self._answered
+        )
         self._thread = threading.Thread(target=self._run, name=f"rink-engine-{group}", daemon=True)
         _engines.add(self)
 
@@ -186,7 +188,7 @@ class Engine:
         level = logging.INFO if state is Life.OFFERING else logging.WARNING
         who = f"group {self.group!r}: member {self.node.name!r}"
         text = f"{who} is still {doing or state.value}{roles}"
-        log.log(level, "%s", text, extra=self.journal.about)
+        log.log(level, "%s", text, extra=self.member_log.about)
 
     def nudge(self) -> None:
         """Wake the engine, so that it looks again at what lies under the lock."""
@@ -212,7 +214,7 @@ class Engine:
                 f"{self.group!r}. In a handler set an event, or raise SystemExit, and leave there"
             )
 
-    # ── what the session's thread uses (rink.engine.lease_renewal.Tenant) ───────────────────────────
+    # ── what the session's thread uses (rink.engine.lease_renewal.LeaseOwner) ───────────────────────────
 
     @property
     def deadline(self) -> float:
@@ -269,7 +271,7 @@ class Engine:
         with self.lock:
             reports = self.node.out.take()  # between two steps nothing else is pending
         self._carry_out(reports)
-        self.journal.flush()
+        self.member_log.flush()
 
     def ended(self, lease: int) -> None:
         """Report that etcd does not know the lease any more."""
@@ -288,7 +290,7 @@ class Engine:
 
     def _run(self) -> None:
         try:
-            self._follower.start()
+            self._group_watch.start()
             self._advance([])
             while not self.left.is_set():
                 messages = self._mailbox.take(self._wake_at())
@@ -297,16 +299,16 @@ class Engine:
                 self._rest(self.clock.now() - began_at)
         except Exception as error:
             text = "the engine of group %r failed"
-            log.critical(text, self.group, exc_info=True, extra=self.journal.about)
+            log.critical(text, self.group, exc_info=True, extra=self.member_log.about)
             self._fail(error)
         finally:
-            self._follower.close()
+            self._group_watch.close()
             self.left.set()
-            self.journal.flush()
+            self.member_log.flush()
             self._end_join()
             self._last_waits.end()
             self.callbacks.close()
-            self.stepped.tell()
+            self.stepped.notify()
             self._mailbox.close()  # last: virtual time waits for whoever reads a mailbox
 
     def _rest(self, seconds: float) -> None:
@@ -317,15 +319,15 @@ class Engine:
         interpreter: without a rest it would get to a few releases between two turns, and with one
         it gets to thousands.
         """
-        if seconds < RESTS_FROM_S:
+        if seconds < REST_THRESHOLD_S:
             return
-        rest = min(REST_PER_TURN * seconds, LONGEST_REST_S)
+        rest = min(REST_PER_TURN * seconds, MAX_REST_S)
         until, never = self.clock.now() + rest, self.clock.event()
         while self.clock.now() < until:
             with self.lock:
                 if not self.table.drains:
                     return
-            self.clock.wait(never, RESTS_FROM_S)
+            self.clock.wait(never, REST_THRESHOLD_S)
 
     def _end_join(self) -> None:
         if not self.joined.is_set():
@@ -334,7 +336,7 @@ class Engine:
             self.joined.set()
 
     def _wake_at(self) -> float | None:
-        wakes = (self.node.wake_at, self._follower.wake_at, self._last_waits.end_at)
+        wakes = (self.node.wake_at, self._group_watch.wake_at, self._last_waits.end_at)
         return min([at for at in wakes if at is not None], default=None)
 
     def _turn(self, messages: list[_Message]) -> None:
@@ -362,16 +364,16 @@ class Engine:
             events.append(_NUDGED)
         for event in events:
             if isinstance(event, ev.HistoryChanged):
-                self._follower.history_told()
+                self._group_watch.history_told()
             if isinstance(event, ev.ListFailed | ev.HistoryChanged):
-                self._follower.restart_soon()
-        if self._follower.wake_at is not None and self.clock.now() >= self._follower.wake_at:
-            self._follower.start()
+                self._group_watch.restart_soon()
+        if self._group_watch.wake_at is not None and self.clock.now() >= self._group_watch.wake_at:
+            self._group_watch.start()
         wake_at = self.node.wake_at
         if events or (wake_at is not None and self.clock.now() >= wake_at):
             self._advance(events)
         self._last_waits.end_if_due()
-        self.journal.flush()
+        self.member_log.flush()
 
     def release(self, handle: Handle) -> None:
         """Release a handle, on a user's thread."""
@@ -386,7 +388,7 @@ class Engine:
         is_released = hold is None or handle not in hold.handles
         must_step = self.table.release(handle)
         if hold is not None and not hold.handles and not is_released:
-            self.journal.released(hold)
+            self.member_log.released(hold)
         return must_step
 
     def _advance(self, events: list[Event]) -> None:
@@ -394,14 +396,14 @@ class Engine:
         step = self._stepper.step_own(events)
         self._carry_out(step.effects)
         for hold in step.granted:
-            self.journal.granted(hold)
+            self.member_log.granted(hold)
         if step.granted:
-            self.clock.give_way(GIVE_WAY_S)
+            self.clock.give_way(GRANT_PAUSE_S)
         if self._gave_back(step.effects):
             # The thread that sends the revocation needs the interpreter now. Nothing waits for the
             # second half: the member coordinates no more, and nothing of its group concerns it.
-            self._follower.mute()
-            self.clock.give_way(GIVE_WAY_LEFT_S)
+            self._group_watch.mute()
+            self.clock.give_way(LEAVE_PAUSE_S)
         group = self._stepper.step_group(step.unplaced)
         self._carry_out(group)
         if step.unplaced:
@@ -409,7 +411,7 @@ class Engine:
         if self.node.living.is_ending:
             self._last_waits.schedule()
         if step.changed or group:
-            self.stepped.tell()
+            self.stepped.notify()
 
     def _gave_back(self, effects: list[Effect]) -> bool:
         """Return whether these effects give the lease back because the member leaves."""
@@ -429,7 +431,7 @@ class Engine:
     def _give_everything_up(self, because: str) -> None:
         """Lose every role, and have the lease renewed no more."""
         with self.lock:
-            self._lessor.drop(self.node.tenure.lease)
+            self._lease_renewal.drop(self.node.tenure.lease)
             self.node.out.last_error = because
             self.table.deadline = float("-inf")
             self.table.gate = closed(because)
@@ -443,48 +445,48 @@ class Engine:
         for effect in effects:
             match effect:
                 case do.Lose(hold=hold):
-                    self._tell_of_loss(hold)
+                    self._signal_loss(hold)
                 case do.Grant(handle=handle) | do.Refuse(handle=handle):
                     handle.signal.set()
                 case do.KeepLease(lease=lease, ttl=ttl):
-                    self._lessor.keep(self, lease, ttl)
+                    self._lease_renewal.keep(self, lease, ttl)
                 case do.DropLease(lease=lease):
-                    self._lessor.drop(lease)
+                    self._lease_renewal.drop(lease)
                 case do.ListGroup(wanted=wanted):
-                    self._follower.list_anew(wanted)
+                    self._group_watch.list_anew(wanted)
                 case do.Joined():
-                    self._tell_of_join()
+                    self._log_join()
                     self.joined.set()
                 case do.JoinFailed(error=error):
                     self.join_error = error
                     self.joined.set()
                 case do.Left():
-                    self.journal.flush()
-                    self.journal.write(logging.INFO, f"member {self.node.name!r} has left")
+                    self.member_log.flush()
+                    self.member_log.write(logging.INFO, f"member {self.node.name!r} has left")
                     self.left.set()
                 case do.CoordinatorChanged(coordinates=coordinates):
                     self.callbacks.coordinates(coordinates)
                 case do.RankChanged(rank=rank):
                     self.callbacks.ranked(rank)
                 case do.Report(level=level, text=text, version=version, role=role):
-                    self.journal.write(_LEVELS[level], text, version=version, role=role)
+                    self.member_log.write(_LEVELS[level], text, version=version, role=role)
                 case _:
                     if isinstance(effect, do.RevokeLease):
-                        self._lessor.drop(effect.lease)
+                        self._lease_renewal.drop(effect.lease)
                     self._requests.carry_out(effect)
 
-    def _tell_of_join(self) -> None:
+    def _log_join(self) -> None:
         name, ttl = self.node.name, self.node.tenure.granted_ttl
         text = f"joined as {name!r}, by etcd at {self._etcd.endpoint}, with a ttl of {ttl} s"
-        self.journal.write(logging.INFO, text)
+        self.member_log.write(logging.INFO, text)
 
-    def _tell_of_loss(self, hold: Hold) -> None:
+    def _signal_loss(self, hold: Hold) -> None:
         with self.lock:
             signals = [handle.lost for handle in hold.handles if handle.lost is not None]
         for signal in signals:
             signal.set()
         self.callbacks.lost(hold)
-        self.journal.lost(hold)
+        self.member_log.lost(hold)
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
@@ -495,6 +497,6 @@ def mark_forked() -> None:
 
     Nothing of the engines is touched.
     """
-    begin_turns_anew()
+    reset_step_queue()
     for engine in list(_engines):
         engine.forked = True

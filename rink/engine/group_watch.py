@@ -61,13 +61,13 @@ class GroupWatch:
         self,
         etcd: Etcd,
         keys: Keys,
-        calls: RequestThreads,
+        request_threads: RequestThreads,
         clock: Clock,
         post: Callable[[Event], None],
     ) -> None:
         self._etcd = etcd
         self._keys = keys
-        self._calls = calls
+        self._request_threads = request_threads
         self._clock = clock
         self._post = post
         self._lock = threading.Lock()  # of what follows, and of posting what belongs to the round
@@ -86,7 +86,7 @@ class GroupWatch:
         """Follow the group from a new list on."""
         self.wake_at = None
         number = self._next_round()
-        self._calls.submit(lambda: self._open(number))
+        self._request_threads.submit(lambda: self._open(number))
 
     def list_anew(self, wanted: int) -> None:
         """List the group anew, now or with the start that is already due.
@@ -129,7 +129,7 @@ class GroupWatch:
             number, watch, self._watch = self._round, self._watch, None
             self._is_told, self._early = False, []
         if watch is not None:
-            self._calls.submit(watch.close)  # may wait for a delivery under way
+            self._request_threads.submit(watch.close)  # may wait for a delivery under way
         return number
 
     # ── the watch ────────────────────────────────────────────────────────────────────────────
@@ -190,7 +190,7 @@ class GroupWatch:
             if self._watch is not None:  # else it is told when it is there
                 self._watch.note_list(None)
             asked, wanted = self._lists, self._wanted
-        self._calls.submit(lambda: self._list(number, asked, wanted))
+        self._request_threads.submit(lambda: self._list(number, asked, wanted))
 
     def _list(self, number: int, asked: int, wanted: int) -> None:
         try:

@@ -21,12 +21,12 @@ from rink.etcd.api import Etcd, KeepAliveAnswer, KeepAlives
 log = logging.getLogger("rink")
 
 RENEWALS_PER_TTL = 6
-RECHECK_S = 0.05
-LONGEST_WAIT_S = 1.0
+RECHECK_INTERVAL_S = 0.05
+MAX_WAIT_S = 1.0
 """A wait that a suspend interrupts goes on as if no time had passed: so keep each one short."""
 
 
-class Tenant(Protocol):
+class LeaseOwner(Protocol):
     """An engine, as the lessor sees it."""
 
     @property
@@ -75,10 +75,10 @@ class Tenant(Protocol):
 
 
 @attrs.define(eq=False)
-class _Let:
+class _Renewal:
     """One lease that is being renewed."""
 
-    tenant: Tenant
+    owner: LeaseOwner
     lease: int
     ttl: int
     send_at: float
@@ -88,14 +88,14 @@ class _Let:
     @property
     def is_engine_alive(self) -> bool:
         """Return whether the engine has answered since the last renewal."""
-        return self.tenant.ticks_answered >= self.ticks_asked
+        return self.owner.ticks_answered >= self.ticks_asked
 
     def wakes(self, now: float) -> list[float]:
         """Return when to look at the lease again.
 
         Times that have passed are left out.
         """
-        ahead = [at for at in (self.tenant.deadline, self.tenant.overdue_at) if at > now]
+        ahead = [at for at in (self.owner.deadline, self.owner.overdue_at) if at > now]
         return [self.send_at, *ahead]
 
 
@@ -105,7 +105,7 @@ class LeaseRenewal:
     def __init__(self, etcd: Etcd, clock: Clock) -> None:
         self._etcd = etcd
         self._clock = clock
-        self._leases: dict[int, _Let] = {}
+        self._leases: dict[int, _Renewal] = {}
         self._lock = threading.Lock()
         self._mailbox: Mailbox[bool] | None = None
         self._stream: KeepAlives | None = None  # made by the thread
@@ -122,7 +122,7 @@ class LeaseRenewal:
                 return
             mailbox: Mailbox[bool] = self._clock.mailbox()
             thread = threading.Thread(
-                target=self._run, args=(mailbox,), name="rink-lessor", daemon=True
+                target=self._run, args=(mailbox,), name="rink-leases", daemon=True
             )
             try:
                 self._mailbox = mailbox
@@ -135,13 +135,13 @@ class LeaseRenewal:
                     mailbox.put(False)
                 raise
 
-    def keep(self, tenant: Tenant, lease: int, ttl: int) -> None:
+    def keep(self, owner: LeaseOwner, lease: int, ttl: int) -> None:
         """Renew a lease from now on. The lessor has been started."""
-        let = _Let(tenant, lease, ttl, self._clock.now(), tenant.ticks_answered)
+        renewal = _Renewal(owner, lease, ttl, self._clock.now(), owner.ticks_answered)
         with self._lock:
             if self._closed or self._mailbox is None:
                 return
-            self._leases[lease] = let
+            self._leases[lease] = renewal
             self._mailbox.put(True)
 
     def drop(self, lease: int) -> None:
@@ -160,13 +160,13 @@ class LeaseRenewal:
                 self._mailbox.put(False)
 
     def _answered(self, answer: KeepAliveAnswer) -> None:
-        let = self._leases.get(answer.lease)
-        if let is None:
+        renewal = self._leases.get(answer.lease)
+        if renewal is None:
             return
         if answer.ttl > 0:
-            let.tenant.renewed(answer.lease, answer.sent_at, answer.call)
+            renewal.owner.renewed(answer.lease, answer.sent_at, answer.call)
         else:
-            let.tenant.ended(answer.lease)
+            renewal.owner.ended(answer.lease)
 
     def _run(self, mailbox: Mailbox[bool]) -> None:
         until = self._clock.now()
@@ -175,48 +175,48 @@ class LeaseRenewal:
             stalled_s = now - until  # this thread was to run at `until`, or earlier
             with self._lock:
                 leases = list(self._leases.values())
-            for let in leases:
+            for renewal in leases:
                 try:
-                    self._look_after(let, now, stalled_s)
+                    self._look_after(renewal, now, stalled_s)
                 except Exception:  # the session's other leases must still be renewed
-                    let.send_at = now + RECHECK_S
-                    if not let.is_troubled and not self._closed:
+                    renewal.send_at = now + RECHECK_INTERVAL_S
+                    if not renewal.is_troubled and not self._closed:
                         text = "lease %x: renewal failed, retrying every %g s"
-                        log.exception(text, let.lease, RECHECK_S)
-                    let.is_troubled = True
-            wakes = [at for let in leases for at in let.wakes(now)]
-            until = min([now + LONGEST_WAIT_S, *wakes])
+                        log.exception(text, renewal.lease, RECHECK_INTERVAL_S)
+                    renewal.is_troubled = True
+            wakes = [at for renewal in leases for at in renewal.wakes(now)]
+            until = min([now + MAX_WAIT_S, *wakes])
         if self._stream is not None:
             self._stream.close()
         mailbox.close()
 
-    def _look_after(self, let: _Let, now: float, stalled_s: float) -> None:
-        if now >= let.tenant.overdue_at:  # beyond the deadline, too: the loss needs a reason
-            let.tenant.overdue(self._why(let, stalled_s))
-        if now >= let.tenant.deadline:
-            let.tenant.expire()
-        if now < let.send_at:
+    def _look_after(self, renewal: _Renewal, now: float, stalled_s: float) -> None:
+        if now >= renewal.owner.overdue_at:  # beyond the deadline, too: the loss needs a reason
+            renewal.owner.overdue(self._why(renewal, stalled_s))
+        if now >= renewal.owner.deadline:
+            renewal.owner.expire()
+        if now < renewal.send_at:
             return
-        if let.is_engine_alive:
-            self._send(let.lease)
-            let.is_troubled = False
-            let.ticks_asked = let.tenant.ticks_answered + 1
-            let.send_at = now + let.ttl / RENEWALS_PER_TTL
-            let.tenant.tick()
+        if renewal.is_engine_alive:
+            self._send(renewal.lease)
+            renewal.is_troubled = False
+            renewal.ticks_asked = renewal.owner.ticks_answered + 1
+            renewal.send_at = now + renewal.ttl / RENEWALS_PER_TTL
+            renewal.owner.tick()
         else:
-            let.send_at = now + RECHECK_S
-            let.tenant.log_pending()
+            renewal.send_at = now + RECHECK_INTERVAL_S
+            renewal.owner.log_pending()
 
-    def _why(self, let: _Let, stalled_s: float) -> str:
+    def _why(self, renewal: _Renewal, stalled_s: float) -> str:
         """Return why the lease is not renewed, as far as this process knows."""
         trouble = self._stream.trouble if self._stream is not None else ""
-        if stalled_s >= let.ttl / RENEWALS_PER_TTL:  # a renewal was due meanwhile, and not sent
+        if stalled_s >= renewal.ttl / RENEWALS_PER_TTL:  # a renewal was due meanwhile, and not sent
             return "; ".join(filter(None, [trouble, stalled(stalled_s)]))
         if trouble:
             return trouble
-        if not let.is_engine_alive:
+        if not renewal.is_engine_alive:
             return "this member's engine does not answer"
-        return let.tenant.trouble or "etcd is silent"
+        return renewal.owner.trouble or "etcd is silent"
 
     def _send(self, lease: int) -> None:
         if self._stream is None:

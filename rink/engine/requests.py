@@ -42,22 +42,22 @@ class Requests:
         etcd: Etcd,
         keys: Keys,
         name: str,
-        calls: RequestThreads,
-        reads: RequestThreads,
+        request_threads: RequestThreads,
+        read_threads: RequestThreads,
         clock: Clock,
         post: Callable[[Event], None],
     ) -> None:
         self._etcd = etcd
         self._keys = keys
         self._own = keys.member(name)
-        self._calls = calls
-        self._reads = reads
+        self._request_threads = request_threads
+        self._read_threads = read_threads
         self._clock = clock
         self._post = post
 
     def carry_out(self, effect: Effect) -> None:
         """Make a request; its outcome is posted."""
-        calls = self._reads if isinstance(effect, do.ReadRecord) else self._calls
+        calls = self._read_threads if isinstance(effect, do.ReadRecord) else self._request_threads
         calls.submit(lambda: self._make(effect))
 
     def _make(self, effect: Effect) -> None:
@@ -114,7 +114,7 @@ class Requests:
         try:
             granted = self._etcd.grant(ttl, lease=lease)
         except RinkError:
-            self._calls.submit(lambda: self._forget(lease))
+            self._request_threads.submit(lambda: self._forget(lease))
             raise
         return ev.LeaseGranted(granted.lease, granted.ttl, sent_at, str(uuid.uuid4()))
 

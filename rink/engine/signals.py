@@ -109,7 +109,7 @@ class Subscribers:
         with contextlib.suppress(ValueError):
             self._callbacks.remove(callback)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Call them all."""
         for callback in list(self._callbacks):
             callback()

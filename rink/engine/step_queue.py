@@ -7,7 +7,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-LONGEST_TURN_S = 0.1
+TURN_TIMEOUT_S = 0.1
 """How long an engine waits while nobody's turn ends; beside a TTL of 2 s, the shortest."""
 
 
@@ -23,21 +23,21 @@ class StepQueue:
     """
 
     def __init__(self) -> None:
-        self.begin_anew()
+        self.reset()
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Begin anew in a forked child.
 
         A thread that is not in the child may have taken its turn.
         """
         self.is_taken = False
-        self._ended = 0
+        self._ended_turns = 0
         self._queue: collections.deque[threading.Lock] = collections.deque()
         self._lock = threading.Lock()  # of all these
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
-        """Wait for the turn, or until none has ended for `LONGEST_TURN_S`."""
+    def turn(self) -> Iterator[None]:
+        """Wait for the turn, or until none has ended for `TURN_TIMEOUT_S`."""
         is_mine = self._take()
         try:
             yield
@@ -53,20 +53,20 @@ class StepQueue:
             mine = threading.Lock()
             mine.acquire()
             self._queue.append(mine)
-            seen = self._ended
-        while not mine.acquire(timeout=LONGEST_TURN_S):
+            seen = self._ended_turns
+        while not mine.acquire(timeout=TURN_TIMEOUT_S):
             with self._lock:
                 if mine not in self._queue:
                     return True  # handed over just now
-                if seen == self._ended:
+                if seen == self._ended_turns:
                     self._queue.remove(mine)
                     return False
-                seen = self._ended
+                seen = self._ended_turns
         return True
 
     def _end(self) -> None:
         with self._lock:
-            self._ended += 1
+            self._ended_turns += 1
             self.is_taken = bool(self._queue)
             if self._queue:
                 self._queue.popleft().release()

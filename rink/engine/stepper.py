@@ -22,7 +22,7 @@ from rink.engine.step_queue import StepQueue
 MAX_PLACINGS = 2
 """How often a step places roles before it goes on without those that callers have added since."""
 
-_turns = StepQueue()
+_step_queue = StepQueue()
 
 
 @attrs.frozen
@@ -59,7 +59,7 @@ class Stepper:
         node = self._node
         foreseen = node.foresee(events)
         for placings in itertools.count():
-            with _turns.taken(), self._lock:
+            with _step_queue.turn(), self._lock:
                 missing = node.placing.missing(foreseen, node.table, node.placement)
                 unplaced = set[str]()
                 if placings >= MAX_PLACINGS and missing:
@@ -93,7 +93,7 @@ class Stepper:
 
     def step_group(self, unplaced: Collection[str]) -> list[Effect]:
         """Step the second half: what the member does for its group."""
-        with _turns.taken(), self._lock:
+        with _step_queue.turn(), self._lock:
             return self._node.step_group(self._clock.now(), unplaced)
 
 
@@ -106,6 +106,6 @@ def _holds_of(effects: list[Effect]) -> list[Hold]:
     return [hold for hold in dict.fromkeys(holds) if hold is not None]
 
 
-def begin_turns_anew() -> None:
+def reset_step_queue() -> None:
     """Begin the turns of all engines anew in a forked child."""
-    _turns.begin_anew()
+    _step_queue.reset()

@@ -8,7 +8,7 @@ from typing import Self
 
 from rink.arguments import check_seconds
 from rink.engine.caller_context import warn_in_event_loop
-from rink.engine.clock import DEAF_S, ClockEvent
+from rink.engine.clock import SIGNAL_CHECK_INTERVAL_S, ClockEvent
 from rink.engine.signals import Signal
 from rink.errors import EtcdClusterChanged
 from rink.face_misuse import PlainFor
@@ -106,12 +106,12 @@ class PartitionedConsumer(PlainFor, BaseConsumer[Role, Assignment]):  # noqa: D1
             is_over = lanes.is_over  # before the look: what was told before the end comes first
             if (change := self._take_change(lanes)) is not None:
                 return change
-            left = DEAF_S if until is None else until - clock.now()
+            left = SIGNAL_CHECK_INTERVAL_S if until is None else until - clock.now()
             if is_over:
                 self._changed.set()  # for whoever waits on another thread
             if is_over or left <= 0:
                 return None
-            self._changed.wait(min(left, DEAF_S))
+            self._changed.wait(min(left, SIGNAL_CHECK_INTERVAL_S))
             self._changed.clear()
 
     def commit(self, partition: int, offset: int) -> None:

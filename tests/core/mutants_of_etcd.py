@@ -358,14 +358,14 @@ WATCHES = [
         "group_watch",
         "                self._watch.note_list(None)\n",
         "                pass\n",
-        "engine/test_engine_follower",
+        "engine/test_engine_group_watch",
     ),
     engine(
         "the watch is not told of the list",
         "group_watch",
         "                self._watch.note_list(self._listed)\n",
         "                pass\n",
-        "engine/test_engine_follower",
+        "engine/test_engine_group_watch",
     ),
     etcd(
         "a keepalive call that is opened anew has the number of the last one",

@@ -13,7 +13,7 @@ import pytest
 
 from rink.engine import clock
 from rink.engine.callbacks import Callbacks, Listeners
-from rink.engine.clock import DEAF_S, SYSTEM
+from rink.engine.clock import SIGNAL_CHECK_INTERVAL_S, SYSTEM
 from rink.engine.request_threads import MAX_THREADS, RequestThreads
 from rink.engine.signals import Signal
 from rink.testing.virtual import VirtualClock
@@ -74,11 +74,11 @@ def test_a_wait_is_cut_into_pieces_since_a_sleeping_thread_hears_no_signal():
     event = NeverSet()
     with pytest.raises(KeyboardInterrupt):
         SYSTEM.wait(event, None)
-    assert event.waited == [DEAF_S] * 5
+    assert event.waited == [SIGNAL_CHECK_INTERVAL_S] * 5
     event = NeverSet()
     with pytest.raises(KeyboardInterrupt):
         SYSTEM.wait(event, 3600.0)
-    assert event.waited == [DEAF_S] * 5
+    assert event.waited == [SIGNAL_CHECK_INTERVAL_S] * 5
 
 
 def test_a_wait_ends_with_its_timeout():
