@@ -1,9 +1,9 @@
-"""The leases of one session: renewed on one stream, and their deadlines watched (R6).
+"""Renew the leases of one session, and watch their deadlines (R6).
 
-One thread per session. It renews each lease every sixth of its TTL, but only while the lease's
-engine answers: a live heartbeat must not hide a dead worker. It watches the deadlines itself, so
-that an engine which hangs loses its roles in time all the same. What it needs of an engine is only
-the engine's lock, which is never held for longer than a step.
+Each session has one thread for this, and one stream. The thread renews each lease every sixth of
+its TTL, but only while the lease's engine answers, because a live heartbeat must not hide a dead
+worker. It watches the deadlines itself, so an engine that hangs still loses its roles in time. It
+needs only the engine's lock, which is never held for longer than a step.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ log = logging.getLogger("rink")
 RENEWALS_PER_TTL = 6
 RECHECK_INTERVAL_S = 0.05
 MAX_WAIT_S = 1.0
-"""A wait that a suspend interrupts goes on as if no time had passed: so keep each one short."""
+"""Longest single wait. After a suspend, a wait goes on as if no time had passed, so it is short."""
 
 
 class LeaseOwner(Protocol):
-    """An engine, as the lessor sees it."""
+    """The engine of a lease, as its renewal sees it."""
 
     @property
     def deadline(self) -> float:
-        """Return when its roles are lost if nothing is answered before."""
+        """Return the time at which its roles are lost without another renewal."""
         ...
 
     @property
     def ticks_answered(self) -> int:
-        """Return how many ticks it has answered."""
+        """Return the number of ticks that it has answered."""
         ...
 
     def tick(self) -> None:
-        """Ask it to answer."""
+        """Request a sign of life."""
         ...
 
     def renewed(self, lease: int, sent_at: float, call: int) -> None:
-        """Note the answer to a keepalive, by the time that it was sent at."""
+        """Take an answered keepalive, which was sent at `sent_at`."""
         ...
 
     @property
     def overdue_at(self) -> float:
-        """Return when to tell the engine that the lease is not renewed."""
+        """Return the time at which to report that the lease is not renewed."""
         ...
 
     def overdue(self, words: str) -> None:
@@ -57,7 +57,7 @@ class LeaseOwner(Protocol):
         ...
 
     def ended(self, lease: int) -> None:
-        """Report that etcd does not know the lease any more."""
+        """Report that etcd has ended the lease."""
         ...
 
     def expire(self) -> None:
@@ -66,11 +66,11 @@ class LeaseOwner(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Return why keepalives that are answered do not count, or ""."""
+        """Return why answered keepalives do not count, or ""."""
         ...
 
     def log_pending(self) -> None:
-        """Log what a hanging engine does not."""
+        """Write the pending log lines of an engine that hangs."""
         ...
 
 
@@ -91,10 +91,7 @@ class _Renewal:
         return self.owner.ticks_answered >= self.ticks_asked
 
     def wakes(self, now: float) -> list[float]:
-        """Return when to look at the lease again.
-
-        Times that have passed are left out.
-        """
+        """Return the times at which to check the lease, without times in the past."""
         ahead = [at for at in (self.owner.deadline, self.owner.overdue_at) if at > now]
         return [self.send_at, *ahead]
 
@@ -112,10 +109,10 @@ class LeaseRenewal:
         self._closed = False
 
     def start(self) -> None:
-        """Start the thread, once. A join does it, and can report a failure.
+        """Start the thread once. A join calls this, and can report a failure.
 
         Raises:
-            RuntimeError: there is no thread now; the next call tries again.
+            RuntimeError: no thread can be started now; the next call tries again.
         """
         with self._lock:
             if self._closed or self._mailbox is not None:
@@ -127,7 +124,7 @@ class LeaseRenewal:
             try:
                 self._mailbox = mailbox
                 thread.start()
-            except BaseException:  # Ctrl-C too: the next call finds nothing begun
+            except BaseException:  # Ctrl-C, too: the next call begins again
                 self._mailbox = None
                 if thread.ident is None:
                     mailbox.close()
@@ -136,7 +133,7 @@ class LeaseRenewal:
                 raise
 
     def keep(self, owner: LeaseOwner, lease: int, ttl: int) -> None:
-        """Renew a lease from now on. The lessor has been started."""
+        """Renew a lease from now on. The thread must have been started."""
         renewal = _Renewal(owner, lease, ttl, self._clock.now(), owner.ticks_answered)
         with self._lock:
             if self._closed or self._mailbox is None:
@@ -145,14 +142,14 @@ class LeaseRenewal:
             self._mailbox.put(True)
 
     def drop(self, lease: int) -> None:
-        """Renew a lease no more: nothing of it is sent once this has returned."""
+        """Stop renewing a lease. After this returns, no keepalive of it is sent."""
         with self._lock:
             self._leases.pop(lease, None)
             if self._stream is not None:
                 self._stream.forget(lease)
 
     def close(self) -> None:
-        """Renew nothing any more, and end the thread."""
+        """Stop renewing all leases, and end the thread."""
         with self._lock:
             self._closed = True
             self._leases.clear()
@@ -177,7 +174,7 @@ class LeaseRenewal:
                 leases = list(self._leases.values())
             for renewal in leases:
                 try:
-                    self._look_after(renewal, now, stalled_s)
+                    self._check_lease(renewal, now, stalled_s)
                 except Exception:  # the session's other leases must still be renewed
                     renewal.send_at = now + RECHECK_INTERVAL_S
                     if not renewal.is_troubled and not self._closed:
@@ -190,8 +187,8 @@ class LeaseRenewal:
             self._stream.close()
         mailbox.close()
 
-    def _look_after(self, renewal: _Renewal, now: float, stalled_s: float) -> None:
-        if now >= renewal.owner.overdue_at:  # beyond the deadline, too: the loss needs a reason
+    def _check_lease(self, renewal: _Renewal, now: float, stalled_s: float) -> None:
+        if now >= renewal.owner.overdue_at:  # also past the deadline: the loss needs a reason
             renewal.owner.overdue(self._why(renewal, stalled_s))
         if now >= renewal.owner.deadline:
             renewal.owner.expire()
@@ -210,7 +207,7 @@ class LeaseRenewal:
     def _why(self, renewal: _Renewal, stalled_s: float) -> str:
         """Return why the lease is not renewed, as far as this process knows."""
         trouble = self._stream.trouble if self._stream is not None else ""
-        if stalled_s >= renewal.ttl / RENEWALS_PER_TTL:  # a renewal was due meanwhile, and not sent
+        if stalled_s >= renewal.ttl / RENEWALS_PER_TTL:  # a renewal was missed meanwhile
             return "; ".join(filter(None, [trouble, stalled(stalled_s)]))
         if trouble:
             return trouble

@@ -8,7 +8,7 @@ LEASES = [
     engine(
         "the read that renewals wait for waits behind requests that hang",
         "requests",
-        "self._read_threads if isinstance(effect, do.ReadRecord) else self._request_threads",
+        "self._read_threads if is_read else self._request_threads",
         "self._request_threads",
         "engine/test_engine_requests",
     ),
@@ -134,8 +134,8 @@ REQUESTS = [
     engine(
         "the record that a refused write found is not read",
         "requests",
-        "found = self._member(result.results[0])",
-        "found = None",
+        "record = self._member(result.results[0])",
+        "record = None",
         "engine/test_engine_requests",
     ),
     engine(
@@ -193,29 +193,29 @@ VIEW = [
     engine(
         "a list of an earlier call of the watch counts",
         "group_watch",
-        "if number != self._round or asked != self._lists:",
+        "if number != self._round or attempt != self._lists:",
         "if number != self._round:",
         "engine/test_engine_group_watch",
     ),
     engine(
         "a list that fails when it counts no more is heard",
         "group_watch",
-        "            if asked == self._lists:\n",
+        "            if attempt == self._lists:\n",
         "            if True:\n",
         "engine/test_engine_group_watch",
     ),
     engine(
         "changes of a new history are told before its list",
         "group_watch",
-        "            self._is_told, self._early = False, []\n            if self._watch",
+        "            self._is_list_posted, self._early = False, []\n            if self._watch",
         "            if self._watch",
         "engine/test_engine_group_watch",
     ),
     engine(
         "what an earlier watch still delivers is heard",
         "group_watch",
-        "            if number != self._round:\n                return\n            if self._is_told:",
-        "            if self._is_told:",
+        "            if number != self._round:\n                return\n            if self._is_list_posted:",
+        "            if self._is_list_posted:",
         "engine/test_engine_group_watch",
     ),
     engine(
@@ -371,7 +371,7 @@ THREADS = [
     engine(
         "an engine waits for its turn once, though others' turns end",
         "step_queue",
-        "if seen == self._ended_turns:",
+        "if ended_turns == self._ended_turns:",
         "if True:",
         "engine/test_engine_step_queue",
     ),

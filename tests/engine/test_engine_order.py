@@ -8,7 +8,7 @@ import rink
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.holds import Handle
-from rink.engine.engine import LEAVE_PAUSE_S, GRANT_PAUSE_S
+from rink.engine.engine import GRANT_PAUSE_S, LEAVE_PAUSE_S
 from rink.engine.signals import Signal
 from rink.errors import EtcdUnavailable
 from rink.etcd.api import Delete
