@@ -1,4 +1,4 @@
-"""Find out in which task, thread, event loop or signal handler a call is made."""
+"""Find the task, thread, event loop or signal handler that calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RUNNERS = (threading.__file__, asyncio.events.__file__)
 
 
 def owns(lock: threading.RLock) -> Callable[[], bool]:
-    """Return a function that returns whether its caller's thread holds the lock."""
+    """Return a function that returns whether its thread holds the lock."""
     return lock._is_owned  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
 
 

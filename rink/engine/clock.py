@@ -141,7 +141,10 @@ class Clock(Protocol):
         ...
 
     def wait(self, event: ClockEvent, timeout: float | None) -> bool:
-        """Wait on a user's thread for an event of this clock. Return whether it is set."""
+        """Wait on a user's thread for an event of this clock.
+
+        Return whether it is set.
+        """
         ...
 
 

@@ -358,9 +358,9 @@ class Engine:
         # A nudge and a release have no data for the step, which reads the state under the lock. So
         # one nudge stands for all of them. The order of the rest matters:
         # - `_Stop` ends the turn before any step, so nothing is granted after the losses.
-        # - The group watch learns of a failed list before the step. So a list that the step requests
-        #   waits for the restart and its pause, and is not tried at once.
-        # - The log is written last. A log handler may block, and by then each effect is carried out.
+        # - The group watch learns of a failed list before the step. So a list that the step
+        #   requests waits for the restart and its pause, and is not tried at once.
+        # - The log is written last, after all effects, because a log handler may block.
         events: list[Event] = []
         is_nudged = False
         for message in messages:

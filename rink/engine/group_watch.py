@@ -1,4 +1,4 @@
-"""Follow the keys of a group: open a watch, list the group, then take changes."""
+"""Follow a group's keys: open a watch, list them, then take changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""End the waits of a member that leaves, since it is granted nothing any more."""
+"""End the waits of a member that leaves and is granted nothing more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make blocking requests to etcd on threads of their own, so no engine blocks."""
+"""Make blocking requests to etcd on threads other than an engine's."""
 
 from __future__ import annotations
 

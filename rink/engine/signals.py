@@ -101,7 +101,10 @@ class Signal:
 
 
 class Subscribers:
-    """Callbacks after each step of an engine that changed something. Safe from any thread."""
+    """Call callbacks after each step of an engine that changed something.
+
+    Safe from any thread.
+    """
 
     def __init__(self) -> None:
         self._callbacks: list[Callable[[], None]] = []

@@ -83,7 +83,7 @@ class Stepper:
         return step
 
     def _step_placed(self, events: list[Event], unplaced: set[str]) -> OwnStep:
-        """Step the core. The lock is held since the check that found all roles placed."""
+        """Step the core, in the hold of the lock that found all roles placed."""
         node, table = self._node, self._node.table
         gate = table.gate
         node.placing.done(table, set(unplaced))
