@@ -37,7 +37,7 @@ from rink.settings import check_endpoints, check_prefix, check_ttl
 
 log = logging.getLogger("rink")
 
-EXIT_BOUND_S = 5.0
+EXIT_TIMEOUT_S = 5.0
 """How long leaving may take when the interpreter exits with sessions open."""
 
 
@@ -302,7 +302,7 @@ def _close_within(sessions: list[BaseSession], seconds: float) -> None:
 
 
 def _close_all() -> None:
-    _close_within(list(_joined), EXIT_BOUND_S)
+    _close_within(list(_joined), EXIT_TIMEOUT_S)
 
 
 atexit.register(_close_all)
