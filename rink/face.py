@@ -201,7 +201,7 @@ class BaseRink(Generic[R, S]):
                     hold.is_awaited = is_awaited
                     if is_awaited:
                         engine.callbacks.granted([hold])  # with the lock held: before its loss is
-                    engine.journal.granted(hold)
+                    engine.member_log.granted(hold)
                 if hold is not None or table.gate is gate:
                     break
         if hold is None and gate.share is None and engine.left.is_set():

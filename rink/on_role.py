@@ -18,10 +18,10 @@ from rink.event_loops import asyncio_loop
 
 log = logging.getLogger("rink")
 
-JOIN_S = 1.0
+JOIN_TIMEOUT_S = 1.0
 """How long a leave waits for each function to end, once every role has been let go."""
 
-LONGEST_PAUSE_S = 30.0
+MAX_BACKOFF_S = 30.0
 """How long it is waited at most before a function is called again that keeps raising."""
 
 RAISED = "on_role(%r): %r raised"
@@ -81,7 +81,7 @@ class Supervisor(abc.ABC):
         """
         if not failures:
             return None
-        return backoff(failures, f"{self._rink.name}/{self._name}", LONGEST_PAUSE_S)
+        return backoff(failures, f"{self._rink.name}/{self._name}", MAX_BACKOFF_S)
 
     def _tell_still_runs(self) -> None:
         text = "on_role(%r) still runs after the group was left"
@@ -125,7 +125,7 @@ class ThreadSupervisor(Supervisor):
         Every role has been released or given up, so it ends soon or not at all.
         """
         if self._thread is not None:
-            self._thread.join(JOIN_S)
+            self._thread.join(JOIN_TIMEOUT_S)
             if self._thread.is_alive():
                 self._tell_still_runs()
 
@@ -183,7 +183,7 @@ class TaskSupervisor(Supervisor):
         """
         if self._task is None or self._task is asyncio.current_task():
             return
-        _, running = await asyncio.wait({self._task}, timeout=JOIN_S)
+        _, running = await asyncio.wait({self._task}, timeout=JOIN_TIMEOUT_S)
         if running:
             self._tell_still_runs()
 

@@ -13,7 +13,7 @@ from rink.core.holds import Handle
 from rink.core.keys import check_name
 from rink.core.values import Version
 from rink.engine.caller_context import made_at, warn_in_event_loop
-from rink.engine.clock import DEAF_S, ClockEvent
+from rink.engine.clock import SIGNAL_CHECK_INTERVAL_S, ClockEvent
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ClosedError
@@ -323,5 +323,5 @@ class RoleSet(PlainFor, BaseRoleSet[Role]):
             if is_over:
                 self._changed.set()  # for whoever iterates on another thread
                 return None
-            self._changed.wait(DEAF_S)
+            self._changed.wait(SIGNAL_CHECK_INTERVAL_S)
             self._changed.clear()

@@ -37,7 +37,7 @@ from rink.settings import check_endpoints, check_prefix, check_ttl
 
 log = logging.getLogger("rink")
 
-EXIT_BOUND_S = 5.0
+EXIT_TIMEOUT_S = 5.0
 """How long leaving may take when the interpreter exits with sessions open."""
 
 
@@ -88,9 +88,9 @@ class BaseSession:
         if timeout == 0:
             raise ConfigError("timeout=0 would let no request succeed; give a few seconds")
         self.etcd = _client(endpoints, timeout, clock, user, password, ca, cert, key)
-        self._calls = RequestThreads(clock)
-        self._reads = RequestThreads(clock, "rink-read")
-        self._lessor = LeaseRenewal(self.etcd, clock)
+        self._request_threads = RequestThreads(clock)
+        self._read_threads = RequestThreads(clock, "rink-read")
+        self._lease_renewal = LeaseRenewal(self.etcd, clock)
         self._engines: list[Engine] = []
         self._lock = threading.RLock()  # its owner can be asked for: a signal handler may come
         self._closed = False
@@ -118,9 +118,9 @@ class BaseSession:
             Keys.of(self.prefix, group),
             settings,
             clock=self.clock,
-            calls=self._calls,
-            reads=self._reads,
-            lessor=self._lessor,
+            request_threads=self._request_threads,
+            read_threads=self._read_threads,
+            lease_renewal=self._lease_renewal,
             listeners=listeners,
             group=group,
         )
@@ -132,7 +132,7 @@ class BaseSession:
         """
         try:
             self._add(engine)
-            self._lessor.start()
+            self._lease_renewal.start()
             engine.start()
         except BaseException:  # Ctrl-C too: nobody may wait for an engine that never began
             engine.abandon()
@@ -144,7 +144,7 @@ class BaseSession:
             if self._closed:
                 raise ClosedError("the session has been closed; open a new one")
             if not self._engines:
-                self._calls.submit(self._look_at_version)
+                self._request_threads.submit(self._look_at_version)
             self._engines = [one for one in self._engines if not one.left.is_set()]
             self._engines.append(engine)
             _joined.add(self)
@@ -182,9 +182,9 @@ class BaseSession:
         """Close the connection; every group has been left, or is given up."""
         for engine in self._engines:
             engine.stop()
-        self._lessor.close()
-        self._calls.close()
-        self._reads.close()
+        self._lease_renewal.close()
+        self._request_threads.close()
+        self._read_threads.close()
         self.etcd.close()
         self._is_ended = True
         _joined.discard(self)
@@ -302,7 +302,7 @@ def _close_within(sessions: list[BaseSession], seconds: float) -> None:
 
 
 def _close_all() -> None:
-    _close_within(list(_joined), EXIT_BOUND_S)
+    _close_within(list(_joined), EXIT_TIMEOUT_S)
 
 
 atexit.register(_close_all)

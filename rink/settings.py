@@ -18,8 +18,8 @@ from rink.core.ranks import RankSettings
 from rink.errors import ConfigError
 from rink.etcd.setting_names import setting
 
-SHORTEST_TTL_S = 2
-LABELS_LIMIT_BYTES = 16_384
+MIN_TTL_S = 2
+MAX_LABELS_BYTES = 16_384
 
 
 def check_ttl(ttl: float, margin: float | None) -> tuple[int, float]:
@@ -28,7 +28,7 @@ def check_ttl(ttl: float, margin: float | None) -> tuple[int, float]:
     Both are in seconds.
     """
     ttl = check_seconds("ttl", ttl)
-    if ttl < SHORTEST_TTL_S:
+    if ttl < MIN_TTL_S:
         raise ConfigError(f"ttl={ttl:g} s is too short: etcd grants no lease below 2 s")
     if ttl > LONGEST_TTL_S:
         raise ConfigError(
@@ -153,9 +153,9 @@ def _check_labels(labels: object) -> dict[str, str]:
         size = sum(len(text.encode()) for pair in labels.items() for text in pair)
     except UnicodeEncodeError as error:
         raise ConfigError(f"labels are not valid unicode: {error}") from error
-    if size > LABELS_LIMIT_BYTES:
+    if size > MAX_LABELS_BYTES:
         raise ConfigError(
-            f"labels take {size} bytes; the limit is {LABELS_LIMIT_BYTES}: every "
+            f"labels take {size} bytes; the limit is {MAX_LABELS_BYTES}: every "
             "member reads every record"
         )
     return dict(labels)

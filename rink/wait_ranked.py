@@ -45,7 +45,7 @@ class RankWait:
         if now >= self._report_at:
             self._report_at = math.inf
             text = f"a rank has been waited for over {REPORT_AFTER_S:g} s: {self._because()}"
-            log.info("group %r: %s", self._engine.group, text, extra=self._engine.journal.about)
+            log.info("group %r: %s", self._engine.group, text, extra=self._engine.member_log.about)
         pause = min(math.inf if left is None else left, self._report_at - now)
         return None if pause == math.inf else pause
 

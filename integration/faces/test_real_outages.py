@@ -186,7 +186,7 @@ def assert_same_owners(*members):
 
 def openings(r, monkeypatch):
     """A list that grows each time a member's watch says that it begins anew."""
-    found, follower = [], r._opened._follower
+    found, follower = [], r._opened._group_watch
     hear = follower._hear
 
     def heard(number, message):
@@ -233,7 +233,7 @@ def test_a_member_that_history_was_compacted_behind_lists_anew(
         assert behind >= number + 2
         client.compact(client.range(b"k").header.revision)
         # A watch that is told what was held back would have missed nothing.
-        until(a, lambda: a._opened._follower._watch._call is None)
+        until(a, lambda: a._opened._group_watch._watch._call is None)
         # It holds what it has claimed, and whoever is to follow waits.
         waits = pool.submit(b.await_role, loses.name, 2 * LONG_S)
         assert (keeps.is_held, loses.is_held, a.version.number) == (True, True, number)

@@ -1,4 +1,7 @@
-"""User callbacks, on a worker of their own: they may be slow, and may raise, and harm nobody."""
+"""Call user callbacks on a thread of their own.
+
+A callback that is slow or raises holds up only the callbacks after it.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,10 @@ class Listeners:
 
 
 class Callbacks:
-    """One thread that calls them in order; none where there are no listeners.
+    """Call the listeners in order, on one thread.
 
-    `about` is the `extra` of a log line about the member, with its `group`.
+    Without listeners there is no thread. `about` is the `extra` of a log line about the member, with
+    its `group`.
     """
 
     def __init__(self, clock: Clock, listeners: Listeners, about: dict[str, Any]) -> None:
@@ -61,7 +65,7 @@ class Callbacks:
     def granted(self, holds: Iterable[Hold]) -> None:
         """Post the callback for each grant.
 
-        Called with the engine's lock held, so that nobody can tell of the loss before the grant.
+        The caller holds the engine's lock, so no loss can be posted before its grant.
         """
         for hold in holds:
             self._post(self._listeners.on_role_change, hold.role, True, hold=hold)
@@ -75,7 +79,7 @@ class Callbacks:
         self._post(self._listeners.on_rank_change, rank)
 
     def coordinates(self, coordinates: bool) -> None:
-        """Pass on whether this member coordinates."""
+        """Post the callback for the begin or end of this member's coordination."""
         self._post(self._listeners.on_coordinator_change, coordinates)
 
     def _post(
@@ -91,14 +95,14 @@ class Callbacks:
                 self._mailbox.put((callback, args, about))
 
     def is_here(self) -> bool:
-        """Return whether the caller's thread is the worker.
+        """Return whether the caller runs on the callbacks' thread.
 
-        A blocking call would then wait for itself.
+        A blocking call there would wait for itself.
         """
         return threading.current_thread() is self._thread
 
     def close(self) -> None:
-        """Call what was posted, and end."""
+        """End the thread after the callbacks that were posted."""
         with self._lock:
             self._closed = True
             if self._mailbox is not None:

@@ -1,4 +1,4 @@
-"""Who is calling: which task or thread, a signal handler amid another call, an event loop."""
+"""Find the task, thread, event loop or signal handler that calls."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rink.event_loops import loop_library
 
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")  # noqa: PTH118, PTH120
 _RUNNERS = (threading.__file__, asyncio.events.__file__)
-"""What calls the first function of a thread, and of a task."""
+"""Files whose code calls the first function of a thread, or of a task."""
 
 
 def owns(lock: threading.RLock) -> Callable[[], bool]:
-    """Return a function that says whether its thread holds the lock."""
+    """Return a function that returns whether its thread holds the lock."""
     return lock._is_owned  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
 
 
@@ -38,7 +38,7 @@ def made_at() -> CodePlace:
 
 
 def caller() -> object:
-    """Return who calls: the asyncio task where there is one, else the thread."""
+    """Return the asyncio task that calls, or else the id of the thread."""
     try:
         return asyncio.current_task() or threading.get_ident()
     except RuntimeError:
@@ -46,12 +46,12 @@ def caller() -> object:
 
 
 def caller_id() -> int:
-    """Return a number for who calls.
+    """Return a number for the calling task or thread.
 
-    It keeps neither a task nor its frames alive.
+    A number keeps neither a task nor its frames alive.
     """
-    who = caller()
-    return who if isinstance(who, int) else id(who)
+    task_or_thread = caller()
+    return task_or_thread if isinstance(task_or_thread, int) else id(task_or_thread)
 
 
 class _Warned:
@@ -66,10 +66,10 @@ def warn_in_event_loop(what: str) -> None:
     advice = (
         "rink.aio has the same interface for asyncio"
         if library == "asyncio"
-        else "make it in a thread (trio.to_thread.run_sync, say)"
+        else "call it in a thread (with trio.to_thread.run_sync, for example)"
     )
     warnings.warn(
-        f"{what} blocks the running {library} loop (the lease is kept all the same); {advice}",
+        f"{what} blocks the running {library} loop (the lease is still renewed); {advice}",
         RuntimeWarning,
         stacklevel=4,
     )

@@ -1,7 +1,7 @@
-"""The clock that everything here waits on, and the mailboxes that threads read from.
+"""Read the time, wait for it, and deliver messages to threads.
 
-Time, and waiting for it, go through one object, so that tests can put virtual time in its place:
-nothing else in the library sleeps or reads a clock.
+All of this goes through one object, so tests can replace it by virtual time. Nothing else in the
+library sleeps or reads a clock.
 """
 
 from __future__ import annotations
@@ -15,26 +15,28 @@ from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
-LONGEST_WAIT_S = 3600.0
-"""Waits are cut into pieces: a queue takes no timeout of years."""
+MAX_WAIT_S = 3600.0
+"""Longest single wait on a lock, which takes no timeout of years. A longer wait is repeated."""
 
-DEAF_S = 1.0
-"""How long a user's thread may wait without looking for signals.
+SIGNAL_CHECK_INTERVAL_S = 1.0
+"""How often a user's thread that waits wakes up for signals.
 
-Python looks for them before it puts a thread to sleep, and when something wakes it: one that comes
-in between is not heard. So a Ctrl-C or a SIGTERM might end a wait only when its role came.
+Python runs signal handlers before it puts a thread to sleep, and when something wakes the thread. A
+signal that comes in between is not handled until then. Without this interval, a Ctrl-C or a SIGTERM
+might end a wait for a role only when the role is granted.
 """
 
 
 class _Ring:
-    """A binary semaphore: any thread rings, and one thread hears.
+    """Let any thread wake one waiting thread: a binary semaphore.
 
-    A ring that nobody waits for is kept, once. Ringing is one step in C, so a signal handler and a
-    finalizer may ring in the midst of a wait, or of another ring.
+    If no thread waits, one ring is kept for the next wait. Ringing is one step in C, so a signal
+    handler or a finalizer may ring in the middle of a wait, or of another ring.
 
-    A `queue.SimpleQueue` must not do this: its `get(timeout)` may wait for ever. If the time ends
-    while it prepares to sleep, or while a signal handler runs, the rest of the time is negative,
-    and it takes that for no timeout (seen with CPython 3.11). A lock looks at the time again.
+    A `queue.SimpleQueue` cannot replace this, because its `get(timeout)` may wait for ever. If the
+    time ends while it prepares to sleep, or while a signal handler runs, the rest of the time is
+    negative, and it takes that for no timeout (seen with CPython 3.11). A lock checks the time
+    again.
     """
 
     def __init__(self) -> None:
@@ -42,22 +44,22 @@ class _Ring:
         self._is_silent.acquire()
 
     def ring(self) -> None:
-        """Let the wait that is under way end, or else the next one."""
+        """End the current wait, or else the next one."""
         try:  # noqa: SIM105 - ten thousand roles ring ten thousand times
             self._is_silent.release()
         except RuntimeError:
             pass  # it rings already
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait for a ring, for some seconds or without an end; return whether it came."""
+        """Wait for a ring, and return whether it came; None waits for ever."""
         return self._is_silent.acquire(timeout=-1 if timeout is None else timeout)
 
 
 class ClockEvent:
-    """An event that one thread waits for, and whose `set` never waits.
+    """An event that one thread waits for, and whose `set` never blocks.
 
-    A signal handler, or a finalizer, may set it on the very thread whose wait it interrupts. The
-    lock of a `threading.Event` is not reentrant: `set` would wait for it for ever.
+    A signal handler or a finalizer may set it on the very thread whose wait it interrupts. With a
+    `threading.Event`, `set` would then wait for ever, because its lock is not reentrant.
     """
 
     def __init__(self) -> None:
@@ -75,14 +77,14 @@ class ClockEvent:
             self._ring.ring()
 
     def clear(self) -> None:
-        """Reset it, for the thread that waits."""
+        """Reset the event. Only the waiting thread may call this."""
         self._is_set = False
         self._ring.wait(0.0)
 
     def wait(self, timeout: float) -> bool:
-        """Wait for some seconds, and return whether it is set.
+        """Wait for at most `timeout` seconds, and return whether the event is set.
 
-        Return early where it is cleared meanwhile.
+        It may return early if the event is set and cleared meanwhile.
         """
         if not self._is_set:
             self._ring.wait(timeout)
@@ -97,28 +99,28 @@ class Mailbox(Protocol[T]):
         ...
 
     def take(self, until: float | None) -> list[T]:
-        """Return every message, waiting until a time for the first one.
+        """Return all messages. If there is none, wait for the first one.
 
-        None waits for ever.
+        `until` is the time by the clock at which the wait ends; None waits for ever.
         """
         ...
 
     def close(self) -> None:
-        """Close the mailbox: nobody reads any more."""
+        """Close the mailbox after the last read."""
         ...
 
 
 class Clock(Protocol):
-    """Monotonic time in seconds, and the only ways to wait."""
+    """Give monotonic time in seconds, and the only ways to wait."""
 
     def now(self) -> float:
         """Return the time now."""
         ...
 
     def wall(self, ahead: float = 0.0) -> str:
-        """Return the wall-clock time, or that so many seconds ahead.
+        """Return the wall-clock time, or the time that many seconds later.
 
-        It is for people, and never compared.
+        It is for people, and is never compared.
         """
         ...
 
@@ -131,36 +133,40 @@ class Clock(Protocol):
         ...
 
     def give_way(self, seconds: float) -> None:
-        """Let other threads and processes run first, for about so long.
+        """Let other threads and processes run first, for about that many seconds.
 
-        It is a courtesy, and no event ends it. No virtual time passes meanwhile.
+        No event ends this pause, and correctness does not depend on it. In virtual time it takes
+        no time.
         """
         ...
 
     def wait(self, event: ClockEvent, timeout: float | None) -> bool:
-        """Wait on a user's thread for an event; return whether it is set.
+        """Wait on a user's thread for an event of this clock.
 
-        The event is one of this clock's.
+        Return whether it is set.
         """
         ...
 
 
 def shown(moment: datetime, ahead: float) -> str:
-    """Return the time some seconds after a moment, ISO 8601 in UTC.
+    """Return the time `ahead` seconds after a moment, ISO 8601 in UTC.
 
-    After the year 9999, it is the last time of that year.
+    Any time after the year 9999 is shown as the end of that year.
     """
     try:
         moment += timedelta(seconds=ahead)
-    except OverflowError:  # such as a delay of 1e12 s, which is as good as for ever
+    except OverflowError:  # a delay of 1e12 s, for example
         moment = datetime.max.replace(tzinfo=UTC)
     return moment.isoformat(timespec="milliseconds")
 
 
 class SystemClock:
-    """Real time. CLOCK_BOOTTIME counts while the machine is suspended, as etcd's clock does."""
+    """Give real time.
 
-    # Seconds since the machine was booted; every grant asks, so there is no Python in between.
+    CLOCK_BOOTTIME goes on while the machine is suspended, as etcd's clock does.
+    """
+
+    # Every grant reads the time, so this calls C without any Python in between.
     now = staticmethod(
         partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
     )
@@ -182,18 +188,22 @@ class SystemClock:
         self.event().wait(seconds)
 
     def wait(self, event: ClockEvent, timeout: float | None) -> bool:
-        """Wait for an event, and hear a signal within `DEAF_S`."""
+        """Wait for an event, and handle signals every `SIGNAL_CHECK_INTERVAL_S`."""
         until = None if timeout is None else self.now() + timeout
         while True:
-            left = DEAF_S if until is None else until - self.now()
-            if event.wait(max(0.0, min(left, DEAF_S))):
+            left = SIGNAL_CHECK_INTERVAL_S if until is None else until - self.now()
+            if event.wait(max(0.0, min(left, SIGNAL_CHECK_INTERVAL_S))):
                 return True
             if left <= 0.0:
                 return False
 
 
 class _SystemMailbox(Generic[T]):
-    """Deliver messages in real time. Each one rings after it lies there, so none is slept past."""
+    """Deliver messages in real time.
+
+    Invariant: a message is in the queue before it rings, and the reader checks the queue after each
+    ring and before each sleep. So the reader never sleeps while a message lies there.
+    """
 
     def __init__(self, clock: SystemClock) -> None:
         self._items: collections.deque[T] = collections.deque()
@@ -219,7 +229,7 @@ class _SystemMailbox(Generic[T]):
     def _left(self, until: float | None) -> float | None:
         if until is None:
             return None
-        return max(0.0, min(until - self._clock.now(), LONGEST_WAIT_S))
+        return max(0.0, min(until - self._clock.now(), MAX_WAIT_S))
 
     def close(self) -> None:
         pass

@@ -1,16 +1,18 @@
-"""One engine per joined Rink: the thread on which its member lives.
+"""Run the member of one joined Rink, on a thread of its own.
 
-The engine reads its mailbox, steps the core with everything that lay there, and carries out what
-the core wants done. All shared state is the core's, under one short lock:
+The engine reads its mailbox, steps the core with every message in it, and carries out the effects.
+All shared state belongs to the core and has one lock, which is held only for short times:
 
-* the stepper places roles *before* it takes the lock, so a scheme, which may be a user's function,
-  is never called under it; then it steps and publishes in one hold of the lock (R2). Once the
-  effects of that are carried out, it takes the lock again for what the member does for its group.
-* callers register handles under the same lock, against the gate they computed with.
-* the session's thread takes it to move the deadline, and to lose every role when that has passed.
+* The stepper places roles *before* it takes the lock. So a scheme, which may be a user's function,
+  is never called under the lock. Then it steps and publishes in one hold of the lock (R2). After
+  the effects are carried out, it takes the lock again for the work that the member does for its
+  group.
+* Callers register handles under the same lock, against the gate that they computed with.
+* The session's thread takes the lock to move the deadline, and to lose every role once the deadline
+  has passed.
 
-What a step wants done is done after the lock is released: signals are set, requests go to `calls`,
-user callbacks to their worker.
+Effects are carried out after the lock is released: signals are set, requests go to the request
+threads, and user callbacks go to their thread.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from rink.engine.member_log import MemberLog
 from rink.engine.request_threads import RequestThreads
 from rink.engine.requests import Requests
 from rink.engine.signals import Signal, Subscribers
-from rink.engine.stepper import Stepper, begin_turns_anew
+from rink.engine.stepper import Stepper, reset_step_queue
 from rink.errors import ClosedError, WrongThreadError
 from rink.etcd.api import Etcd
 
@@ -53,30 +55,38 @@ _LEVELS = {
 }
 
 
-RESTS_FROM_S = 0.002
+REST_THRESHOLD_S = 0.002
+"""Shortest turn that is followed by a rest while roles drain."""
+
 REST_PER_TURN = 3.0
-LONGEST_REST_S = 0.1
-"""Beside a TTL of 2 s, the shortest, which is renewed every third of a second."""
+"""Length of a rest, in lengths of the turn before it."""
 
-GIVE_WAY_S = 0.000_1
-GIVE_WAY_LEFT_S = 0.003
-"""Seconds to sleep after a grant, and after a leave, so that other threads and processes run first.
+MAX_REST_S = 0.1
+"""Longest rest. The shortest TTL, 2 s, is renewed every third of a second."""
 
-A thread that is woken gets the interpreter only when the engine's thread sleeps. A machine with few
-cores has one free for the new owner only when the old owner rests.
+GRANT_PAUSE_S = 0.000_1
+"""Pause after a grant, so that other threads run first.
+
+A thread that is woken gets the interpreter only when the engine's thread sleeps.
+"""
+
+LEAVE_PAUSE_S = 0.003
+"""Pause after a leave, so that other processes run first.
+
+A machine with few cores has one free for the new owner only while the old owner sleeps.
 """
 
 
 class _Tick:
-    """Asks for a sign of life."""
+    """Request a sign of life."""
 
 
 class _Stop:
-    """Ends the thread at once, whatever state the member is in."""
+    """Request the end of the thread at once, in any state of the member."""
 
 
 class _Flush:
-    """Ask for what was noted to be written to the log."""
+    """Request that noted log lines are written."""
 
 
 _Message = Event | Handle | _Tick | _Stop | _Flush
@@ -89,7 +99,7 @@ STOPPED = "the member was stopped before it had left"
 
 
 class Engine:
-    """Runs one member. Everything public here may be called from any thread."""
+    """Run one member. All public methods may be called from any thread."""
 
     def __init__(
         self,
@@ -98,16 +108,16 @@ class Engine:
         settings: MemberSettings,
         *,
         clock: Clock,
-        calls: RequestThreads,
-        reads: RequestThreads,
-        lessor: LeaseRenewal,
+        request_threads: RequestThreads,
+        read_threads: RequestThreads,
+        lease_renewal: LeaseRenewal,
         listeners: Listeners,
         group: str,
     ) -> None:
         self.node = Node(settings)
         self.table = self.node.table
         self.lock = threading.RLock()
-        # Whether this thread holds the lock already: a signal handler runs in the midst of a call.
+        # Whether the calling thread holds the lock: then a signal handler interrupted a call.
         self.is_interrupted = owns(self.lock)
         self.clock = clock
         self.group = group
@@ -115,32 +125,34 @@ class Engine:
         self.join_error: Exception | None = None
         self.left = Signal(clock)
         self.failure: Exception | None = None
-        self.journal = MemberLog(group, settings.name, clock, lambda: self._mailbox.put(_FLUSH))
-        self.callbacks = Callbacks(clock, listeners, self.journal.about)
+        self.member_log = MemberLog(group, settings.name, clock, lambda: self._mailbox.put(_FLUSH))
+        self.callbacks = Callbacks(clock, listeners, self.member_log.about)
         self.stepped = Subscribers()
         self.forked = False
         self._etcd = etcd
         self._keys = keys
         self._logger: threading.Thread | None = None
-        self._lessor = lessor
+        self._lease_renewal = lease_renewal
         self._mailbox: Mailbox[_Message] = clock.mailbox()
         self._ticks_answered = 0
         self._last_waits = LastWaits(self.table, self.lock, clock)
         self._stepper = Stepper(self.node, self.lock, clock, self.callbacks)
-        self._follower = GroupWatch(etcd, keys, calls, clock, self.post)
-        self._requests = Requests(etcd, keys, settings.name, calls, reads, clock, self._answered)
+        self._group_watch = GroupWatch(etcd, keys, request_threads, clock, self.post)
+        self._requests = Requests(
+            etcd, keys, settings.name, request_threads, read_threads, clock, self._answered
+        )
         self._thread = threading.Thread(target=self._run, name=f"rink-engine-{group}", daemon=True)
         _engines.add(self)
 
     def start(self) -> None:
-        """Start the threads; the member joins."""
+        """Start the threads. The member then joins the group."""
         self.callbacks.start()
         self._thread.start()
 
     def abandon(self) -> None:
-        """End the engine where its thread could not be started.
+        """End the engine if its thread could not be started.
 
-        Otherwise a caller would wait for ever.
+        Otherwise callers would wait for it for ever.
         """
         if self._thread.ident is None:
             self.callbacks.close()
@@ -152,7 +164,10 @@ class Engine:
         self._mailbox.put(event)
 
     def _answered(self, event: Event) -> None:
-        """Take the answer to a request; what keeps the lease alive does not wait for a step."""
+        """Take the answer to a request.
+
+        The record's answer may let a renewal count (R11), so it does not wait for a step.
+        """
         if isinstance(event, ev.RecordRead):
             with self.lock:
                 effects, is_done = self.node.prove(self.clock.now(), event)
@@ -161,24 +176,24 @@ class Engine:
         self.post(event)
 
     def drop(self, handle: Handle) -> None:
-        """Release a handle by message.
+        """Release a handle by message, without taking a lock.
 
-        Use this where nothing may be locked, such as in a finalizer.
+        Finalizers use this.
         """
         self._mailbox.put(handle)
 
     def stop(self) -> None:
         """Lose every role and end the thread, without leaving the group.
 
-        The lease runs out by itself. The losses are told on the caller's thread: the engine's may
-        hang, and nobody watches the deadline once the lessor is closed.
+        The lease runs out by itself. The caller's thread signals the losses, because the engine's
+        thread may hang, and the deadline is not watched after the lease renewal is closed.
         """
         if not self.left.is_set():
             self._give_everything_up(STOPPED)
         self._mailbox.put(_Stop())
 
     def report_leaving(self) -> None:
-        """Log what a leave that takes long is waiting for."""
+        """Log what a slow leave is waiting for."""
         with self.lock:
             drains = sorted(hold.role for hold in self.table.draining)
             doing, state = self.node.living.doing(self.clock.now()), self.node.living.state
@@ -186,46 +201,46 @@ class Engine:
         level = logging.INFO if state is Life.OFFERING else logging.WARNING
         who = f"group {self.group!r}: member {self.node.name!r}"
         text = f"{who} is still {doing or state.value}{roles}"
-        log.log(level, "%s", text, extra=self.journal.about)
+        log.log(level, "%s", text, extra=self.member_log.about)
 
     def nudge(self) -> None:
-        """Wake the engine, so that it looks again at what lies under the lock."""
+        """Request a step, after a change of the state under the lock."""
         self._mailbox.put(_NUDGED)
 
     def refuse_own_thread(self, what: str) -> None:
-        """Raise where a blocking call would wait for its own thread."""
+        """Raise if a blocking call would wait for its own thread."""
         self.refuse_interrupted(what)
         if self.callbacks.is_here() or threading.current_thread() is self._thread:
             raise WrongThreadError(
                 f"{what} blocks and was called from a callback of group {self.group!r}: it would "
-                "wait for itself. Do it on a thread of your own"
+                "wait for itself. Call it on a thread of your own"
             )
 
     def refuse_interrupted(self, what: str) -> None:
-        """Raise where a signal handler interrupted another call of the group.
+        """Raise if a signal handler interrupted another call of the group.
 
-        The handler would find that call half done, or wait for it.
+        The handler would find the state of that call half changed, or wait for the call.
         """
         if self.is_interrupted():
             raise WrongThreadError(
-                f"{what}: a signal handler called it in the midst of another call of group "
-                f"{self.group!r}. In a handler set an event, or raise SystemExit, and leave there"
+                f"{what}: a signal handler called it in the middle of another call of group "
+                f"{self.group!r}. In a handler, set an event or raise SystemExit, and leave there"
             )
 
-    # ── what the session's thread uses (rink.engine.lease_renewal.Tenant) ───────────────────────────
+    # ── for the session's thread (rink.engine.lease_renewal.LeaseOwner) ──────────────────────
 
     @property
     def deadline(self) -> float:
-        """Return when every role is lost if the lease is not renewed before."""
+        """Return the time at which every role is lost without another renewal."""
         return self.node.tenure.deadline
 
     @property
     def ticks_answered(self) -> int:
-        """Return how many ticks the engine has answered."""
+        """Return the number of ticks that the engine has answered."""
         return self._ticks_answered
 
     def tick(self) -> None:
-        """Ask the engine for a sign of life."""
+        """Request a sign of life from the engine."""
         self._mailbox.put(_Tick())
 
     def renewed(self, lease: int, sent_at: float, call: int) -> None:
@@ -238,12 +253,12 @@ class Engine:
 
     @property
     def trouble(self) -> str:
-        """Return why keepalives that are answered do not count, or ""."""
+        """Return why answered keepalives do not count, or ""."""
         return self.node.renewals.trouble
 
     @property
     def overdue_at(self) -> float:
-        """Return when to report that the lease is not renewed."""
+        """Return the time at which to report that the lease is not renewed."""
         return self.node.outage.due_at(self.node.tenure)
 
     def overdue(self, words: str) -> None:
@@ -254,25 +269,26 @@ class Engine:
             self.post(ev.Nudged())
 
     def log_pending(self) -> None:
-        """Log what the engine's thread has yet to log, while that thread hangs.
+        """Write the pending log lines of an engine whose thread hangs.
 
-        A user's scheme or a log handler may block it. A handler may block the next thread, too, so
-        neither the session's thread nor one for requests does it.
+        A user's scheme or a log handler may block that thread. A log handler may block the next
+        thread, too. So this uses a thread of its own, and neither the session's thread nor one of
+        the request threads.
         """
         if self.node.owes_reports and (self._logger is None or not self._logger.is_alive()):
             name = f"rink-log-{self.group}"
             self._logger = threading.Thread(target=self._log_pending, name=name, daemon=True)
-            with contextlib.suppress(RuntimeError):  # no thread can be started now: try again
+            with contextlib.suppress(RuntimeError):  # no thread can be started now; retried later
                 self._logger.start()
 
     def _log_pending(self) -> None:
         with self.lock:
-            reports = self.node.out.take()  # between two steps nothing else is pending
+            reports = self.node.out.take()  # between two steps, only reports are pending
         self._carry_out(reports)
-        self.journal.flush()
+        self.member_log.flush()
 
     def ended(self, lease: int) -> None:
-        """Report that etcd does not know the lease any more."""
+        """Report that etcd has ended the lease."""
         self.post(ev.LeaseEnded(lease))
 
     def expire(self) -> None:
@@ -288,7 +304,7 @@ class Engine:
 
     def _run(self) -> None:
         try:
-            self._follower.start()
+            self._group_watch.start()
             self._advance([])
             while not self.left.is_set():
                 messages = self._mailbox.take(self._wake_at())
@@ -297,35 +313,35 @@ class Engine:
                 self._rest(self.clock.now() - began_at)
         except Exception as error:
             text = "the engine of group %r failed"
-            log.critical(text, self.group, exc_info=True, extra=self.journal.about)
+            log.critical(text, self.group, exc_info=True, extra=self.member_log.about)
             self._fail(error)
         finally:
-            self._follower.close()
+            self._group_watch.close()
             self.left.set()
-            self.journal.flush()
+            self.member_log.flush()
             self._end_join()
             self._last_waits.end()
             self.callbacks.close()
-            self.stepped.tell()
-            self._mailbox.close()  # last: virtual time waits for whoever reads a mailbox
+            self.stepped.notify()
+            self._mailbox.close()  # last: virtual time waits for each thread that reads a mailbox
 
     def _rest(self, seconds: float) -> None:
         """Rest between turns while very many roles drain.
 
         The rest is longer than the last turn took. It ends early once no role drains. Each release
-        asks for a turn, and each turn goes through all that drains. User code shares the
-        interpreter: without a rest it would get to a few releases between two turns, and with one
-        it gets to thousands.
+        requests a turn, and each turn goes through all draining roles. User code shares the
+        interpreter. Without a rest it would make a few releases between two turns; with a rest it
+        makes thousands.
         """
-        if seconds < RESTS_FROM_S:
+        if seconds < REST_THRESHOLD_S:
             return
-        rest = min(REST_PER_TURN * seconds, LONGEST_REST_S)
+        rest = min(REST_PER_TURN * seconds, MAX_REST_S)
         until, never = self.clock.now() + rest, self.clock.event()
         while self.clock.now() < until:
             with self.lock:
                 if not self.table.drains:
                     return
-            self.clock.wait(never, RESTS_FROM_S)
+            self.clock.wait(never, REST_THRESHOLD_S)
 
     def _end_join(self) -> None:
         if not self.joined.is_set():
@@ -334,10 +350,17 @@ class Engine:
             self.joined.set()
 
     def _wake_at(self) -> float | None:
-        wakes = (self.node.wake_at, self._follower.wake_at, self._last_waits.end_at)
+        wakes = (self.node.wake_at, self._group_watch.wake_at, self._last_waits.end_at)
         return min([at for at in wakes if at is not None], default=None)
 
     def _turn(self, messages: list[_Message]) -> None:
+        # Invariant: a turn makes at most one step, with all events in the order of their posting.
+        # A nudge and a release have no data for the step, which reads the state under the lock. So
+        # one nudge stands for all of them. The order of the rest matters:
+        # - `_Stop` ends the turn before any step, so nothing is granted after the losses.
+        # - The group watch learns of a failed list before the step. So a list that the step
+        #   requests waits for the restart and its pause, and is not tried at once.
+        # - The log is written last, after all effects, because a log handler may block.
         events: list[Event] = []
         is_nudged = False
         for message in messages:
@@ -345,15 +368,15 @@ class Engine:
                 case _Tick():
                     self._ticks_answered += 1
                 case ev.Nudged():
-                    is_nudged = True  # by a thousand releases at once, say: one look does
+                    is_nudged = True
                 case _Flush():
-                    pass  # at the end of this turn
+                    pass  # the end of each turn flushes
                 case Handle():
                     with self.lock:
                         self._release(message)
                     is_nudged = True
                 case _Stop():
-                    self._give_everything_up(STOPPED)  # what was granted since, too
+                    self._give_everything_up(STOPPED)  # also roles granted after stop() did this
                     self.left.set()
                     return
                 case _:
@@ -362,16 +385,16 @@ class Engine:
             events.append(_NUDGED)
         for event in events:
             if isinstance(event, ev.HistoryChanged):
-                self._follower.history_told()
+                self._group_watch.history_told()
             if isinstance(event, ev.ListFailed | ev.HistoryChanged):
-                self._follower.restart_soon()
-        if self._follower.wake_at is not None and self.clock.now() >= self._follower.wake_at:
-            self._follower.start()
+                self._group_watch.restart_soon()
+        if self._group_watch.wake_at is not None and self.clock.now() >= self._group_watch.wake_at:
+            self._group_watch.start()
         wake_at = self.node.wake_at
         if events or (wake_at is not None and self.clock.now() >= wake_at):
             self._advance(events)
         self._last_waits.end_if_due()
-        self.journal.flush()
+        self.member_log.flush()
 
     def release(self, handle: Handle) -> None:
         """Release a handle, on a user's thread."""
@@ -381,120 +404,128 @@ class Engine:
             self.nudge()
 
     def _release(self, handle: Handle) -> bool:
-        """Release a handle under the lock; return whether a step must follow."""
+        """Release a handle under the lock. Return whether a step must follow."""
         hold = handle.hold
         is_released = hold is None or handle not in hold.handles
         must_step = self.table.release(handle)
         if hold is not None and not hold.handles and not is_released:
-            self.journal.released(hold)
+            self.member_log.released(hold)
         return must_step
 
     def _advance(self, events: list[Event]) -> None:
-        """Step the core: what somebody waits for, then what the member does for its group."""
+        """Step the core twice: for this member first, then for its group."""
+        # Invariant: each effect of the own step is carried out before the group step is computed.
+        # Other threads and members wait for these effects: grants, losses, the record. The group
+        # step takes the lock anew and reads the state again, so it depends on nothing of the own
+        # step except `unplaced`. Its work may therefore be late, but never wrong. Roles that were
+        # left out request the next step themselves. Subscribers are notified last, so they see the
+        # state after both steps.
         step = self._stepper.step_own(events)
         self._carry_out(step.effects)
         for hold in step.granted:
-            self.journal.granted(hold)
+            self.member_log.granted(hold)
         if step.granted:
-            self.clock.give_way(GIVE_WAY_S)
+            self.clock.give_way(GRANT_PAUSE_S)
         if self._gave_back(step.effects):
             # The thread that sends the revocation needs the interpreter now. Nothing waits for the
-            # second half: the member coordinates no more, and nothing of its group concerns it.
-            self._follower.mute()
-            self.clock.give_way(GIVE_WAY_LEFT_S)
+            # group step: the member no longer coordinates, and its group no longer concerns it.
+            self._group_watch.mute()
+            self.clock.give_way(LEAVE_PAUSE_S)
         group = self._stepper.step_group(step.unplaced)
         self._carry_out(group)
         if step.unplaced:
-            self.nudge()  # they are placed and looked at next
+            self.nudge()  # the next step places these roles
         if self.node.living.is_ending:
             self._last_waits.schedule()
         if step.changed or group:
-            self.stepped.tell()
+            self.stepped.notify()
 
     def _gave_back(self, effects: list[Effect]) -> bool:
-        """Return whether these effects give the lease back because the member leaves."""
+        """Return whether these effects revoke the lease because the member leaves."""
         return not self.node.living.wants_record and any(
-            isinstance(one, do.RevokeLease) for one in effects
+            isinstance(effect, do.RevokeLease) for effect in effects
         )
 
     def _fail(self, error: Exception) -> None:
-        """Give everything up: the engine cannot go on.
-
-        Its lease is renewed no more.
-        """
+        """Give up every role and the lease after an error of the engine."""
         self.failure = error
         self.join_error = error
         self._give_everything_up(f"the engine failed: {error!r}")
 
     def _give_everything_up(self, because: str) -> None:
-        """Lose every role, and have the lease renewed no more."""
+        """Lose every role, and stop renewing the lease."""
         with self.lock:
-            self._lessor.drop(self.node.tenure.lease)
+            self._lease_renewal.drop(self.node.tenure.lease)
             self.node.out.last_error = because
             self.table.deadline = float("-inf")
             self.table.gate = closed(because)
             for hold in list(self.table.held.values()):
                 self.table.lose(hold, self.clock.now(), because)
-            holds = list(self.table.lost.values())  # those too whose loss was not told yet
+            holds = list(self.table.lost.values())  # also losses that are not signalled yet
         for hold in holds:
             self._carry_out([do.Lose(hold)])
 
     def _carry_out(self, effects: list[Effect]) -> None:
+        # Invariant: the lock is not held here, since signals and callbacks run other code. Besides
+        # the engine's thread, the session's thread, a request thread and a caller of stop() may be
+        # here at once. Each case is safe for that: signals need no lock, and the other objects have
+        # locks of their own. Effects keep the core's order. RevokeLease drops the lease from the
+        # renewal before the revocation is sent, so no keepalive follows it.
         for effect in effects:
             match effect:
                 case do.Lose(hold=hold):
-                    self._tell_of_loss(hold)
+                    self._signal_loss(hold)
                 case do.Grant(handle=handle) | do.Refuse(handle=handle):
                     handle.signal.set()
                 case do.KeepLease(lease=lease, ttl=ttl):
-                    self._lessor.keep(self, lease, ttl)
+                    self._lease_renewal.keep(self, lease, ttl)
                 case do.DropLease(lease=lease):
-                    self._lessor.drop(lease)
+                    self._lease_renewal.drop(lease)
                 case do.ListGroup(wanted=wanted):
-                    self._follower.list_anew(wanted)
+                    self._group_watch.list_anew(wanted)
                 case do.Joined():
-                    self._tell_of_join()
+                    self._log_join()
                     self.joined.set()
                 case do.JoinFailed(error=error):
                     self.join_error = error
                     self.joined.set()
                 case do.Left():
-                    self.journal.flush()
-                    self.journal.write(logging.INFO, f"member {self.node.name!r} has left")
+                    self.member_log.flush()
+                    self.member_log.write(logging.INFO, f"member {self.node.name!r} has left")
                     self.left.set()
                 case do.CoordinatorChanged(coordinates=coordinates):
                     self.callbacks.coordinates(coordinates)
                 case do.RankChanged(rank=rank):
                     self.callbacks.ranked(rank)
                 case do.Report(level=level, text=text, version=version, role=role):
-                    self.journal.write(_LEVELS[level], text, version=version, role=role)
+                    self.member_log.write(_LEVELS[level], text, version=version, role=role)
                 case _:
                     if isinstance(effect, do.RevokeLease):
-                        self._lessor.drop(effect.lease)
+                        self._lease_renewal.drop(effect.lease)
                     self._requests.carry_out(effect)
 
-    def _tell_of_join(self) -> None:
+    def _log_join(self) -> None:
         name, ttl = self.node.name, self.node.tenure.granted_ttl
         text = f"joined as {name!r}, by etcd at {self._etcd.endpoint}, with a ttl of {ttl} s"
-        self.journal.write(logging.INFO, text)
+        self.member_log.write(logging.INFO, text)
 
-    def _tell_of_loss(self, hold: Hold) -> None:
+    def _signal_loss(self, hold: Hold) -> None:
         with self.lock:
             signals = [handle.lost for handle in hold.handles if handle.lost is not None]
         for signal in signals:
             signal.set()
         self.callbacks.lost(hold)
-        self.journal.lost(hold)
+        self.member_log.lost(hold)
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 def mark_forked() -> None:
-    """Make every engine of the parent refuse, in a forked child.
+    """Mark every engine of the parent process in a forked child.
 
-    Nothing of the engines is touched.
+    A marked engine refuses each call. Nothing else of the engines is touched.
     """
-    begin_turns_anew()
+    reset_step_queue()
     for engine in list(_engines):
         engine.forked = True

@@ -1,4 +1,4 @@
-"""The view's source: a watch, then a list, and what the watch brings after it."""
+"""Follow a group's keys: open a watch, list them, then take changes."""
 
 from __future__ import annotations
 
@@ -21,89 +21,90 @@ log = logging.getLogger("rink")
 
 
 def read_entry(keys: Keys, kv: KeyValue) -> Entry:
-    """Turn what etcd holds into an entry of the view."""
+    """Decode a key and its value as an entry of the view."""
     return codec.read(keys.root, kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.lease)
 
 
 class GroupWatch:
-    """Brings `Listed` and `Changed` events of one group to an engine.
+    """Post `Listed` and `Changed` events of one group to an engine.
 
-    Driven by the engine's thread: `start`, again when `wake_at` comes, `close`.
+    The engine's thread calls `start`, calls it again when `wake_at` comes, and calls `close`.
 
     **First the watch, then the list** (R11). A call of a watch lies within one history of etcd,
-    since it breaks when its server ends. So a list that was asked for while the call is open is of
-    that history, and so is all that the call brings. Where the watch opens a call and cannot say
-    that its history is the same, it says `WatchOpened`, and the group is listed again.
+    since it breaks when its server ends. So a list that was requested while the call is open is of
+    that history, and so are all changes of the call. If the watch opens a call and cannot prove
+    that the history is the same, it delivers `WatchOpened`, and the group is listed again.
 
-    A **round** is one watch and its lists. Changes that the watch brings while a list is
-    under way are posted after the list, since the view before may be of another history. Whatever
-    an earlier round or an earlier list brings is not posted at all. So the revisions that one
-    engine sees only go up, unless etcd's history went back.
+    A **round** is one watch and its lists. Changes that arrive during a list are posted after the
+    list, since the view before the list may be of another history. Messages of an earlier round or
+    an earlier list are dropped. So the revisions that one engine sees only go up, unless etcd's
+    history went back.
     """
 
     def __init__(
         self,
         etcd: Etcd,
         keys: Keys,
-        calls: RequestThreads,
+        request_threads: RequestThreads,
         clock: Clock,
         post: Callable[[Event], None],
     ) -> None:
         self._etcd = etcd
         self._keys = keys
-        self._calls = calls
+        self._request_threads = request_threads
         self._clock = clock
         self._post = post
-        self._lock = threading.Lock()  # of what follows, and of posting what belongs to the round
+        # Guards the attributes below. Events are posted under it, so none follows its round's end.
+        self._lock = threading.Lock()
         self._watch: Watch | None = None
         self._round = 0
-        self._lists = 0  # how many were asked for; only the last one counts
-        self._is_told = False  # the last list
-        self._listed = 0  # its revision
-        self._early: list[Event] = []  # of the watch, before that
+        self._lists = 0  # the number of requested lists; only the newest counts
+        self._is_list_posted = False  # the newest list
+        self._listed = 0  # the revision of the newest list
+        self._early: list[Event] = []  # changes that came before that list was posted
         self._wanted = 0
-        self._epoch = etcd.epoch  # of the last list, or of the last change that was told
+        self._epoch = etcd.epoch  # at the last list, or the last posted change of history
         self._failures = 0
         self.wake_at: float | None = None
 
     def start(self) -> None:
-        """Follow the group from a new list on."""
+        """Begin a new round."""
         self.wake_at = None
         number = self._next_round()
-        self._calls.submit(lambda: self._open(number))
+        self._request_threads.submit(lambda: self._open(number))
 
     def list_anew(self, wanted: int) -> None:
-        """List the group anew, now or with the start that is already due.
+        """List the group again, now or with the restart that is scheduled.
 
         Args:
-            wanted: the number that all later lists carry. A member that threw its view away sees by
-                it which lists were asked for afterwards.
+            wanted: the number that all later lists carry. A member that dropped its view sees by
+                this number which lists were requested afterwards.
         """
         self._wanted = wanted
         if self.wake_at is None:
             self.start()
 
     def history_told(self) -> None:
-        """Note that a change of history was told, whoever found it."""
+        """Note that the engine knows of the change of history."""
         with self._lock:
             self._epoch = self._etcd.epoch
 
     def restart_soon(self) -> None:
-        """Follow from a new list on after a while: something broke."""
+        """Schedule a new round after a failure, with backoff."""
         self._failures += 1
         self._next_round()
         self.wake_at = self._clock.now() + backoff(self._failures, self._keys.root.decode())
 
     def mute(self) -> None:
-        """Deliver no more events of this round.
+        """Post no more events of this round.
 
-        Its watch stays until the next round, or the close.
+        Its watch stays open until the next round, or the close.
         """
         with self._lock:
             self._round += 1
 
     def close(self) -> None:
-        """Bring no more."""
+        """End the round and its watch."""
         self._next_round()
         self.wake_at = None
 
@@ -111,9 +112,9 @@ class GroupWatch:
         with self._lock:
             self._round += 1
             number, watch, self._watch = self._round, self._watch, None
-            self._is_told, self._early = False, []
+            self._is_list_posted, self._early = False, []
         if watch is not None:
-            self._calls.submit(watch.close)  # may wait for a delivery under way
+            self._request_threads.submit(watch.close)  # may wait for a delivery under way
         return number
 
     # ── the watch ────────────────────────────────────────────────────────────────────────────
@@ -121,7 +122,7 @@ class GroupWatch:
     def _open(self, number: int) -> None:
         root = self._keys.root
         try:
-            watch = self._etcd.watch(root, self._keys.end, 0, lambda one: self._hear(number, one))
+            watch = self._etcd.watch(root, self._keys.end, 0, lambda m: self._hear(number, m))
         except Exception as error:
             self._report(number, error, "watching")
             return
@@ -129,7 +130,7 @@ class GroupWatch:
             is_current = number == self._round
             if is_current:
                 self._watch = watch
-                watch.note_list(self._listed if self._is_told else None)
+                watch.note_list(self._listed if self._is_list_posted else None)
         if not is_current:
             watch.close()
         elif not watch.wait_open(self._etcd.timeout):
@@ -139,7 +140,7 @@ class GroupWatch:
 
     def _hear(self, number: int, message: WatchOpened | WatchEvents | WatchBroken) -> None:
         if number != self._round:
-            return  # decoding it would be for nobody
+            return  # nobody would use the decoded message
         match message:
             case WatchOpened():
                 self._begin_list(number)
@@ -150,15 +151,15 @@ class GroupWatch:
                     else read_entry(self._keys, event.kv)
                     for event in events
                 )
-                self._tell(number, Changed(revision, changes))
+                self._post_changes(number, Changed(revision, changes))
             case WatchBroken(error):
                 self._report(number, error, "watching")
 
-    def _tell(self, number: int, changed: Changed) -> None:
+    def _post_changes(self, number: int, changed: Changed) -> None:
         with self._lock:
             if number != self._round:
                 return
-            if self._is_told:
+            if self._is_list_posted:
                 self._post(changed)
             else:
                 self._early.append(changed)
@@ -170,31 +171,32 @@ class GroupWatch:
             if number != self._round:
                 return
             self._lists += 1
-            self._is_told, self._early = False, []
-            if self._watch is not None:  # else it is told when it is there
+            self._is_list_posted, self._early = False, []
+            if self._watch is not None:  # otherwise `_open` calls note_list
                 self._watch.note_list(None)
-            asked, wanted = self._lists, self._wanted
-        self._calls.submit(lambda: self._list(number, asked, wanted))
+            attempt, wanted = self._lists, self._wanted
+        self._request_threads.submit(lambda: self._list(number, attempt, wanted))
 
-    def _list(self, number: int, asked: int, wanted: int) -> None:
+    def _list(self, number: int, attempt: int, wanted: int) -> None:
         try:
-            found = self._etcd.range(self._keys.root, self._keys.end)
-            entries = tuple(read_entry(self._keys, kv) for kv in found.kvs)
-        except Exception as error:  # whatever it was: a member must not go blind
-            if asked == self._lists:
+            result = self._etcd.range(self._keys.root, self._keys.end)
+            entries = tuple(read_entry(self._keys, kv) for kv in result.kvs)
+        except Exception as error:  # after any error, the member must get a new list
+            if attempt == self._lists:
                 self._report(number, error, "listing")
             return
         with self._lock:
-            if number != self._round or asked != self._lists:
+            if number != self._round or attempt != self._lists:
                 return
             if self._etcd.epoch != self._epoch:
-                # The answer to another call, such as a keepalive, has shown it. The watch that
-                # would report it may be closed, and this round's watch began afterwards.
+                # The answer to another call, such as a keepalive, showed the change of history. The
+                # watch that would report it may be closed, and this round's watch began afterwards.
                 self._post(
                     HistoryChanged("another etcd cluster answers, or an earlier state of it")
                 )
                 return
-            self._failures, self._is_told, self._listed = 0, True, found.header.revision
+            self._failures, self._is_list_posted = 0, True
+            self._listed = result.header.revision
             if self._watch is not None:
                 self._watch.note_list(self._listed)
             self._post(Listed(self._listed, entries, wanted))
@@ -202,7 +204,7 @@ class GroupWatch:
                 self._post(early)
 
     def _report(self, number: int, error: Exception, doing: str) -> None:
-        """Post that the round is over, unless another one has begun."""
+        """Post that this round failed, unless a new round has begun."""
         if not isinstance(error, RinkError):
             log.error("%s %s failed", doing, self._keys.root.decode(), exc_info=error)
         with self._lock:

@@ -1,4 +1,4 @@
-"""End the waits of a member that leaves: nothing will be granted to it any more."""
+"""End the waits of a member that leaves and is granted nothing more."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from rink.core.holds import Table
 from rink.engine.clock import Clock
 
 END_DELAY_S = 0.1
-"""Time until the waits end, so that the holders run first; short beside the shortest TTL, 2 s."""
+"""Delay of the end, so that the holders run first. It is short against the shortest TTL, 2 s."""
 
 
 class LastWaits:
     """End the waits of one member.
 
-    The holders of roles must release them, and other members wait for that. So threads that only
-    wait are not woken at the same moment. But a thread that waits inside the body of a role cannot
-    release that role before, so its wait ends at once.
+    Other members wait until the holders of roles release them. So threads that only wait are woken
+    later than the holders. But a thread that waits inside the body of a role cannot release that
+    role before its wait is over, so its wait ends at once.
     """
 
     def __init__(self, table: Table, lock: threading.RLock, clock: Clock) -> None:
@@ -44,13 +44,13 @@ class LastWaits:
             handle.signal.set()
 
     def end_if_due(self) -> None:
-        """End all waits if their time has come."""
+        """End all waits if the delay is over."""
         if self.end_at is not None and self._clock.now() >= self.end_at:
             self.end_at = None
             self.end()
 
     def end(self) -> None:
-        """Wake every wait with no role."""
+        """End every wait, without a role."""
         with self._lock:
             handles = self._table.waits.clear()
         for handle in handles:

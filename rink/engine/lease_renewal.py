@@ -1,9 +1,9 @@
-"""The leases of one session: renewed on one stream, and their deadlines watched (R6).
+"""Renew the leases of one session, and watch their deadlines (R6).
 
-One thread per session. It renews each lease every sixth of its TTL, but only while the lease's
-engine answers: a live heartbeat must not hide a dead worker. It watches the deadlines itself, so
-that an engine which hangs loses its roles in time all the same. What it needs of an engine is only
-the engine's lock, which is never held for longer than a step.
+Each session has one thread for this, and one stream. The thread renews each lease every sixth of
+its TTL, but only while the lease's engine answers, because a live heartbeat must not hide a dead
+worker. It watches the deadlines itself, so an engine that hangs still loses its roles in time. It
+needs only the engine's lock, which is never held for longer than a step.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from rink.etcd.api import Etcd, KeepAliveAnswer, KeepAlives
 log = logging.getLogger("rink")
 
 RENEWALS_PER_TTL = 6
-RECHECK_S = 0.05
-LONGEST_WAIT_S = 1.0
-"""A wait that a suspend interrupts goes on as if no time had passed: so keep each one short."""
+RECHECK_INTERVAL_S = 0.05
+MAX_WAIT_S = 1.0
+"""Longest single wait. After a suspend, a wait goes on as if no time had passed, so it is short."""
 
 
-class Tenant(Protocol):
-    """An engine, as the lessor sees it."""
+class LeaseOwner(Protocol):
+    """The engine of a lease, as its renewal sees it."""
 
     @property
     def deadline(self) -> float:
-        """Return when its roles are lost if nothing is answered before."""
+        """Return the time at which its roles are lost without another renewal."""
         ...
 
     @property
     def ticks_answered(self) -> int:
-        """Return how many ticks it has answered."""
+        """Return the number of ticks that it has answered."""
         ...
 
     def tick(self) -> None:
-        """Ask it to answer."""
+        """Request a sign of life."""
         ...
 
     def renewed(self, lease: int, sent_at: float, call: int) -> None:
-        """Note the answer to a keepalive, by the time that it was sent at."""
+        """Take an answered keepalive, which was sent at `sent_at`."""
         ...
 
     @property
     def overdue_at(self) -> float:
-        """Return when to tell the engine that the lease is not renewed."""
+        """Return the time at which to report that the lease is not renewed."""
         ...
 
     def overdue(self, words: str) -> None:
@@ -57,7 +57,7 @@ class Tenant(Protocol):
         ...
 
     def ended(self, lease: int) -> None:
-        """Report that etcd does not know the lease any more."""
+        """Report that etcd has ended the lease."""
         ...
 
     def expire(self) -> None:
@@ -66,19 +66,19 @@ class Tenant(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Return why keepalives that are answered do not count, or ""."""
+        """Return why answered keepalives do not count, or ""."""
         ...
 
     def log_pending(self) -> None:
-        """Log what a hanging engine does not."""
+        """Write the pending log lines of an engine that hangs."""
         ...
 
 
 @attrs.define(eq=False)
-class _Let:
+class _Renewal:
     """One lease that is being renewed."""
 
-    tenant: Tenant
+    owner: LeaseOwner
     lease: int
     ttl: int
     send_at: float
@@ -88,14 +88,11 @@ class _Let:
     @property
     def is_engine_alive(self) -> bool:
         """Return whether the engine has answered since the last renewal."""
-        return self.tenant.ticks_answered >= self.ticks_asked
+        return self.owner.ticks_answered >= self.ticks_asked
 
     def wakes(self, now: float) -> list[float]:
-        """Return when to look at the lease again.
-
-        Times that have passed are left out.
-        """
-        ahead = [at for at in (self.tenant.deadline, self.tenant.overdue_at) if at > now]
+        """Return the times at which to check the lease, without times in the past."""
+        ahead = [at for at in (self.owner.deadline, self.owner.overdue_at) if at > now]
         return [self.send_at, *ahead]
 
 
@@ -105,29 +102,29 @@ class LeaseRenewal:
     def __init__(self, etcd: Etcd, clock: Clock) -> None:
         self._etcd = etcd
         self._clock = clock
-        self._leases: dict[int, _Let] = {}
+        self._leases: dict[int, _Renewal] = {}
         self._lock = threading.Lock()
         self._mailbox: Mailbox[bool] | None = None
         self._stream: KeepAlives | None = None  # made by the thread
         self._closed = False
 
     def start(self) -> None:
-        """Start the thread, once. A join does it, and can report a failure.
+        """Start the thread once. A join calls this, and can report a failure.
 
         Raises:
-            RuntimeError: there is no thread now; the next call tries again.
+            RuntimeError: no thread can be started now; the next call tries again.
         """
         with self._lock:
             if self._closed or self._mailbox is not None:
                 return
             mailbox: Mailbox[bool] = self._clock.mailbox()
             thread = threading.Thread(
-                target=self._run, args=(mailbox,), name="rink-lessor", daemon=True
+                target=self._run, args=(mailbox,), name="rink-leases", daemon=True
             )
             try:
                 self._mailbox = mailbox
                 thread.start()
-            except BaseException:  # Ctrl-C too: the next call finds nothing begun
+            except BaseException:  # Ctrl-C, too: the next call begins again
                 self._mailbox = None
                 if thread.ident is None:
                     mailbox.close()
@@ -135,24 +132,24 @@ class LeaseRenewal:
                     mailbox.put(False)
                 raise
 
-    def keep(self, tenant: Tenant, lease: int, ttl: int) -> None:
-        """Renew a lease from now on. The lessor has been started."""
-        let = _Let(tenant, lease, ttl, self._clock.now(), tenant.ticks_answered)
+    def keep(self, owner: LeaseOwner, lease: int, ttl: int) -> None:
+        """Renew a lease from now on. The thread must have been started."""
+        renewal = _Renewal(owner, lease, ttl, self._clock.now(), owner.ticks_answered)
         with self._lock:
             if self._closed or self._mailbox is None:
                 return
-            self._leases[lease] = let
+            self._leases[lease] = renewal
             self._mailbox.put(True)
 
     def drop(self, lease: int) -> None:
-        """Renew a lease no more: nothing of it is sent once this has returned."""
+        """Stop renewing a lease. After this returns, no keepalive of it is sent."""
         with self._lock:
             self._leases.pop(lease, None)
             if self._stream is not None:
                 self._stream.forget(lease)
 
     def close(self) -> None:
-        """Renew nothing any more, and end the thread."""
+        """Stop renewing all leases, and end the thread."""
         with self._lock:
             self._closed = True
             self._leases.clear()
@@ -160,13 +157,13 @@ class LeaseRenewal:
                 self._mailbox.put(False)
 
     def _answered(self, answer: KeepAliveAnswer) -> None:
-        let = self._leases.get(answer.lease)
-        if let is None:
+        renewal = self._leases.get(answer.lease)
+        if renewal is None:
             return
         if answer.ttl > 0:
-            let.tenant.renewed(answer.lease, answer.sent_at, answer.call)
+            renewal.owner.renewed(answer.lease, answer.sent_at, answer.call)
         else:
-            let.tenant.ended(answer.lease)
+            renewal.owner.ended(answer.lease)
 
     def _run(self, mailbox: Mailbox[bool]) -> None:
         until = self._clock.now()
@@ -175,48 +172,48 @@ class LeaseRenewal:
             stalled_s = now - until  # this thread was to run at `until`, or earlier
             with self._lock:
                 leases = list(self._leases.values())
-            for let in leases:
+            for renewal in leases:
                 try:
-                    self._look_after(let, now, stalled_s)
+                    self._check_lease(renewal, now, stalled_s)
                 except Exception:  # the session's other leases must still be renewed
-                    let.send_at = now + RECHECK_S
-                    if not let.is_troubled and not self._closed:
+                    renewal.send_at = now + RECHECK_INTERVAL_S
+                    if not renewal.is_troubled and not self._closed:
                         text = "lease %x: renewal failed, retrying every %g s"
-                        log.exception(text, let.lease, RECHECK_S)
-                    let.is_troubled = True
-            wakes = [at for let in leases for at in let.wakes(now)]
-            until = min([now + LONGEST_WAIT_S, *wakes])
+                        log.exception(text, renewal.lease, RECHECK_INTERVAL_S)
+                    renewal.is_troubled = True
+            wakes = [at for renewal in leases for at in renewal.wakes(now)]
+            until = min([now + MAX_WAIT_S, *wakes])
         if self._stream is not None:
             self._stream.close()
         mailbox.close()
 
-    def _look_after(self, let: _Let, now: float, stalled_s: float) -> None:
-        if now >= let.tenant.overdue_at:  # beyond the deadline, too: the loss needs a reason
-            let.tenant.overdue(self._why(let, stalled_s))
-        if now >= let.tenant.deadline:
-            let.tenant.expire()
-        if now < let.send_at:
+    def _check_lease(self, renewal: _Renewal, now: float, stalled_s: float) -> None:
+        if now >= renewal.owner.overdue_at:  # also past the deadline: the loss needs a reason
+            renewal.owner.overdue(self._why(renewal, stalled_s))
+        if now >= renewal.owner.deadline:
+            renewal.owner.expire()
+        if now < renewal.send_at:
             return
-        if let.is_engine_alive:
-            self._send(let.lease)
-            let.is_troubled = False
-            let.ticks_asked = let.tenant.ticks_answered + 1
-            let.send_at = now + let.ttl / RENEWALS_PER_TTL
-            let.tenant.tick()
+        if renewal.is_engine_alive:
+            self._send(renewal.lease)
+            renewal.is_troubled = False
+            renewal.ticks_asked = renewal.owner.ticks_answered + 1
+            renewal.send_at = now + renewal.ttl / RENEWALS_PER_TTL
+            renewal.owner.tick()
         else:
-            let.send_at = now + RECHECK_S
-            let.tenant.log_pending()
+            renewal.send_at = now + RECHECK_INTERVAL_S
+            renewal.owner.log_pending()
 
-    def _why(self, let: _Let, stalled_s: float) -> str:
+    def _why(self, renewal: _Renewal, stalled_s: float) -> str:
         """Return why the lease is not renewed, as far as this process knows."""
         trouble = self._stream.trouble if self._stream is not None else ""
-        if stalled_s >= let.ttl / RENEWALS_PER_TTL:  # a renewal was due meanwhile, and not sent
+        if stalled_s >= renewal.ttl / RENEWALS_PER_TTL:  # a renewal was missed meanwhile
             return "; ".join(filter(None, [trouble, stalled(stalled_s)]))
         if trouble:
             return trouble
-        if not let.is_engine_alive:
+        if not renewal.is_engine_alive:
             return "this member's engine does not answer"
-        return let.tenant.trouble or "etcd is silent"
+        return renewal.owner.trouble or "etcd is silent"
 
     def _send(self, lease: int) -> None:
         if self._stream is None:

@@ -1,9 +1,9 @@
-"""Write the member's log, one line for each thing that happens.
+"""Write the member's log, one line for each event.
 
-If one turn concerns many roles, each kind of change is one line.
+If one turn concerns many roles, each kind of change has one line.
 
-Each line carries in `extra` what it is about: group, member, role, token and version. The filter
-`_complete` sets those that a line does not give to None.
+The `extra` of each line has group, member, role, token and version. The filter `_complete` sets
+missing ones to None.
 
 A log handler may block. So user threads only note what they did, and the engine's thread writes the
 lines at the end of its turn.
@@ -35,7 +35,7 @@ MAX_LINES = 20
 def _complete(record: logging.LogRecord) -> bool:
     """Set the missing attributes of a record to None, and let it pass.
 
-    So a formatter can name each of them, whichever module wrote the line.
+    So a formatter can use each of them for lines of any module.
     """
     for name in ABOUT:
         if not hasattr(record, name):
@@ -48,7 +48,7 @@ log.addFilter(_complete)
 
 @attrs.frozen
 class _Note:
-    """Hold what happened to a role: a verb, the reason, and the time it took."""
+    """Hold a change of a role: the verb, the reason, and the time it took."""
 
     verb: str
     hold: Hold
@@ -60,8 +60,8 @@ class _Note:
 class MemberLog:
     """Write the lines of one member.
 
-    `wake` has the engine write what was noted. `about` is the `extra` of each line about the
-    member; other modules use it for the lines that they write themselves.
+    `wake` requests a flush by the engine. `about` is the `extra` of each line about the member.
+    Other modules use it for lines that they write themselves.
     """
 
     def __init__(self, group: str, member: str, clock: Clock, wake: Callable[[], None]) -> None:
@@ -71,11 +71,11 @@ class MemberLog:
         self._notes: collections.deque[_Note] = collections.deque()
 
     def write(self, level: int, text: str, **about: Any) -> None:
-        """Write a line now; on the engine's thread."""
+        """Write a line now, on the engine's thread."""
         extra = {**self.about, **about}
         log.log(level, "group %r: %s", self.about["group"], text, extra=extra)
 
-    # ── what happens to roles, on any thread ─────────────────────────────────────────────────────
+    # ── changes of roles, on any thread ──────────────────────────────────────────────────────────
 
     def granted(self, hold: Hold) -> None:
         """Note a grant."""
@@ -103,12 +103,12 @@ class MemberLog:
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────
 
     def flush(self) -> None:
-        """Write what was noted, oldest first.
+        """Write the noted changes, oldest first.
 
-        If it is about more than `MAX_LINES` roles, write one line for each kind of change.
+        If they concern more than `MAX_LINES` roles, write one line for each kind of change.
         """
         notes: list[_Note] = []
-        with contextlib.suppress(IndexError):  # another thread may write, where the engine's hangs
+        with contextlib.suppress(IndexError):  # another thread may flush, if the engine's hangs
             while True:
                 notes.append(self._notes.popleft())
         if len({note.hold.role for note in notes}) <= MAX_LINES:
@@ -147,9 +147,9 @@ class MemberLog:
 
 
 def _level_of(hold: Hold) -> int:
-    """Return the level for a grant.
+    """Return the log level of a grant.
 
-    At INFO, a loop of get_role would fill the log.
+    Grants of get_role are logged at DEBUG, since a loop of such calls would fill the log.
     """
     return logging.INFO if hold.is_awaited else logging.DEBUG
 

@@ -1,4 +1,4 @@
-"""Blocking requests to etcd, on threads of their own, so that no engine ever blocks on one."""
+"""Make blocking requests to etcd on threads other than an engine's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ MAX_THREADS = 8
 
 
 class RequestThreads:
-    """A few threads that take calls in order. Daemons: a hung request must not hold an exit."""
+    """Run calls in order on a few threads.
+
+    The threads are daemons, so a request that hangs does not delay the interpreter's exit.
+    """
 
     def __init__(self, clock: Clock, name: str = "rink-call") -> None:
         self._clock = clock
@@ -31,7 +34,7 @@ class RequestThreads:
     def submit(self, call: Call) -> None:
         """Schedule a call, which reports its own outcome.
 
-        Nothing is called after close.
+        No call begins after the close.
         """
         with self._lock:
             if self._hand_over(call, MAX_THREADS):
@@ -43,7 +46,7 @@ class RequestThreads:
         thread = threading.Thread(target=self._run, args=(mailbox,), name=name, daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # no thread can be started now, or at the exit (from Python 3.12 on)
+        except RuntimeError:  # no thread can be started now, or during the exit (Python 3.12)
             mailbox.close()
             self._go_without_thread(call)
 
@@ -52,16 +55,16 @@ class RequestThreads:
             self._threads -= 1
             if self._hand_over(call, 1):
                 return
-            # There is no thread at all. Others may have counted on this one.
+            # There is no thread at all. Calls may wait that were left for this thread.
             calls, self._waiting = [call, *self._waiting], []
-        for one in calls:
-            self._call(one)
+        for waiting in calls:
+            self._call(waiting)
 
     def _hand_over(self, call: Call, enough: int) -> bool:
-        """Give a call to a thread, idle now or soon, if there are enough.
+        """Give a call to an idle thread, or queue it if there are enough threads.
 
         Returns:
-            Whether the call needs no new thread. After the close it is dropped.
+            Whether the call needs no new thread. After the close, the call is dropped.
         """
         if self._closed:
             return True
@@ -85,7 +88,7 @@ class RequestThreads:
                 return
 
     def _next(self, mailbox: Mailbox[Call | None]) -> bool:
-        """Take what waits, or become idle; false where there is no more to come."""
+        """Make the waiting calls, then become idle. Return False after the close."""
         while True:
             with self._lock:
                 if self._closed:
@@ -100,10 +103,10 @@ class RequestThreads:
         try:
             call()
         except Exception:
-            log.exception("a request failed in a way nobody expected; please report it")
+            log.exception("a request to etcd failed with an unexpected error; please report it")
 
     def close(self) -> None:
-        """Start no more calls, and end the threads that have nothing to do."""
+        """Drop the waiting calls, and end each thread when it is idle."""
         with self._lock:
             self._closed = True
             self._waiting.clear()

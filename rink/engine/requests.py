@@ -1,7 +1,7 @@
-"""The requests that a core wants made, as etcd's transactions, with their outcomes as events.
+"""Make the core's requests to etcd, and post their outcomes as events.
 
-Every request ends in an event, whatever happens to it. An answered transaction, either branch, is
-an answer (R1); everything else is not.
+Every request ends in an event. An answered transaction is an answer (R1), from either branch. An
+error is none.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ log = logging.getLogger("rink")
 
 
 class Requests:
-    """Make a core's requests to etcd, on threads of `calls`.
+    """Make a core's requests to etcd, on `request_threads`.
 
-    The read of this member's record has threads of its own, `reads`. Renewals wait for this read
-    (R11). On the threads of `calls` it could wait behind requests of other groups that hang.
+    The read of this member's record has threads of its own, `read_threads`. Renewals wait for this
+    read (R11). On the other threads it could wait behind requests of other groups that hang.
     """
 
     def __init__(
@@ -42,23 +42,24 @@ class Requests:
         etcd: Etcd,
         keys: Keys,
         name: str,
-        calls: RequestThreads,
-        reads: RequestThreads,
+        request_threads: RequestThreads,
+        read_threads: RequestThreads,
         clock: Clock,
         post: Callable[[Event], None],
     ) -> None:
         self._etcd = etcd
         self._keys = keys
         self._own = keys.member(name)
-        self._calls = calls
-        self._reads = reads
+        self._request_threads = request_threads
+        self._read_threads = read_threads
         self._clock = clock
         self._post = post
 
     def carry_out(self, effect: Effect) -> None:
-        """Make a request; its outcome is posted."""
-        calls = self._reads if isinstance(effect, do.ReadRecord) else self._calls
-        calls.submit(lambda: self._make(effect))
+        """Make a request, and post its outcome."""
+        is_read = isinstance(effect, do.ReadRecord)
+        threads = self._read_threads if is_read else self._request_threads
+        threads.submit(lambda: self._make(effect))
 
     def _make(self, effect: Effect) -> None:
         try:
@@ -69,7 +70,8 @@ class Requests:
         except RinkError as error:
             event = _failed(effect, error)
         except Exception as error:
-            log.exception("%s failed in a way nobody expected", type(effect).__name__)
+            name = type(effect).__name__
+            log.exception("request %s failed with an unexpected error; please report it", name)
             event = _failed(effect, error)
         if event is not None:
             self._post(event)
@@ -87,8 +89,8 @@ class Requests:
                 return self._proclaim(effect)
             case do.ReadRecord(lease=lease, call=call, mod_revision=mod_revision):
                 timeout = min(self._etcd.timeout, effect.within_s)
-                found = self._member(self._etcd.range(self._own, timeout=timeout).kvs)
-                return ev.RecordRead(lease, call, mod_revision, found)
+                record = self._member(self._etcd.range(self._own, timeout=timeout).kvs)
+                return ev.RecordRead(lease, call, mod_revision, record)
             case do.PostRequest(id=request_id, request=request):
                 key = self._keys.request(request_id)
                 put = Put(key, codec.encode(request))
@@ -105,23 +107,23 @@ class Requests:
         return None
 
     def _grant(self, ttl: int) -> Event:
-        """Take a lease under an id of our own.
+        """Grant a lease with an id that this process chooses.
 
-        So a lease whose answer was lost can be ended.
+        If the answer is lost, the lease can still be revoked by this id.
         """
         lease = secrets.randbits(62) or 1
         sent_at = self._clock.now()
         try:
             granted = self._etcd.grant(ttl, lease=lease)
         except RinkError:
-            self._calls.submit(lambda: self._forget(lease))
+            self._request_threads.submit(lambda: self._forget(lease))
             raise
         return ev.LeaseGranted(granted.lease, granted.ttl, sent_at, str(uuid.uuid4()))
 
     def _forget(self, lease: int) -> None:
-        """Revoke a lease that may or may not exist.
+        """Revoke a lease that may exist.
 
-        One try is enough, as the lease ends by itself anyway.
+        One try is enough, since the lease ends by itself after its TTL.
         """
         with contextlib.suppress(RinkError):
             self._etcd.revoke(lease)
@@ -135,8 +137,8 @@ class Requests:
         )
         if result.succeeded:
             return ev.WriteAnswered(effect.attempt, True, result.header.revision)
-        found = self._member(result.results[0])
-        return ev.WriteAnswered(effect.attempt, False, result.header.revision, found)
+        record = self._member(result.results[0])
+        return ev.WriteAnswered(effect.attempt, False, result.header.revision, record)
 
     def _member(self, kvs: tuple[KeyValue, ...]) -> Member | None:
         entry = read_entry(self._keys, kvs[0]) if kvs else None
@@ -174,7 +176,7 @@ def _failed(effect: Effect, error: Exception) -> Event | None:
         case do.Prune():
             return ev.ChoreFailed("pruning old versions", error)
         case do.LookUpLease():
-            return ev.ChoreFailed("asking for the leases of other members", error)
+            return ev.ChoreFailed("looking up the leases of other members", error)
         case do.RemoveRecord(name=name):
             return ev.ChoreFailed(f"removing the dead record members/{name}", error)
     return None

@@ -1,7 +1,8 @@
-"""What others are told of: something that happens once (a signal), or again and again.
+"""Notify others of an event that happens once, or again and again.
 
-One signal serves both faces: a thread waits on it, an event loop has itself called. Nothing here
-has a lock, so that a signal handler or a finalizer may use it in the midst of another call.
+`Signal` is for an event that happens once, on both faces: a thread waits on it, and an event loop
+registers a callback. `Subscribers` is for repeated events. Neither has a lock, so a signal handler
+or a finalizer may use them in the middle of another call.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ log = logging.getLogger("rink")
 
 
 class _Process:
-    forks = 0  # between the first process and this one: asking for the pid takes a system call
+    forks = 0  # from the first process to this one; reading it is cheaper than os.getpid()
 
 
 def _count_fork() -> None:
@@ -29,9 +30,14 @@ os.register_at_fork(after_in_child=_count_fork)
 
 
 class Signal:
-    """Set once, for ever. Safe from any thread; callbacks must be short and must not block.
+    """A flag that is set once, for ever. Safe from any thread.
 
-    Lists are changed in single steps, and whoever pops a callback calls it.
+    Callbacks must be short and must not block.
+
+    Invariant: once the flag is set, each callback is called exactly once. `set` writes the flag
+    before it empties the list, and `then` appends before it reads the flag. So at least one of the
+    two sees both the flag and the callback. Both pop a callback before they call it. A pop is a
+    single step, so only one of them gets it.
     """
 
     __slots__ = ("_callbacks", "_clock", "_forks", "_is_set")
@@ -48,7 +54,7 @@ class Signal:
         return self._is_set
 
     def set(self) -> None:
-        """Let it have happened."""
+        """Set the flag, and call the callbacks."""
         self._is_set = True
         while self._callbacks:
             try:
@@ -57,23 +63,23 @@ class Signal:
                 return
             try:
                 callback()
-            except Exception:  # one that raises must not keep others from hearing
-                log.exception("%r, called at a signal, raised", callback)
+            except Exception:  # the other callbacks must still be called
+                log.exception("callback %r of a signal raised", callback)
 
     def then(self, callback: Callable[[], None]) -> None:
-        """Call back once it has happened; at once where it has already."""
+        """Call back once the flag is set, or now if it is set already."""
         self._refuse_fork()
         self._callbacks.append(callback)
-        if self._is_set:  # looked at only now: whoever sets it meanwhile has seen the callback
+        if self._is_set:  # read after the append: see the invariant above
             self.set()
 
     def forget(self, callback: Callable[[], None]) -> None:
-        """Call that back no more."""
+        """Remove a callback, if it is registered."""
         with contextlib.suppress(ValueError):
             self._callbacks.remove(callback)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait on this thread until the signal is set, at most `timeout` seconds.
+        """Wait until the flag is set, at most `timeout` seconds.
 
         Return whether it is set.
         """
@@ -87,29 +93,32 @@ class Signal:
             self.forget(event.set)
 
     def _refuse_fork(self) -> None:
-        """Raise in a forked child, where nobody would ever set it."""
+        """Raise in a forked child, where nobody would ever set the flag."""
         if self._forks != _Process.forks:
             raise ForkedProcessError(
-                "what is waited for belongs to the parent process; join in this process instead"
+                "this signal belongs to the parent process; join in this process instead"
             )
 
 
 class Subscribers:
-    """Called after each step of an engine that changed something. Safe from any thread."""
+    """Call callbacks after each step of an engine that changed something.
+
+    Safe from any thread.
+    """
 
     def __init__(self) -> None:
         self._callbacks: list[Callable[[], None]] = []
 
     def add(self, callback: Callable[[], None]) -> None:
-        """Call this, which must be short and must not block."""
+        """Register a callback, which must be short and must not block."""
         self._callbacks.append(callback)
 
     def remove(self, callback: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Remove a callback, if it is registered."""
         with contextlib.suppress(ValueError):
             self._callbacks.remove(callback)
 
-    def tell(self) -> None:
-        """Call them all."""
+    def notify(self) -> None:
+        """Call every callback."""
         for callback in list(self._callbacks):
             callback()

@@ -1,4 +1,4 @@
-"""The steps of all engines of one process take turns."""
+"""Run the steps of all engines of one process one at a time."""
 
 from __future__ import annotations
 
@@ -7,45 +7,52 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-LONGEST_TURN_S = 0.1
-"""How long an engine waits while nobody's turn ends; beside a TTL of 2 s, the shortest."""
+TURN_TIMEOUT_S = 0.1
+"""How long an engine waits while no turn ends. It is short against the shortest TTL, 2 s."""
 
 
 class StepQueue:
-    """Whose turn it is, first come, first served.
+    """Give turns to the engines' steps, first come, first served.
 
-    Side by side the steps of many engines take longer in all, as the interpreter runs one thread at
-    a time; and what comes while an engine waits for its turn is one step's work instead of many. It
-    is a courtesy and guards nothing: whose turn it is may wait for its own lock, and then the
-    others go on without. As long as turns end they wait, since those that do not are in each
-    other's way, the more the more there are: with 75 engines in a process none of them came to an
-    end.
+    Steps that run side by side take longer in all, because the interpreter runs one thread at a
+    time. And the messages that arrive while an engine waits for its turn need one step instead of
+    many.
+
+    The queue protects nothing. An engine that has the turn may wait for its own lock for long, and
+    then the others step without a turn. But while turns end, the others wait. Otherwise they would
+    slow each other down: with 75 engines in a process, no step ended any more.
     """
 
     def __init__(self) -> None:
-        self.begin_anew()
+        self.reset()
 
-    def begin_anew(self) -> None:
-        """Begin anew in a forked child.
+    def reset(self) -> None:
+        """Forget all turns in a forked child.
 
-        A thread that is not in the child may have taken its turn.
+        The thread that had the turn does not exist in the child.
         """
         self.is_taken = False
-        self._ended = 0
+        self._ended_turns = 0
         self._queue: collections.deque[threading.Lock] = collections.deque()
-        self._lock = threading.Lock()  # of all these
+        self._lock = threading.Lock()  # guards all of these
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
-        """Wait for the turn, or until none has ended for `LONGEST_TURN_S`."""
-        is_mine = self._take()
+    def turn(self) -> Iterator[None]:
+        """Wait for the turn, or until no turn has ended for `TURN_TIMEOUT_S`."""
+        has_turn = self._take()
         try:
             yield
         finally:
-            if is_mine:
+            if has_turn:
                 self._end()
 
     def _take(self) -> bool:
+        """Wait, and return whether the caller has the turn and must end it."""
+        # Invariant: at most one thread has the turn, and only that thread ends it. `_end` hands the
+        # turn over under the lock: it removes the first waiter's lock from the queue, releases it,
+        # and leaves `is_taken` set. So a waiter whose wait timed out checks the queue under the
+        # lock. If its own lock is gone, it was given the turn meanwhile. If its lock is there, it
+        # has no turn: it removes the lock, so nobody can give it one later, and returns False.
         with self._lock:
             if not self.is_taken:
                 self.is_taken = True
@@ -53,20 +60,20 @@ class StepQueue:
             mine = threading.Lock()
             mine.acquire()
             self._queue.append(mine)
-            seen = self._ended
-        while not mine.acquire(timeout=LONGEST_TURN_S):
+            ended_turns = self._ended_turns
+        while not mine.acquire(timeout=TURN_TIMEOUT_S):
             with self._lock:
                 if mine not in self._queue:
-                    return True  # handed over just now
-                if seen == self._ended:
+                    return True  # `_end` handed the turn over just now
+                if ended_turns == self._ended_turns:
                     self._queue.remove(mine)
                     return False
-                seen = self._ended
+                ended_turns = self._ended_turns
         return True
 
     def _end(self) -> None:
         with self._lock:
-            self._ended += 1
+            self._ended_turns += 1
             self.is_taken = bool(self._queue)
             if self._queue:
                 self._queue.popleft().release()

@@ -1,4 +1,4 @@
-"""Step the core, with every scheme asked before the lock is taken (R2)."""
+"""Step the core, after every scheme was called without the lock (R2)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from rink.engine.clock import Clock
 from rink.engine.step_queue import StepQueue
 
 MAX_PLACINGS = 2
-"""How often a step places roles before it goes on without those that callers have added since."""
+"""Largest number of placings before a step leaves out the roles that callers added meanwhile."""
 
-_turns = StepQueue()
+_step_queue = StepQueue()
 
 
 @attrs.frozen
@@ -32,17 +32,17 @@ class OwnStep:
     effects: list[Effect]
     granted: list[Hold]
     unplaced: Collection[str]
-    """The awaited roles that were left out; another step is to follow."""
+    """The awaited roles that were left out; another step must follow."""
     changed: bool
-    """Whether anybody who follows the group has something to look at."""
+    """Whether subscribers must be notified."""
 
 
 class Stepper:
     """Step the node of one member, on its engine's thread.
 
-    A scheme may be a user's function, and take long or call the library. So no scheme is asked
-    under the lock. The roles are placed first. Then one hold of the lock checks that none is
-    missing, steps, and publishes.
+    A scheme may be a user's function, which may take long or call the library. So no scheme is
+    called under the lock. The roles are placed first. Then one hold of the lock checks that no
+    placement is missing, steps, and publishes.
     """
 
     def __init__(
@@ -55,22 +55,25 @@ class Stepper:
         self._pairs: frozenset[Pair] = frozenset()
 
     def step_own(self, events: list[Event]) -> OwnStep:
-        """Step the first half: what others wait for."""
+        """Make the step of this member, whose effects others wait for."""
+        # Invariant: in the hold of the lock that steps, each role is placed or in `unplaced`. Roles
+        # are placed without the lock, so callers may add others meanwhile. Then the loop places
+        # again. After MAX_PLACINGS rounds it leaves out awaited roles that are new, and closes the
+        # gate, so no caller can take a new role. So the loop ends.
         node = self._node
         foreseen = node.foresee(events)
         for placings in itertools.count():
-            with _turns.taken(), self._lock:
+            with _step_queue.turn(), self._lock:
                 missing = node.placing.missing(foreseen, node.table, node.placement)
                 unplaced = set[str]()
                 if placings >= MAX_PLACINGS and missing:
-                    # Callers go on asking for roles. They must not keep the engine from its step.
                     served = node.table.held.keys() | node.table.lost.keys()
                     unplaced = {role for role, _, _ in missing} - served
-                    missing = [one for one in missing if one[0] not in unplaced]
+                    missing = [placing for placing in missing if placing[0] not in unplaced]
                 if not missing:
                     step = self._step_placed(events, unplaced)
                     break
-                if placings >= MAX_PLACINGS:  # nor may callers that take roles
+                if placings >= MAX_PLACINGS:
                     node.table.gate = closed("the group is changing")
             for role, scheme, size in missing:
                 node.placement.rank(role, scheme, size, bounded=False)
@@ -80,32 +83,32 @@ class Stepper:
         return step
 
     def _step_placed(self, events: list[Event], unplaced: set[str]) -> OwnStep:
-        """Step. The lock was held since every role but `unplaced` was seen placed."""
+        """Step the core, in the hold of the lock that found all roles placed."""
         node, table = self._node, self._node.table
         gate = table.gate
         node.placing.done(table, set(unplaced))
         effects = node.step_own(self._clock.now(), events, unplaced)
         granted = _holds_of(effects)
-        self._callbacks.granted(granted)  # before a loss of these can be told
+        self._callbacks.granted(granted)  # under the lock: before a loss can be posted
         node.placement.trim(lambda: table.roles)
         changed = bool(effects or events) or gate is not table.gate
         return OwnStep(effects, granted, unplaced, changed)
 
     def step_group(self, unplaced: Collection[str]) -> list[Effect]:
-        """Step the second half: what the member does for its group."""
-        with _turns.taken(), self._lock:
+        """Make the step of this member's work for its group."""
+        with _step_queue.turn(), self._lock:
             return self._node.step_group(self._clock.now(), unplaced)
 
 
 def _holds_of(effects: list[Effect]) -> list[Hold]:
     """Return the granted holds in order, without duplicates.
 
-    Several handles may share one.
+    Several handles may share one hold.
     """
     holds = [effect.handle.hold for effect in effects if isinstance(effect, do.Grant)]
     return [hold for hold in dict.fromkeys(holds) if hold is not None]
 
 
-def begin_turns_anew() -> None:
-    """Begin the turns of all engines anew in a forked child."""
-    _turns.begin_anew()
+def reset_step_queue() -> None:
+    """Forget the turns of all engines in a forked child."""
+    _step_queue.reset()

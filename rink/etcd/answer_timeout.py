@@ -1,21 +1,22 @@
-"""How long a server may be silent until another one is tried."""
+"""Compute how long a server may be silent until another one is tried."""
 
 from __future__ import annotations
 
-ANSWER_WITHIN_S = 1.5
-"""A server that is asked for a sign of life answers within this time."""
+ANSWER_TIMEOUT_S = 1.5
+"""Timeout for the answer to a request for a sign of life."""
 
 
 class AnswerTimeout:
-    """Twice what the last answer took, between two bounds; each silence doubles it.
+    """Adapt a timeout to the time of the last answer.
 
-    A server that is frozen, or cut off, must be left soon. But who never waits for longer than the
-    answers take gets none at all: with a slow etcd, or in a process that hardly gets to run, every
-    call would be given up and made again for ever, and that is load too.
+    The timeout is twice that time, between two bounds, and each silence doubles it. A frozen or
+    unreachable server must be left soon. But a fixed timeout could be shorter than every answer
+    takes, if etcd is slow or this process hardly runs. Then every call would be given up and
+    repeated for ever, which adds load.
 
     Args:
-        shortest: its lower bound in seconds, and what it begins with.
-        longest: its upper bound in seconds.
+        shortest: the lower bound in seconds, and the first timeout.
+        longest: the upper bound in seconds.
     """
 
     def __init__(self, shortest: float, longest: float) -> None:
@@ -24,19 +25,19 @@ class AnswerTimeout:
         self.bound(shortest, longest)
 
     def bound(self, shortest: float, longest: float) -> None:
-        """Set the bounds that hold from the next answer, or silence, on."""
+        """Set the bounds for the next answer or silence, and all later ones."""
         self._shortest, self._longest = shortest, longest
 
     def answered(self, took: float) -> None:
-        """Note that a server answered on the stream, after so many seconds."""
+        """Note that a server answered on the stream after `took` seconds."""
         self._took = took
         self.seconds = min(max(2 * took, self._shortest), self._longest)
 
     @property
     def when_asked(self) -> float:
-        """Return the seconds for an answer where another stream waited in vain."""
-        return max(2 * self._took, ANSWER_WITHIN_S)
+        """Return the timeout after another stream waited in vain, in seconds."""
+        return max(2 * self._took, ANSWER_TIMEOUT_S)
 
     def was_in_vain(self) -> None:
-        """Note that a server was silent for that long."""
+        """Note that a server was silent for the whole timeout."""
         self.seconds = min(2 * self.seconds, self._longest)

@@ -1,10 +1,10 @@
-"""What the engine asks of an etcd: values, and the one interface that has two homes.
+"""Define the interface to etcd that the engine uses, and its values.
 
-`rink.etcd.client.Client` speaks to a real cluster; `rink.testing.memory.cluster.MemoryEtcd` keeps the
-same promises in this process. Both are run through one shared test suite. Only what Rink uses is
-here; field names follow etcd's public rpc.proto.
+`rink.etcd.client.Client` speaks to a real cluster. `rink.testing.memory.cluster.MemoryEtcd` keeps
+the same promises in this process. Both pass one shared test suite. Only what Rink uses is here.
+Field names follow etcd's public rpc.proto.
 
-Keys and values are bytes: what lies in the key range may not be ours.
+Keys and values are bytes, since the key range may hold data of other programs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Header:
-    """Who answered, and how far it had got."""
+    """The server that answered, and its revision and raft term."""
 
     cluster_id: int
     member_id: int
@@ -41,7 +41,7 @@ class KeyValue:
 
 
 class TxnTarget(enum.Enum):
-    """What a `Compare` looks at; each is 0 for a key that does not exist."""
+    """The number that a `Compare` checks; it is 0 for a missing key."""
 
     VERSION = "version"
     CREATE = "create_revision"
@@ -93,9 +93,10 @@ Op = Put | Get | Delete
 
 @attrs.frozen
 class TxnResult:
-    """An answered transaction; `results` has one entry per operation of the branch that ran.
+    """An answered transaction.
 
-    An entry holds the key-values of a Get, and is empty for a Put or a Delete.
+    `results` has one entry for each operation of the branch that ran. It holds the key-values of a
+    Get, and is empty for a Put or a Delete.
     """
 
     header: Header
@@ -105,7 +106,7 @@ class TxnResult:
 
 @attrs.frozen
 class RangeResult:
-    """A linearizable read; `header.revision` is the revision it is true at."""
+    """A linearizable read, as of `header.revision`."""
 
     header: Header
     kvs: tuple[KeyValue, ...]
@@ -113,7 +114,7 @@ class RangeResult:
 
 @attrs.frozen
 class GrantedLease:
-    """A new lease; `ttl` in seconds is what etcd granted, which may be more than was asked."""
+    """A new lease; etcd may grant a larger `ttl` (in seconds) than requested."""
 
     lease: int
     ttl: int
@@ -121,7 +122,10 @@ class GrantedLease:
 
 @attrs.frozen
 class KeyChange:
-    """One change seen by a watch; a deletion has an empty value and the deletion's mod_revision."""
+    """One change of a key.
+
+    A deletion has an empty value and the deletion's mod_revision.
+    """
 
     kv: KeyValue
     deleted: bool
@@ -139,7 +143,7 @@ class WatchOpened:
 
 @attrs.frozen
 class WatchEvents:
-    """All changes of one or more whole revisions, in order; never a part of a revision."""
+    """All changes of one or more whole revisions, in order."""
 
     revision: int
     events: tuple[KeyChange, ...]
@@ -147,9 +151,10 @@ class WatchEvents:
 
 @attrs.frozen
 class WatchBroken:
-    """The watch cannot go on, and has stopped: another cluster, refused, or begun too early.
+    """Report that the watch has stopped and cannot go on.
 
-    Lost connections are not reported this way: the watch goes on after those by itself.
+    Another cluster answered, etcd refused the watch, or its start was compacted. After a lost
+    connection the watch goes on by itself, and this is not delivered.
     """
 
     error: Exception
@@ -159,8 +164,8 @@ class WatchBroken:
 class KeepAliveAnswer:
     """The answer to one keepalive; `ttl` 0 means that the lease is gone.
 
-    `sent_at` is the clock's reading just before that very request was sent. `call` is the number of
-    the call that brought the answer, counted by the stream. A call lies within one history of etcd.
+    `sent_at` is the clock's time just before the request was sent. `call` is the number of the
+    call that brought the answer, as the stream counts. A call lies within one history of etcd.
     """
 
     lease: int
@@ -174,10 +179,7 @@ class Watch(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Return why no server follows the range, in words for people.
-
-        It is empty where no reason is known.
-        """
+        """Return why no server follows the range, for people, or ""."""
         ...
 
     def wait_open(self, seconds: float) -> bool:
@@ -188,18 +190,20 @@ class Watch(Protocol):
         ...
 
     def note_list(self, revision: int | None) -> None:
-        """Note at which revision the range was listed, or None while a list is under way.
+        """Note the revision of the last list, or None while a list is under way.
 
-        Events up to there may come again in another history that lacks what else the list had. So
-        they do not prove that a later call reaches the same history. None is noted before the list
-        is requested: else the call could break between its answer and this note.
+        Events up to that revision may come again in another history that lacks other changes of
+        the list. So they do not prove that a later call reaches the same history. None is noted
+        before the list is requested. Otherwise the call could break between the list's answer and
+        this note.
         """
         ...
 
     def close(self) -> None:
         """Stop the watch.
 
-        Nothing is delivered once this has returned, except from within a delivery.
+        After this has returned, nothing is delivered. If it is called within a delivery, that
+        delivery still ends.
         """
         ...
 
@@ -209,21 +213,18 @@ class KeepAlives(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Return why there is no stream now, in words for people.
-
-        It is empty where no reason is known.
-        """
+        """Return why there is no stream now, for people, or ""."""
         ...
 
     def send(self, lease: int) -> None:
-        """Ask for one renewal.
+        """Request one renewal.
 
-        It never blocks, and reports nothing where the stream is down.
+        This never blocks. It raises nothing while the stream is down.
         """
         ...
 
     def forget(self, lease: int) -> None:
-        """Forget the lease's requests that wait for a stream, or will have to."""
+        """Stop sending requests of this lease, also unanswered ones."""
         ...
 
     def close(self) -> None:
@@ -234,19 +235,19 @@ class KeepAlives(Protocol):
 class Etcd(Protocol):
     """An etcd cluster.
 
-    Every call has a deadline (`timeout` in seconds, the client's own where None) that covers all
-    endpoints tried, and raises a `rink.EtcdError` when it ends without an answer. A transaction
-    that raised may still be applied, now or later.
+    Every call has a deadline for all endpoints together: `timeout` in seconds, or the client's own
+    if None. It raises a `rink.EtcdError` if it gets no answer by then. A transaction that raised
+    may still be applied, now or later.
     """
 
     @property
     def timeout(self) -> float:
-        """Return the timeout, in seconds, of a call that names none."""
+        """Return the default timeout of a call, in seconds."""
         ...
 
     @property
     def endpoint(self) -> str:
-        """Return the endpoint that is asked first now."""
+        """Return the endpoint that is tried first now."""
         ...
 
     @property
@@ -257,7 +258,7 @@ class Etcd(Protocol):
     def range(
         self, key: bytes, range_end: bytes = b"", *, timeout: float | None = None
     ) -> RangeResult:
-        """Read [key, range_end) linearizably (one key where range_end is empty)."""
+        """Read [key, range_end) linearizably, or one key if range_end is empty."""
         ...
 
     def txn(
@@ -270,23 +271,23 @@ class Etcd(Protocol):
     ) -> TxnResult:
         """Run one branch atomically.
 
-        It is sent once: a lost answer raises, and is not retried.
+        It is sent once. If the answer is lost, this raises and does not retry.
         """
         ...
 
     def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> GrantedLease:
-        """Take a new lease for `ttl` seconds.
+        """Grant a new lease for `ttl` seconds.
 
-        Its id is the caller's unless that is 0. Whoever chose the id can revoke a lease whose grant
-        was not answered. It must be nobody else's: "exists", said of a grant that was sent again,
-        is taken for one's own.
+        The caller chooses its id; with 0, etcd does. A chosen id allows to revoke a lease whose
+        grant was not answered. It must be unique: if a repeated grant is refused because the lease
+        exists, that lease is taken for the caller's own.
         """
         ...
 
     def revoke(self, lease: int, *, timeout: float | None = None) -> None:
-        """End a lease, deleting the keys bound to it.
+        """End a lease, and delete the keys bound to it.
 
-        Ending a lease that etcd does not know is fine.
+        Ending a lease that etcd does not know does nothing.
         """
         ...
 
@@ -303,17 +304,17 @@ class Etcd(Protocol):
     ) -> Watch:
         """Deliver all changes in [key, range_end).
 
-        Between two openings none is lost and none comes twice. The first call begins at
-        `start_revision`, or with what happens then where that is 0. Each time a `WatchOpened` is
-        delivered the range is to be listed anew. `deliver` is called on a thread of the watch's
-        own, one call at a time.
+        Between two `WatchOpened`, no change is lost and none comes twice. The first call begins at
+        `start_revision`, or with the next change if that is 0. After each `WatchOpened`, the caller
+        must list the range again. `deliver` is called on the watch's own thread, one call at a
+        time.
         """
         ...
 
     def keepalives(self, deliver: Callable[[KeepAliveAnswer], None]) -> KeepAlives:
         """Open the keepalive stream.
 
-        It reconnects by itself. `deliver` runs on its thread.
+        It reconnects by itself. `deliver` is called on its own thread.
         """
         ...
 

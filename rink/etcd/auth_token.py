@@ -1,8 +1,8 @@
-"""The user's token: taken when first needed, and again when etcd refuses it.
+"""Log in when a token is first needed, and again when etcd refuses it.
 
-etcd's simple tokens die with a server's restart and with 5 minutes of rest; nobody tells the client
-but the refusal. The token goes as plain metadata: as gRPC call credentials it would be refused on a
-connection without TLS.
+etcd's simple tokens end with a server's restart, and after 5 minutes without use. The client learns
+of it only by the refusal. The token is sent as plain metadata, because gRPC refuses call
+credentials on a connection without TLS.
 """
 
 from __future__ import annotations
@@ -17,20 +17,18 @@ Authenticate = Callable[[pb.AuthenticateRequest], str]
 
 
 class Tokens(Protocol):
-    """Where the token for a request comes from."""
+    """The source of the token for a request."""
 
     @property
     def can_refresh(self) -> bool:
-        """Return whether a refused token may be replaced by a new one."""
+        """Return whether a refused token can be replaced by a new one."""
         ...
 
     def get(self, authenticate: Authenticate, seconds: float) -> str | None:
         """Return the token to send, or None.
 
-        `authenticate` is called where a new one is needed.
-
         Args:
-            authenticate: asks etcd for a token.
+            authenticate: requests a new token from etcd; called only if one is needed.
             seconds: how long to wait while another thread authenticates.
 
         Raises:
@@ -39,12 +37,15 @@ class Tokens(Protocol):
         ...
 
     def refused(self, token: str | None) -> None:
-        """Note that this token was not accepted."""
+        """Note that etcd refused this token."""
         ...
 
 
 class UserTokens:
-    """The tokens of a user whose password is known. Thread-safe; one authenticates for all."""
+    """Keep the token of a user whose password is known.
+
+    Thread-safe. One thread authenticates for all.
+    """
 
     can_refresh = True
 
@@ -54,9 +55,9 @@ class UserTokens:
         self._token: str | None = None
 
     def get(self, authenticate: Authenticate, seconds: float) -> str | None:
-        """Return the token, taken anew where there is none.
+        """Return the token, after a login if there is none.
 
-        An empty one says that the cluster has authentication switched off: none is sent then.
+        An empty token means that the cluster has authentication switched off. Then none is sent.
         """
         token = self._token
         if token is not None:
@@ -72,15 +73,15 @@ class UserTokens:
             self._lock.release()
 
     def refused(self, token: str | None) -> None:
-        """Forget it, unless another thread has replaced it already."""
-        # Without the lock, which is held while somebody authenticates: a new token lost to this
-        # race is only one more login.
+        """Forget the token, unless another thread has replaced it already."""
+        # This does not take the lock, which is held during a login. If a race drops a new token,
+        # that costs only one more login.
         if (self._token or None) == token:
             self._token = None
 
 
 class GivenTokens:
-    """Tokens that an application's own client keeps, or none at all."""
+    """Read the token that an application's own client keeps, if any."""
 
     can_refresh = False
 
@@ -92,8 +93,8 @@ class GivenTokens:
         authenticate: Authenticate,  # noqa: ARG002 - the other kind needs it
         seconds: float,  # noqa: ARG002 - the other kind needs it
     ) -> str | None:
-        """Return what the application's client has now."""
+        """Return the token that the application's client has now."""
         return self._read()
 
     def refused(self, token: str | None) -> None:
-        """Do nothing: nothing can be done here about a refused token."""
+        """Do nothing: only the application can replace a refused token."""

@@ -1,8 +1,9 @@
-"""A two-way call that is kept up: opened again elsewhere whenever it ends or falls silent.
+"""Keep a two-way call open: reopen it elsewhere if it ends or is silent.
 
-One thread of its own reads each stream, and delivers what it read. One more thread per client, the
-ticker, looks at all streams now and then and cancels those whose server is silent: the TCP
-connection of a frozen server stays open, and gRPC's own keepalive takes 7 s to notice it.
+Each stream has a thread that reads it and delivers the answers. Each client has one more thread,
+the ticker. It checks all streams regularly, and cancels those whose server is silent. This is
+needed because the TCP connection of a frozen server stays open, and gRPC's own keepalive takes 7 s
+to notice it.
 """
 
 from __future__ import annotations
@@ -35,28 +36,31 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# The ticker looks at a stream when an answer is due, but never sooner than after the first of these
-# and never later than after the second: what was asked meanwhile may be due by then.
-TICK_S = 0.05
-IDLE_TICK_S = 1.75
-_JOIN_S = 1.0
+# The ticker checks a stream when an answer is due, but at least the first and at most the second
+# time after the last check. An answer to a request of the meantime may be due by then.
+MIN_TICK_INTERVAL_S = 0.05
+MAX_TICK_INTERVAL_S = 1.75
+_JOIN_TIMEOUT_S = 1.0
 
 T = TypeVar("T")
 Delivered = TypeVar("Delivered")
 
 
 class Outgoing(Generic[T]):
-    """What is sent on one stream: gRPC iterates over it on a thread of its own until the end."""
+    """Queue the requests of one stream.
+
+    gRPC iterates over them on a thread of its own until the end.
+    """
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[T | None] = queue.SimpleQueue()
 
     def put(self, request: T) -> None:
-        """Send this; never blocks."""
+        """Queue a request; never blocks."""
         self._queue.put(request)
 
     def end(self) -> None:
-        """Let gRPC's thread go."""
+        """End the iteration of gRPC's thread."""
         self._queue.put(None)
 
     def __iter__(self) -> Iterator[T]:
@@ -76,11 +80,11 @@ class Open(Generic[Request, AnswerT]):
 
 
 class BrokenError(Exception):
-    """This call of the stream is over and another may go on; never leaves this package."""
+    """This call of the stream is over, and the next may go on. Internal."""
 
 
 class FinishedError(Exception):
-    """The stream is over and has said so; never leaves this package."""
+    """The stream is over, and has delivered that. Internal."""
 
 
 class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
@@ -88,10 +92,10 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
 
     Args:
         transport: the client's.
-        method: what is called.
+        method: etcd's method.
         deliver: the user's function; called on the stream's thread, one call at a time.
-        patience: with a silent server.
-        name: of the thread.
+        patience: the timeout for a silent server.
+        name: the name of the thread.
     """
 
     def __init__(
@@ -106,8 +110,8 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
         self._method = method
         self._user = deliver
         self._closed = threading.Event()
-        # Held around every delivery, so that close() can wait for one that is under way. Reentrant:
-        # close() may be called from within a delivery.
+        # Held around every delivery, so that close() can wait for it. It is reentrant, since
+        # close() may be called within a delivery.
         self._delivery = threading.RLock()
         self._lock = threading.Lock()
         self._call: Answers[AnswerT] | None = None
@@ -116,18 +120,19 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
         self._has_answered = False  # the call now open
         self._backoff = Backoff(first=0.05, longest=0.5)
         self._failed_at: float | None = None  # the first failure since a call was answered
-        self._troubles: dict[str, str] = {}  # the last of each endpoint, until a call is answered
+        self._troubles: dict[str, str] = {}  # by endpoint, until a call is answered
         self._patience = patience
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop it; waits for a delivery under way, unless called from within it.
+        """Stop the stream, and wait for the current delivery to end.
 
-        In a forked child it does nothing: the stream is the parent's.
+        Within a delivery this does not wait. In a forked child it does nothing, since the stream
+        belongs to the parent.
         """
         if self._transport.is_forked:
             return
@@ -140,16 +145,13 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
             pass
 
     def join(self, seconds: float) -> None:
-        """Wait until its thread has ended."""
+        """Wait for the thread to end, at most `seconds`."""
         if threading.current_thread() is not self._thread:
             self._thread.join(seconds)
 
     @property
     def trouble(self) -> str:
-        """Return why calls ended, for each endpoint.
-
-        It is empty once another call is answered.
-        """
+        """Return why calls ended, for each endpoint, or "" after an answer."""
         troubles = list(self._troubles.items())
         return "; ".join(why if name in why else f"{name}: {why}" for name, why in troubles)
 
@@ -162,57 +164,54 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
 
     @abc.abstractmethod
     def _opened(self, opened: Open[Request, AnswerT], header: pb.ResponseHeader | None) -> None:
-        """Send what an opened call begins with.
+        """Send the first requests of an opened call.
 
-        `header` is of the check before it.
+        `header` is that of the check before it.
         """
 
     @abc.abstractmethod
     def _received(self, opened: Open[Request, AnswerT], answer: AnswerT) -> None:
-        """Treat one answer. Raises BrokenError to go on elsewhere."""
+        """Handle one answer. Raise BrokenError to go on elsewhere."""
 
     @abc.abstractmethod
     def _ended(self) -> None:
-        """Forget what belonged to a call that is over."""
+        """Forget the state of a call that is over."""
 
     @abc.abstractmethod
     def _due_at(self, channel: CountedChannel, heard_at: float) -> float:
-        """Return when an answer is due (monotonic).
-
-        Infinity where none is awaited.
+        """Return when an answer is due (monotonic), or infinity.
 
         Args:
-            channel: that the call is on.
+            channel: the channel of the call.
             heard_at: since when the stream waits for its server.
         """
 
     @abc.abstractmethod
     def _asks_at(self, channel: CountedChannel, heard_at: float) -> float:
-        """Return when to ask for a sign of life without an answer (monotonic)."""
+        """Return when to request a sign of life without an answer (monotonic)."""
 
     @abc.abstractmethod
     def _ask(self, now: float) -> None:
-        """Ask the server for a sign of life, now (monotonic)."""
+        """Request a sign of life from the server; `now` is monotonic."""
 
     @abc.abstractmethod
     def _refused(self, error: Exception) -> None:
         """Handle an error after which the stream cannot go on.
 
-        Raises FinishedError to end the stream.
+        Raise FinishedError to end the stream.
         """
 
     def _deliver(self, value: Delivered) -> Exception | None:
-        """Deliver a value to the user's function, and return what it raised.
-
-        What it raises is a bug of its own.
-        """
+        """Deliver a value to the user's function, and return its error, if any."""
         with self._delivery:
             if self._closed.is_set():
                 return None
             try:
                 self._user(value)
             except Exception as error:
-                _log.exception("%s: the function delivered to raised", self._thread.name)
+                _log.exception(
+                    "%s: the function that receives deliveries raised", self._thread.name
+                )
                 return error
             return None
 
@@ -243,9 +242,9 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
         except (ClosedError, FinishedError, NotAnsweredError, BrokenError):
             raise
         except Exception as error:
-            # What etcd refuses for good; or a bug of ours, which must not end a stream in silence.
+            # A final refusal of etcd, or a bug of Rink, which must not end a stream silently.
             if not isinstance(error, RinkError):
-                _log.exception("%s: a bug of rink's", self._thread.name)
+                _log.exception("%s: a bug of Rink; please report it", self._thread.name)
             self._refused(error)
             raise BrokenError(str(error)) from error
 
@@ -255,8 +254,8 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
         except RuntimeError as error:
             raise BrokenError(str(error)) from error
         known = self._transport.guard.known
-        # A member that cannot read through a quorum, or is of another cluster, is found out here
-        # and not by its silence.
+        # This finds a server that has no quorum, or is of another cluster, before the stream would
+        # find it silent.
         header, token = self._verify(connection)
         with connection.channel() as channel:
             self._use(connection, channel, header, token, known)
@@ -312,7 +311,7 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
             while True:
                 answer = next(answers)
                 opened.channel.answered()
-                # While we deliver we do not read: that is no silence of the server's.
+                # Nothing is read during a delivery, and that is not the server's silence.
                 self._heard_at, self._has_answered = None, True
                 self._received(opened, answer)
                 self._recovered(opened.connection)
@@ -323,13 +322,13 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
             raise BrokenError("the server ended the stream") from None
         except grpc.RpcError as error:
             fault = read_fault(error, has_user=self._transport.tokens.can_refresh)
-            # What gRPC raises is the call itself. With its traceback it would be in a cycle, so
-            # that the garbage collector of the exiting interpreter finalizes it: that takes a lock
-            # which a thread that the exit has killed may hold, and the process hangs.
+            # gRPC raises the call itself. With its traceback the call would be in a cycle, which
+            # the garbage collector would finalize while the interpreter exits. That takes a lock
+            # which a thread killed by the exit may hold, and the process would hang.
             error.__traceback__ = None
-            if not self._closed.is_set():  # else it was cancelled, and the channel is well
+            if not self._closed.is_set():  # otherwise close() cancelled it, and the channel is fine
                 opened.connection.failed(opened.channel, is_silent=fault.is_timeout)
-            # Only we end a call of a stream: the ticker, where it finds the server silent.
+            # Only the ticker cancels a call of an open stream, if it finds the server silent.
             raise BrokenError(
                 "the server is silent" if fault.is_timeout else fault.words
             ) from error
@@ -344,19 +343,18 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
             _log.debug(text, self._thread.name, connection.name, seconds)
 
     def tick(self, now: float) -> float:
-        """Cancel the call if its server is silent.
-
-        The ticker calls this.
+        """Cancel the call if its server is silent. The ticker calls this.
 
         Returns:
-            In how many seconds to look again.
+            The seconds until the next check.
         """
-        # In this order: a call that has taken this one's place meanwhile is not the one cancelled.
+        # The call is read before `heard_at`. So if a new call takes its place meanwhile, this
+        # cancels the old one.
         with self._lock:
             call, channel = self._call, self._channel
         heard_at = self._heard_at
-        # Silence is not to go on for much longer because it began just after a look.
-        longest = max(min(IDLE_TICK_S, self._patience.seconds), TICK_S)
+        # A silence that begins just after a check must not last much longer than others.
+        longest = max(min(MAX_TICK_INTERVAL_S, self._patience.seconds), MIN_TICK_INTERVAL_S)
         if call is None or channel is None or heard_at is None:
             return longest
         if self._asks_at(channel, heard_at) < now:
@@ -365,16 +363,16 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
         if due_at < now:
             _log.debug("%s: the server is silent", self._thread.name)
             self._patience.was_in_vain()
-            self._heard_at = None  # one silence is one, though the reader may not get to run soon
+            self._heard_at = None  # count this silence once, even if the reader runs much later
             channel.doubt()
             call.cancel()
-            return 0.0  # the other streams on the channel are asked at once
+            return 0.0  # the other streams on the channel request a sign of life at once
         look_at = min(due_at, self._asks_at(channel, heard_at))
-        return min(max(look_at - now, TICK_S), longest)
+        return min(max(look_at - now, MIN_TICK_INTERVAL_S), longest)
 
 
 class Streams:
-    """All streams of one client, and the thread that looks for silent servers among them."""
+    """Hold the streams of one client, and find silent servers among them."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -383,14 +381,14 @@ class Streams:
         self._ticker: threading.Thread | None = None
 
     def start(self, stream: BidiCall[Any, Any, Any]) -> None:
-        """Begin a stream, and look after it until it ends.
+        """Start a stream, and check it until it ends.
 
         Raises:
-            EtcdUnavailable: there is no thread for it, and nothing has begun.
+            EtcdUnavailable: no thread can be started for it, and nothing has begun.
         """
         with self._lock:
             try:
-                self._start_ticker()  # first: no stream goes without
+                self._start_ticker()  # first: a stream without it would not notice silence
                 stream.start()
             except RuntimeError as error:
                 text = f"no thread for a stream to etcd: {error}. Does this process have too many?"
@@ -404,26 +402,28 @@ class Streams:
             self._ticker = ticker
 
     def close(self) -> None:
-        """Close them all; the client has been marked closed before."""
+        """Close all streams, after the client has been marked closed."""
         for stream in self._running():
             stream.close()
 
     def join(self) -> None:
-        """Wait a moment for the threads to end.
+        """Wait for the threads to end, a moment at most.
 
-        The connections have been closed before.
+        The connections must have been closed before.
         """
-        end = time.monotonic() + _JOIN_S
+        end = time.monotonic() + _JOIN_TIMEOUT_S
         for stream in self._running():
             stream.join(max(end - time.monotonic(), 0.0))
 
     def _running(self) -> list[BidiCall[Any, Any, Any]]:
         with self._lock:
-            self._streams = {one for one in self._streams if not one.is_done}
+            self._streams = {stream for stream in self._streams if not stream.is_done}
             return list(self._streams)
 
     def _tick(self) -> None:
-        pause = TICK_S
+        pause = MIN_TICK_INTERVAL_S
         while not self._transport.wait_closed(pause):
             now = time.monotonic()
-            pause = min((stream.tick(now) for stream in self._running()), default=IDLE_TICK_S)
+            pause = min(
+                (stream.tick(now) for stream in self._running()), default=MAX_TICK_INTERVAL_S
+            )

@@ -44,42 +44,41 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 5_000),
     ("grpc.keepalive_timeout_ms", 2_000),
     ("grpc.http2.ping_timeout_ms", 2_000),
-    # After a failed connect gRPC refuses calls unasked for this long; we pause between tries too.
-    # After etcd is back, a lease is not renewed for the two pauses together: a second at most.
+    # After a failed connect, gRPC refuses calls for this long. The client pauses between tries,
+    # too. When etcd is back, a lease is not renewed for both pauses together: at most one second.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
-    # Despite its name: how long one attempt to connect may take, TLS handshake included.
+    # Despite its name, this is how long one attempt to connect may take, with the TLS handshake.
     ("grpc.min_reconnect_backoff_ms", 5_000),
-    # What is tried again, and where, is decided here; a txn is never sent twice.
+    # `transport` decides what is retried, and where. A txn is never sent twice.
     ("grpc.enable_retries", 0),
     ("grpc.service_config_disable_resolution", 1),
-    # As etcd's own clients: a group's whole range may exceed gRPC's default of 4 MB.
+    # As in etcd's own clients: a group's whole range may exceed gRPC's default of 4 MB.
     ("grpc.max_receive_message_length", 2**31 - 1),
-    # A client's connections are its own: closing one client, or its backoff, touches no other.
+    # Clients share no connections, so neither a close nor a backoff of one affects another.
     ("grpc.use_local_subchannel_pool", 1),
-    # Each answer would be followed by a ping of gRPC's that measures how much may be under way:
-    # half of what an exchange of two small messages costs. So a window is set, large enough for
-    # any list.
+    # By default, gRPC sends a ping after each answer to measure the bandwidth. That is half of the
+    # cost of an exchange of two small messages. So the window is fixed, large enough for any list.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 2**20),
-    # A cluster's store is no web site; a proxy meant for those would only be in the way.
+    # A proxy for web sites does not lead to etcd.
     ("grpc.enable_http_proxy", 0),
 )
 
 
-LOOK_UP_S = 2.0
-"""Longest sleep of a gRPC reader. With fork support, gRPC waits 5 s at most for it to wake."""
+MIN_READER_WAIT_S = 2.0
+"""Shortest wait of a gRPC reader. With fork support, gRPC waits at most 5 s for it to wake."""
 
 
 class _Unhurried(threading.Condition):
-    """Wait for `LOOK_UP_S` or longer where a timeout is given."""
+    """Wait for at least `MIN_READER_WAIT_S` if a timeout is given."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        return super().wait(timeout if timeout is None else max(timeout, LOOK_UP_S))
+        return super().wait(timeout if timeout is None else max(timeout, MIN_READER_WAIT_S))
 
 
 def unhurried(call: Any) -> Any:
-    """Wake the reader of a stream by answers only.
+    """Wake the reader of a stream only by answers.
 
     gRPC also wakes the reader ten times a second, so that signal handlers can run. They run on the
     main thread, which reads no stream of Rink's. This polling was 2/5 of an idle member's CPU time.
@@ -93,14 +92,14 @@ def unhurried(call: Any) -> Any:
 
 
 GRPC_THREADS = 2
-"""Threads of gRPC's for a stream: one reads the channel, one sends requests."""
+"""Number of gRPC's threads for a stream: one reads the channel, one sends requests."""
 
 
 def check_threads(count: int) -> None:
     """Start a number of threads at once, and let them end.
 
     Raises:
-        RuntimeError: there are not so many to be had now.
+        RuntimeError: that many threads cannot be started now.
     """
     may_end = threading.Event()
     try:
@@ -114,8 +113,8 @@ class CountedChannel:
     """Hold one gRPC channel, and the number of calls that use it.
 
     Attributes:
-        made_at: when it was made (monotonic).
-        heard_at: when the last answer came over the channel, to any call. For a watch, any answer
+        made_at: when the channel was made (monotonic).
+        heard_at: when the last answer to any call came over the channel. For a watch, any answer
             proves that the server is alive. For a renewal it does not: a follower that cannot reach
             its leader still answers other calls.
         doubted_at: when a stream last waited in vain for an answer.
@@ -138,7 +137,7 @@ class CountedChannel:
         """Send one request and return its answer.
 
         Raises:
-            grpc.RpcError: no answer, or an error for one.
+            grpc.RpcError: there was no answer, or the answer is an error.
             ClosedError: the client was closed.
         """
         try:
@@ -153,12 +152,14 @@ class CountedChannel:
     def stream(
         self, method: Method[Request, AnswerT], requests: Iterator[Request], metadata: Metadata
     ) -> Answers[AnswerT]:
-        """Open a stream: iterate over its answers, and cancel it in the end.
+        """Open a stream.
+
+        The caller iterates over its answers, and cancels it in the end.
 
         Raises:
             ClosedError: the client was closed.
-            RuntimeError: gRPC got no thread. It has counted the call all the same, so no later
-                stream on this channel would be read.
+            RuntimeError: gRPC got no thread. It has counted the call anyway, so no later stream on
+                this channel would be read.
         """
         try:
             call = self._callable(method, "stream_stream")
@@ -168,16 +169,16 @@ class CountedChannel:
             raise
 
     def answered(self) -> None:
-        """Note that an answer came over it."""
+        """Note that an answer came over the channel."""
         self.heard_at = time.monotonic()
 
     def doubt(self) -> None:
-        """Note that a stream waited in vain, so that the others ask."""
+        """Note that a stream waited in vain, so others request a sign of life."""
         self.doubted_at = time.monotonic()
 
     @property
     def has_answered(self) -> bool:
-        """Return whether any answer came over it."""
+        """Return whether any answer came over the channel."""
         return self.heard_at > -math.inf
 
     @property
@@ -186,12 +187,12 @@ class CountedChannel:
         return self.doubted_at > self.heard_at
 
     def close(self) -> None:
-        """End the channel and every call on it. gRPC may take its time."""
+        """End the channel and every call on it. gRPC may take long."""
         self.is_closed = True
         self._channel.close()
 
     def _callable(self, method: Method[Request, AnswerT], kind: str) -> Any:
-        # Two threads may make the same one. Either of the two will do.
+        # Two threads may make the same callable. Either may be used.
         made = self._callables.get(method.path)
         if made is None:
             made = self._callables[method.path] = getattr(self._channel, kind)(

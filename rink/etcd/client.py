@@ -1,7 +1,7 @@
-"""The etcd client: `Client` implements `rink.etcd.api.Etcd` against a real cluster.
+"""Implement `rink.etcd.api.Etcd` for a real cluster.
 
-Blocking gRPC in threads, no grpc.aio: children of a process with a live aio channel crash. See
-docs/internals/design/0002-etcd-client.md for why there is a client of our own at all.
+It uses blocking gRPC in threads and not grpc.aio, because children of a process with a live aio
+channel crash. docs/internals/design/0002-etcd-client.md says why Rink has its own client.
 """
 
 from __future__ import annotations
@@ -48,29 +48,30 @@ _CLOCK_ID = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def boot_clock() -> float:
-    """Return the seconds on a clock that counts suspend too.
+    """Return the time of a clock that goes on during a suspend, in seconds.
 
-    Where the system has no such clock, it is the monotonic one.
+    If the system has no such clock, it is the monotonic one.
     """
     return time.clock_gettime(_CLOCK_ID)
 
 
 class Client:
-    """A client of one etcd cluster. Thread-safe; nothing is opened before the first call.
+    """A client of one etcd cluster. Thread-safe.
 
-    The endpoint that answered last is asked first; a failing one is left for the next.
+    Nothing is opened before the first call. The endpoint that answered last is tried first. If it
+    fails, the next one is tried.
 
     Args:
-        endpoints: `http://host:port`, `https://host:port` or `host:port` (https where `ca` or
-            `cert` is given). They belong to one cluster.
-        timeout: seconds that a call may take where it names no other, all endpoints together.
+        endpoints: `http://host:port`, `https://host:port` or `host:port` (https if `ca` or `cert`
+            is given). They belong to one cluster.
+        timeout: default seconds that a call may take, for all endpoints together.
         user: etcd user, together with `password`.
-        password: its password.
-        ca: PEM file, or PEM text as bytes, of who signed the servers' certificates; None trusts
-            whom gRPC trusts. Files are read again for each new connection.
+        password: the user's password.
+        ca: PEM file, or PEM text as bytes, of the certificate authority of the servers; None uses
+            those of gRPC. Files are read again for each new connection.
         cert: PEM file or bytes of a client certificate, together with `key`.
         key: PEM file or bytes of its key, unencrypted.
-        clock: what `KeepAliveAnswer.sent_at` is read from, in seconds.
+        clock: gives `KeepAliveAnswer.sent_at`, in seconds.
 
     Raises:
         rink.errors.ConfigError: a setting that cannot work; the message names it.
@@ -92,7 +93,8 @@ class Client:
         read = read_endpoints(endpoints, tls=tls.is_given)
         check_user(user, password)
         tokens = UserTokens(user, password) if user is not None and password is not None else None
-        self._start([OwnConnection(one, tls) for one in read], tokens, timeout, clock)
+        connections = [OwnConnection(endpoint, tls) for endpoint in read]
+        self._start(connections, tokens, timeout, clock)
 
     @classmethod
     def from_etcd3(
@@ -104,8 +106,8 @@ class Client:
         close it afterwards. If etcd refuses the token, this client raises EtcdAuth, since only the
         application can log in again.
 
-        Only the application can make a new channel, too. With channels of its own, Rink makes one
-        if a name has a new address, a certificate was rotated, or no thread could be started. The
+        Only the application can make a new channel, too. (For its own connections, Rink makes one
+        if a name has a new address, a certificate was rotated, or no thread could be started.) The
         application's channel options decide how soon gRPC notices a broken connection, and how soon
         it looks up a name again.
 
@@ -115,7 +117,7 @@ class Client:
             clock: as for `Client`.
 
         Raises:
-            rink.errors.ConfigError: `client` is no etcd3 client.
+            rink.errors.ConfigError: `client` is not an etcd3 client.
         """
         made = cls.__new__(cls)
         connections, tokens = borrow(client)
@@ -157,7 +159,7 @@ class Client:
 
     @property
     def timeout(self) -> float:
-        """Return the timeout, in seconds, of a call that names none."""
+        """Return the default timeout of a call, in seconds."""
         return self._timeout
 
     @property
@@ -167,10 +169,7 @@ class Client:
 
     @property
     def guard(self) -> KnownCluster:
-        """Return what is known of the cluster.
-
-        That is its id, and the highest raft term and revision seen.
-        """
+        """Return the cluster's id, and the highest raft term and revision seen."""
         self._transport.check_not_forked()
         return self._transport.guard.known
 
@@ -181,7 +180,7 @@ class Client:
 
     @property
     def endpoint(self) -> str:
-        """Return the endpoint that is asked first now."""
+        """Return the endpoint that is tried first now."""
         self._transport.check_not_forked()
         return self._transport.ring.first.name
 
@@ -190,15 +189,15 @@ class Client:
     def range(
         self, key: bytes, range_end: bytes = b"", *, timeout: float | None = None
     ) -> RangeResult:
-        """Read [key, range_end) linearizably (one key where range_end is empty).
+        """Read [key, range_end) linearizably, or one key if range_end is empty.
 
         Args:
             key: the first key.
-            range_end: the first key behind the range; empty for one key.
+            range_end: the first key after the range; empty for one key.
             timeout: seconds; None is the client's own.
 
         Raises:
-            rink.errors.EtcdError: no answer, or etcd refused it.
+            rink.errors.EtcdError: etcd did not answer, or refused.
         """
         answer = self._transport.call(
             RANGE,
@@ -219,19 +218,19 @@ class Client:
     ) -> TxnResult:
         """Run one branch atomically.
 
-        It is sent once: a lost answer raises, and is not retried.
+        It is sent once. If the answer is lost, this raises and does not retry.
 
         Args:
             compare: all must hold for `then` to run.
-            then: what is done.
-            otherwise: what is done instead.
+            then: the operations if they hold.
+            otherwise: the operations if they do not.
             timeout: seconds; None is the client's own.
 
         Raises:
-            rink.errors.EtcdUnavailable: no answer: it may still be applied, now or later.
-            rink.errors.EtcdError: etcd refused it; nothing was done.
+            rink.errors.EtcdUnavailable: no answer; it may still be applied, now or later.
+            rink.errors.EtcdError: etcd refused it, and nothing was done.
         """
-        first = next((one.key for one in (*compare, *then, *otherwise)), b"")
+        first = next((part.key for part in (*compare, *then, *otherwise)), b"")
         answer = self._transport.call(
             TXN,
             from_txn(compare, then, otherwise),
@@ -244,7 +243,7 @@ class Client:
         """Drop the history below a revision.
 
         Raises:
-            rink.errors.EtcdError: no answer, or etcd refused it.
+            rink.errors.EtcdError: etcd did not answer, or refused.
         """
         self._transport.call(
             COMPACT,
@@ -256,19 +255,19 @@ class Client:
     # ---------------------------------------------------------------- leases
 
     def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> GrantedLease:
-        """Take a new lease.
+        """Grant a new lease.
 
-        One whose answer was lost on the way lives for its `ttl` and ends by itself; whoever chose
-        its id can revoke it before. Where one try was not answered, and the next is refused since
-        the lease exists, it is taken for the first one's: so a chosen id must be nobody else's.
+        If the answer is lost, the lease may exist until its `ttl` ends. A caller that chose the id
+        can revoke it before. If one try is not answered, and the next is refused because the lease
+        exists, the lease is taken for that of the first try. So a chosen id must be unique.
 
         Args:
             ttl: seconds; etcd may grant more.
-            lease: the id to give it, positive; 0 lets etcd choose. One that exists is an EtcdError.
+            lease: the id, positive; 0 lets etcd choose. An id that exists is an EtcdError.
             timeout: seconds; None is the client's own.
 
         Raises:
-            rink.errors.EtcdError: no answer, or etcd refused it.
+            rink.errors.EtcdError: etcd did not answer, or refused.
         """
         doing = f"a lease of {ttl} s"
         want = RequestKind(doing, quorum=True, says_applied="lease already exists" if lease else "")
@@ -282,12 +281,12 @@ class Client:
         return GrantedLease(answer.ID, answer.TTL)
 
     def revoke(self, lease: int, *, timeout: float | None = None) -> None:
-        """End a lease, deleting the keys bound to it.
+        """End a lease, and delete the keys bound to it.
 
-        Ending a lease that etcd does not know is fine.
+        Ending a lease that etcd does not know does nothing.
 
         Raises:
-            rink.errors.EtcdError: no answer, or etcd refused it.
+            rink.errors.EtcdError: etcd did not answer, or refused.
         """
         try:
             self._transport.call(
@@ -304,7 +303,7 @@ class Client:
         """Return the seconds that a lease has left, or -1 if it is unknown.
 
         Raises:
-            rink.errors.EtcdError: no answer, or etcd refused it.
+            rink.errors.EtcdError: etcd did not answer, or refused.
         """
         answer = self._transport.call(
             TIME_TO_LIVE,
@@ -325,15 +324,15 @@ class Client:
     ) -> RunningWatch:
         """Deliver all changes in [key, range_end).
 
-        Between two openings none is lost and none comes twice.
+        Between two `WatchOpened`, no change is lost and none comes twice.
 
         Args:
             key: the first key.
-            range_end: the first key behind the range; empty for one key.
-            start_revision: the first revision to deliver; 0 is the next one to come. A compacted
-                one ends the watch with a WatchBroken.
-            deliver: called on the watch's own thread, one call at a time. If it raises, that is
-                logged and the watch ends with a WatchBroken of that error.
+            range_end: the first key after the range; empty for one key.
+            start_revision: the first revision to deliver; 0 is the next one. A compacted revision
+                ends the watch with a WatchBroken.
+            deliver: called on the watch's own thread, one call at a time. If it raises, the error
+                is logged, and the watch ends with a WatchBroken of that error.
         """
         self._transport.check_usable()
         watch = RunningWatch(self._transport, key, range_end, start_revision, deliver)
@@ -341,10 +340,10 @@ class Client:
         return watch
 
     def keepalives(self, deliver: Callable[[KeepAliveAnswer], None]) -> KeepAliveStream:
-        """Open the keepalive stream; it reconnects by itself.
+        """Open the keepalive stream, which reconnects by itself.
 
         Args:
-            deliver: called on the stream's own thread. What it raises is logged.
+            deliver: called on the stream's own thread. Its errors are logged.
         """
         self._transport.check_usable()
         stream = KeepAliveStream(self._transport, deliver, self._clock, self._is_gone)
@@ -352,7 +351,7 @@ class Client:
         return stream
 
     def _is_gone(self, lease: int) -> bool:
-        # Short: the stream's other answers wait meanwhile.
+        # The timeout is short, since the stream's other answers wait meanwhile.
         return self.time_to_live(lease, timeout=min(self._timeout, 2.0)) < 0
 
     # ---------------------------------------------------------------- the rest
@@ -361,7 +360,7 @@ class Client:
         """Return the version of the etcd that answers, such as `3.5.1`.
 
         Raises:
-            rink.errors.EtcdError: no answer, or etcd refused it.
+            rink.errors.EtcdError: etcd did not answer, or refused.
         """
         answer = self._transport.call(
             STATUS, pb.StatusRequest(), RequestKind("status"), self._seconds(timeout)
@@ -369,9 +368,7 @@ class Client:
         return answer.version
 
     def is_of_rink_dev(self, *, timeout: float | None = None) -> bool:
-        """Return whether `rink dev` runs this etcd.
-
-        The name of its only member says so.
+        """Return whether `rink dev` runs this etcd, by its only member's name.
 
         Return False if the call fails, so that a failure causes no false warning.
         """
@@ -385,8 +382,8 @@ class Client:
     def close(self) -> None:
         """Close every channel, watch and stream.
 
-        Calls under way end with ClosedError. In a forked child it does nothing: they are the
-        parent's.
+        Unfinished calls end with ClosedError. In a forked child this does nothing, since the client
+        belongs to the parent.
         """
         if self._transport.is_forked:
             return
@@ -406,11 +403,11 @@ _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def _close_all() -> None:
-    """Close the clients that are still open, at the end of the process.
+    """Close the clients that are still open when the process exits.
 
-    Otherwise threads that read streams may wake in gRPC while the interpreter ends: 8 of 100 such
-    processes ended by SIGSEGV on a busy machine. Sessions are closed before, as they are registered
-    later.
+    Otherwise threads that read streams may wake in gRPC while the interpreter exits. On a busy
+    machine, 8 of 100 such processes ended by SIGSEGV. Sessions are closed before this, because
+    their exit handler is registered later.
     """
     for client in list(_clients):
         client.close()

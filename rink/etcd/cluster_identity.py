@@ -1,17 +1,16 @@
-"""What is known of the cluster, so that another one, or its own past, is not taken for it.
+"""Notice another etcd cluster, or an earlier state of the same one.
 
 An etcd restored from a backup counts revisions and raft terms from an older point, or has another
-cluster id. Leases, records and fencing tokens of before mean nothing there. So every answer is held
-against what had been answered *before its request was sent*: answers overtake each other on the
-way, and only a request sent later can prove that history went back.
+cluster id. Earlier leases, records and fencing tokens mean nothing there. So every answer is
+compared with the answers that had come *before its request was sent*. Answers overtake each other,
+so only a request that was sent later can prove that history went back.
 
-A change is told to everyone once: it ends the guard's **epoch**. Whatever was sent or opened in an
-earlier epoch (calls under way, watches, keepalive streams) fails with `EtcdClusterChanged`; what
-begins afterwards speaks with the cluster as it now is.
+A change ends the guard's **epoch**. Calls, watches and keepalive streams of an earlier epoch fail
+with `EtcdClusterChanged`. Later ones use the cluster as it is now.
 
-An answer without a cluster id tells of no cluster at all, so it is refused and teaches nothing.
-etcd's grpc-proxy gives such answers where a watch joins another one's stream. Taken for another
-cluster, they ended 20 sessions a second.
+An answer without a cluster id proves nothing, so it is refused, and nothing is learned from it.
+etcd's grpc-proxy gives such answers if a watch joins the stream of another watch. When they were
+taken for another cluster, they ended 20 sessions a second.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ if TYPE_CHECKING:
 
 
 class NoClusterIdError(EtcdError):
-    """An answer carries no cluster id; raised to users as what it is, an EtcdError."""
+    """An answer has no cluster id."""
 
 
 @attrs.frozen
 class KnownCluster:
-    """What was known at one moment.
+    """Knowledge of the cluster at one moment.
 
     Attributes:
         epoch: how many changes of the cluster have been seen.
         cluster_id: 0 before the first answer.
-        raft_term: the highest of an answer that a quorum stood behind.
-        revision: the highest of a linearizable answer.
+        raft_term: the highest raft term of an answer that needed a quorum.
+        revision: the highest revision of a linearizable answer.
     """
 
     epoch: int = 0
@@ -49,7 +48,7 @@ class KnownCluster:
 
 
 class ClusterIdentity:
-    """Thread-safe."""
+    """Compare each answer with the known cluster. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,9 +56,9 @@ class ClusterIdentity:
 
     @property
     def known(self) -> KnownCluster:
-        """Return what is known now.
+        """Return the knowledge now.
 
-        Take it before sending, and hand it to `check`.
+        Read it before sending a request, and pass it to `check`.
         """
         return self._known
 
@@ -72,20 +71,20 @@ class ClusterIdentity:
         quorum: bool,
         revision: bool,
     ) -> None:
-        """Check an answer against what was known at its request, and learn.
+        """Compare an answer with the knowledge at its request, and learn from it.
 
         Args:
-            header: the answer's.
-            known: what was known before the request was sent.
-            endpoint: who answered.
-            quorum: a quorum stood behind the answer, so its raft term counts. (A lone member that
-                calls for elections counts terms up that never come to be.)
+            header: the answer's header.
+            known: the knowledge before the request was sent.
+            endpoint: the server that answered.
+            quorum: the answer needed a quorum, so its raft term counts. (A server that is alone and
+                calls for elections raises its term without ever winning.)
             revision: the answer is linearizable, so its revision counts.
 
         Raises:
-            EtcdClusterChanged: it comes from another cluster, or from this one's past, or the
-                request was sent before such a change.
-            NoClusterIdError: it carries no cluster id.
+            EtcdClusterChanged: the answer comes from another cluster or an earlier state of this
+                one, or the request was sent before such a change.
+            NoClusterIdError: the answer has no cluster id.
         """
         if not header.cluster_id:
             raise NoClusterIdError(
@@ -96,7 +95,7 @@ class ClusterIdentity:
         with self._lock:
             if known.epoch != self._known.epoch:
                 raise EtcdClusterChanged(
-                    "the etcd cluster was seen to change while this was under way"
+                    "the etcd cluster changed while this request was under way"
                 )
             now = self._known
             trouble = _trouble(header, known, now.cluster_id, quorum=quorum, revision=revision)

@@ -1,8 +1,8 @@
-"""The connections to the endpoints, and the order in which the endpoints are tried.
+"""Connect to the endpoints, in the order in which they are to be tried.
 
-Failover is ours: a channel on a list of addresses hides which one answered, and gRPC notices a
-frozen server late. Channels are opened on first use, since a process that forks before that is safe
-and one that forks after it is not. docs/internals/design/0002-etcd-client.md has the figures of both.
+Rink does the failover itself. A gRPC channel with a list of addresses hides which one answered, and
+gRPC notices a frozen server late. Channels are opened on first use, because a process may safely
+fork before that, and not after it. docs/internals/design/0002-etcd-client.md has figures of both.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_CLOSE_S = 2.0
+_CLOSE_TIMEOUT_S = 2.0
+_CLOSER = "rink-etcd-close"
 
 MIN_CHANNEL_AGE_S = 0.5
-"""A channel that fails earlier is kept: gRPC connects it again by itself.
+"""Age below which a failed channel is kept, since gRPC reconnects it by itself.
 
-Else each of many streams would make a channel at each try while etcd is down.
+Otherwise each of many streams would make a channel at each try while etcd is down.
 """
 
 
 class Connection:
-    """Lead to one endpoint over a channel, and over a new one after a failure.
+    """Connect to one endpoint, over a new channel after a failure.
 
     A channel is opened on first use. A new channel looks up the endpoint's name, and reads the
-    files of certificates. The channel before it is closed when its last call has ended: that call's
-    answer may be on its way.
+    files of certificates. The previous channel is closed after its last call, since the answer to
+    that call may be on its way.
 
     Attributes:
         name: the endpoint's address, for messages.
-        is_proven: it answered, and nothing failed on it since. What may be sent only once is sent
-            only on such a connection.
+        is_proven: the endpoint answered, and nothing failed since. A request that may be sent only
+            once is sent only on such a connection.
     """
 
     def __init__(self, name: str, make: Callable[[], grpc.Channel]) -> None:
@@ -83,11 +84,11 @@ class Connection:
         """Use another channel from now on, unless this one may recover.
 
         Args:
-            channel: one of this connection's.
-            is_silent: no answer came in time; else gRPC said that the call failed.
+            channel: a channel of this connection.
+            is_silent: no answer came in time; otherwise gRPC reported a failure.
         """
         if is_silent and not channel.has_answered:
-            return  # it is about to connect: a new one would have to begin with that
+            return  # it is still connecting, and a new channel would start over
         if time.monotonic() - channel.made_at >= MIN_CHANNEL_AGE_S:
             self.drop(channel)
 
@@ -99,7 +100,7 @@ class Connection:
                 self._dropped.append(channel)
 
     def lost_thread(self, channel: CountedChannel) -> None:
-        """Use another channel from now on, since this one got no thread to read a stream.
+        """Use another channel, because this one got no thread to read a stream.
 
         gRPC has counted the stream, so it never starts that thread for a later one.
         """
@@ -117,16 +118,17 @@ class Connection:
             self._end(channel)
 
     def _close_unused(self) -> None:
-        """Close dropped channels, each on a thread, as gRPC may take its time."""
+        """Close dropped channels, each on a thread, since gRPC may take long."""
         if not self._dropped:
             return
         with self._lock:
-            for channel in [one for one in self._dropped if not one.calls]:
-                name = "rink-etcd-close"
-                thread = threading.Thread(target=self._end, args=(channel,), name=name, daemon=True)
+            for channel in [dropped for dropped in self._dropped if not dropped.calls]:
+                thread = threading.Thread(
+                    target=self._end, args=(channel,), name=_CLOSER, daemon=True
+                )
                 try:
                     thread.start()
-                except RuntimeError:  # no thread can be started now: after the next call
+                except RuntimeError:  # no thread can be started now; retried after the next call
                     return
                 self._dropped.remove(channel)
 
@@ -134,10 +136,7 @@ class Connection:
         channel.close()
 
     def find_tls_trouble(self, deadline: float) -> None:
-        """Raise EtcdTls if TLS is why nothing comes over this connection.
-
-        See `tlsprobe`.
-        """
+        """Raise EtcdTls if TLS keeps this connection from working; see `tlsprobe`."""
 
 
 class OwnConnection(Connection):
@@ -152,21 +151,18 @@ class OwnConnection(Connection):
         target = self._endpoint.target
         if not self._endpoint.tls:
             return grpc.insecure_channel(target, options=OPTIONS)
-        # A channel keeps its credentials for ever, so each channel is made with what is there now.
+        # A channel keeps its credentials for ever, so each new channel reads the files again.
         tls = self._tls.read()
         credentials = grpc.ssl_channel_credentials(tls.ca, tls.pair.key, tls.pair.cert)
         return grpc.secure_channel(target, credentials, options=OPTIONS)
 
     def find_tls_trouble(self, deadline: float) -> None:
-        """Raise EtcdTls if TLS is why nothing comes over this connection.
-
-        See `tlsprobe`.
-        """
+        """Raise EtcdTls if TLS keeps this connection from working; see `tlsprobe`."""
         tlsprobe.find_tls_trouble(self._endpoint, self._tls.read(), deadline)
 
 
 _never_collected: list[CountedChannel] = []
-"""Channels that lost a thread. gRPC closes a channel that is collected, and would wait for ever."""
+"""Channels that lost a thread. gRPC would close a collected one, which would wait for ever."""
 
 
 class BorrowedConnection(Connection):
@@ -176,9 +172,9 @@ class BorrowedConnection(Connection):
     """
 
     def lost_thread(self, channel: CountedChannel) -> None:
-        """Warn that only the application can make the new channel that is needed.
+        """Warn that only the application can make a new channel.
 
-        Its new channel is used as soon as there is one.
+        A new channel is used as soon as there is one.
         """
         _log.warning(
             "%s: no thread could be started to read a stream, so its channel will answer no later "
@@ -194,7 +190,7 @@ class BorrowedConnection(Connection):
 
 
 class Ring:
-    """The connections in their order of preference: the last one that worked comes first."""
+    """Order the connections: the last one that worked comes first."""
 
     def __init__(self, connections: Sequence[Connection]) -> None:
         self._connections = tuple(connections)
@@ -218,7 +214,7 @@ class Ring:
             return
         with self._lock:
             self._first = self._connections.index(connection)
-        _log.debug("etcd %s answered, so it is asked first now", connection.name)
+        _log.debug("etcd %s answered, so it is tried first now", connection.name)
 
     def failed(self, connection: Connection) -> None:
         """Note that the connection failed or fell silent.
@@ -232,27 +228,26 @@ class Ring:
             self._first = (self._first + 1) % len(self._connections)
             following = self._connections[self._first]
         if following is not connection:
-            _log.debug("etcd %s failed, so %s is asked first now", connection.name, following.name)
+            _log.debug("etcd %s failed, so %s is tried first now", connection.name, following.name)
 
     def close(self) -> None:
         """Close all connections.
 
-        One whose close does not return is left behind, and logged. gRPC's own close waits without a
-        bound for the channel's calls to end. Nobody who leaves may be kept by that: the process
-        could not end.
+        gRPC's own close waits without a bound for the channel's calls to end. So a close that does
+        not return in time is logged and left behind. Otherwise a process could not exit.
         """
         threads = [
-            (one.name, threading.Thread(target=one.close, name="rink-etcd-close", daemon=True))
-            for one in self._connections
+            (connection.name, threading.Thread(target=connection.close, name=_CLOSER, daemon=True))
+            for connection in self._connections
         ]
         for _, thread in threads:
             try:
                 thread.start()
-            except RuntimeError:  # the interpreter exits, and lets no thread begin any more
+            except RuntimeError:  # the interpreter exits, and no thread can be started
                 thread.run()
-        end = time.monotonic() + _CLOSE_S
+        end = time.monotonic() + _CLOSE_TIMEOUT_S
         for name, thread in threads:
             if thread.ident is not None:
                 thread.join(max(end - time.monotonic(), 0.0))
             if thread.is_alive():
-                _log.error("etcd %s: gRPC does not close the channel; it is left behind", name)
+                _log.error("etcd %s: gRPC does not close the channel; leaving it open", name)

@@ -1,7 +1,7 @@
-"""Where etcd is, and other settings of a client: read and checked, nothing opened.
+"""Read and check the endpoints and other settings of a client.
 
-Everything that can be found wrong without a connection is found here, when the client is made,
-so that a typing error is named at once and not after a timeout.
+This finds each mistake that needs no connection. So a typing error raises when the client is made,
+and not after a timeout.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Endpoint:
     """One etcd server's client address.
 
     Attributes:
-        url: as people write it, for messages.
+        url: the address as people write it, for messages.
         host: name or address, without brackets.
         port: TCP port.
-        tls: spoken to over TLS.
+        tls: whether to connect over TLS.
     """
 
     url: str
@@ -38,7 +38,7 @@ class Endpoint:
 
     @property
     def target(self) -> str:
-        """Return what gRPC calls the endpoint."""
+        """Return the endpoint's address in gRPC's form."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
@@ -47,9 +47,9 @@ def read_endpoints(endpoints: Sequence[str], *, tls: bool) -> tuple[Endpoint, ..
     """Return the endpoints in the order given, without duplicates.
 
     Args:
-        endpoints: `http://host:port`, `https://host:port` or `host:port`, which is https where
-            certificates are given. The port is 2379 where none is named.
-        tls: certificates are given.
+        endpoints: `http://host:port`, `https://host:port` or `host:port`, which is https if
+            certificates are given. The default port is 2379.
+        tls: whether certificates are given.
 
     Raises:
         ConfigError: there are none, one cannot be read, or http and https are mixed.
@@ -58,11 +58,11 @@ def read_endpoints(endpoints: Sequence[str], *, tls: bool) -> tuple[Endpoint, ..
         raise ConfigError(
             f"{setting('endpoints')} must be a list of addresses, not the string {endpoints!r}"
         )
-    read = tuple(dict.fromkeys(_read_endpoint(one, tls=tls) for one in endpoints))
+    read = tuple(dict.fromkeys(_read_endpoint(text, tls=tls) for text in endpoints))
     if not read:
         raise ConfigError("no endpoint is given; one looks like http://127.0.0.1:2379")
-    if len({one.tls for one in read}) > 1:
-        urls = ", ".join(one.url for one in read)
+    if len({endpoint.tls for endpoint in read}) > 1:
+        urls = ", ".join(endpoint.url for endpoint in read)
         raise ConfigError(
             f"{setting('endpoints')} mix http and https, which would send secrets unencrypted: "
             f"{urls}"
@@ -86,7 +86,7 @@ def _read_endpoint(text: object, *, tls: bool) -> Endpoint:
     if parts.scheme not in {"http", "https"}:
         raise ConfigError(f"endpoint {text!r} has the scheme {parts.scheme!r}; use http or https")
     if parts.username is not None or parts.password is not None:
-        # Not repeated in the message: it holds a password.
+        # The message leaves out the endpoint's text, which has a password.
         both = f"{setting('user=')} and {setting('password=')}"
         raise ConfigError(f"endpoint at {parts.hostname!r} holds a user: pass {both}")
     if not parts.hostname or port == 0:

@@ -1,4 +1,4 @@
-"""What an RPC error of gRPC or etcd means for us."""
+"""Turn RPC errors of gRPC and etcd into Rink's errors."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from rink.etcd.setting_names import setting
 
 
 class Kind(enum.Enum):
-    """What follows from an error."""
+    """The consequence of an error."""
 
-    SILENT = "no answer: elsewhere it may be given"
-    STALE_TOKEN = "refused for its token: authenticate again"  # noqa: S105 - no password
-    REFUSED = "an answer, and it is no"
+    SILENT = "no answer: try another endpoint"
+    STALE_TOKEN = "the token was refused: authenticate again"  # noqa: S105 - no password
+    REFUSED = "etcd answered and refused"
 
 
 @attrs.frozen
 class Fault:
-    """One RPC error, read.
+    """The meaning of one RPC error.
 
     Attributes:
-        kind: what follows from it.
+        kind: the consequence.
         code: gRPC's status code.
-        words: what gRPC or etcd said, or in our words what it means.
-        never_sent: it is certain that no server saw the request.
-        is_refused: nothing listens there: the connection was refused.
+        words: the message of gRPC or etcd, or Rink's explanation of it.
+        never_sent: certainly no server received the request.
+        is_refused: the connection was refused, since nothing listens there.
     """
 
     kind: Kind
@@ -41,11 +41,11 @@ class Fault:
 
     @property
     def is_timeout(self) -> bool:
-        """Return whether we ended the call, and not the connection."""
+        """Return whether this client ended the call, and not the connection."""
         return self.code in {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 
 
-# UNKNOWN and INTERNAL are what a connection that breaks in the middle of an answer may look like.
+# A connection that breaks in the middle of an answer may look like UNKNOWN or INTERNAL.
 _SILENT = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -57,12 +57,12 @@ _SILENT = frozenset(
     }
 )
 
-# gRPC says these before a call is given to any connection. Every other failure of a transaction
-# counts as "perhaps applied".
+# gRPC reports these before it gives a call to any connection. After every other failure, a
+# transaction counts as "perhaps applied".
 _NEVER_SENT = ("failed to connect to all addresses", "dns resolution failed")
 
-# etcd refuses these before anything is proposed or applied. The second: authentication was
-# switched on after we connected. The third: users or roles changed since the token was given.
+# etcd refuses these before it proposes or applies anything. The second means that authentication
+# was switched on after the connect, and the third that users or roles changed since the login.
 _STALE_TOKEN = ("invalid auth token", "user name is empty", "revision of auth store is old")
 
 _CERTIFICATE = (
@@ -71,7 +71,7 @@ _CERTIFICATE = (
 )
 _OUR_CERTIFICATE = "the server refused our client certificate: {why} (check {cert} and {key})"
 
-# What gRPC and etcd say, as a pattern, and what it means. The first that fits is taken.
+# Messages of gRPC and etcd, as patterns, and their meanings. The first match counts.
 _MEANINGS = [
     (re.compile(pattern, re.IGNORECASE), meaning)
     for pattern, meaning in (
@@ -87,22 +87,22 @@ _MEANINGS = [
     )
 ]
 
-# Limits on a transaction, on a request, and on a gRPC message (etcd sets that a little higher).
+# The limits of a transaction, of a request, and of a gRPC message (which etcd sets a bit higher).
 _TOO_LARGE = ("too many operations in txn", "request is too large", "message larger than max")
 
-# The last is how gRPC names the states of TLS, such as TSI_DATA_CORRUPTED after the handshake.
-# Without TLS, gRPC protects no frames, and has no such state.
+# gRPC's states of TLS begin with the last one, such as TSI_DATA_CORRUPTED after the handshake. Such
+# a state never occurs without TLS.
 _ABOUT_TLS = ("handshake", "ssl_error", "certificate", "speak tls", "tsi_")
 
 _AUTH = ("authentication failed", "permission denied", "authentication is not enabled")
 
 
 def read_fault(error: grpc.RpcError, *, has_user: bool) -> Fault:
-    """Read an error of a call.
+    """Return the meaning of an error of a call.
 
     Args:
         error: as raised by gRPC.
-        has_user: we can authenticate again.
+        has_user: whether this client can authenticate again.
     """
     call = cast("grpc.Call", error)
     code, words = call.code(), call.details() or ""
@@ -125,10 +125,10 @@ def read_fault(error: grpc.RpcError, *, has_user: bool) -> Fault:
 
 
 def _meaning(words: str) -> str:
-    """Return what these words mean, or the words themselves."""
+    """Return the meaning of a message, or the message itself."""
     for pattern, meaning in _MEANINGS:
-        if found := pattern.search(words):
-            why = found.groupdict().get("why", "")
+        if match := pattern.search(words):
+            why = match.groupdict().get("why", "")
             is_an_alert = meaning is _OUR_CERTIFICATE  # such as BAD_CERTIFICATE
             why = why.replace("_", " ").lower() if is_an_alert else why
             names = {name: setting(f"{name}=") for name in ("ca", "cert", "key")}
@@ -137,21 +137,18 @@ def _meaning(words: str) -> str:
 
 
 def is_about_tls(words: str) -> bool:
-    """Return whether the words describe TLS that failed.
-
-    It fails in the handshake or after it.
-    """
+    """Return whether a message reports that TLS failed, at any time."""
     lower = words.lower()
     return any(text in lower for text in _ABOUT_TLS)
 
 
 def refusal(code: grpc.StatusCode, words: str, doing: str, where: str) -> EtcdError:
-    """Return the error to raise for etcd's "no".
+    """Return the error to raise for a refusal of etcd.
 
     Args:
         code: gRPC's status code.
-        words: what etcd said.
-        doing: what was asked for, such as `txn on b'rink/a'`.
+        words: etcd's message.
+        doing: the request, such as `txn on b'rink/a'`.
         where: the endpoint.
     """
     lower = words.lower()

@@ -1,7 +1,7 @@
-"""The channels of an application's own `etcd3` client (python3-etcd3), used by ours.
+"""Use the channels of an application's own `etcd3` client (python3-etcd3).
 
-The application has its endpoints, certificates and login there already. Its channels are used and
-never closed; its token is read for each request, and only the application can renew it.
+The application has configured endpoints, certificates and login there already. Its channels are
+never closed here. Its token is read for each request, and only the application can renew it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def borrow(client: Any) -> tuple[list[BorrowedConnection], GivenTokens]:
     """Return the connections and the token of an etcd3 client.
 
     Raises:
-        ConfigError: this is no etcd3 client.
+        ConfigError: `client` is not an etcd3 client.
     """
     endpoints = getattr(client, "endpoints", None)
     if isinstance(endpoints, dict) and endpoints:
@@ -34,8 +34,8 @@ def borrow(client: Any) -> tuple[list[BorrowedConnection], GivenTokens]:
         )
 
     def token() -> str | None:
-        # etcd3 keeps ("token", …) as the metadata of its calls, and None where nobody logged in.
-        found = dict(getattr(client, "metadata", None) or ()).get("token")
-        return None if found is None else str(found)
+        # etcd3 keeps ("token", …) as the metadata of its calls, and None without a login.
+        value = dict(getattr(client, "metadata", None) or ()).get("token")
+        return None if value is None else str(value)
 
     return connections, GivenTokens(token)

@@ -1,8 +1,8 @@
-"""A forked child lets go of its parent's clients without touching them.
+"""Keep the parent's clients unused in a forked child.
 
-Calls over an inherited gRPC channel hang or fail now and then, and so does closing it; so in the
-child every client is kept, unused, until the process ends: nothing of it is ever collected, and no
-destructor of gRPC's runs. docs/internals/design/0002-etcd-client.md has the figures.
+Calls over an inherited gRPC channel sometimes hang or fail, and so does closing it. So the child
+keeps every client until the process ends. Then none is collected, and no destructor of gRPC runs.
+docs/internals/design/0002-etcd-client.md has the figures.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import weakref
 
-# The one registry there is: a fork concerns the process. Weak, so that it keeps no client alive.
+# A fork concerns the whole process, so this registry is global. It is weak, so that it keeps no
+# client alive in the parent.
 _clients: weakref.WeakSet[object] = weakref.WeakSet()
 _kept: list[object] = []
 
 
 def keep_when_forked(client: object) -> None:
-    """Keep it in children that are forked from now on."""
+    """Keep a client in children that are forked from now on."""
     _clients.add(client)
 
 

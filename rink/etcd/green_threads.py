@@ -1,17 +1,17 @@
-"""Refuse threads that gevent or eventlet has replaced, where gRPC would wait for ever (R6).
+"""Refuse threads of gevent or eventlet if gRPC would wait for ever (R6).
 
 Both libraries can replace the standard modules by ones that run all "threads" as greenlets on one
-thread. gRPC waits in C, where no greenlet yields, so its first answer is never read: the process
-stood still in `join()`. Tried with gevent 26.9, eventlet 0.41 and grpcio 1.85:
+thread. gRPC waits in C, where no greenlet yields. So its first answer is never read, and the
+process hangs in `join()`. Tried with gevent 26.9, eventlet 0.41 and grpcio 1.85:
 
     replaced                            result
     socket, ssl, select, time, os …     works: gRPC and the engine wait in none of them
-    gevent: threading                   stands still
+    gevent: threading                   hangs
     gevent: queue alone                 the engine's threads end with LoopExit
-    gevent: threading and queue         works after gRPC's `init_gevent()`, else stands still
-    eventlet: threading                 stands still; gRPC knows no eventlet
+    gevent: threading and queue         works after gRPC's `init_gevent()`, otherwise hangs
+    eventlet: threading                 hangs; gRPC does not support eventlet
 
-Deliberately absent: an import of either library. If neither is imported, nothing is replaced.
+This module imports neither library. If nobody has imported them, nothing is replaced.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ELSEWHERE = "Better: run Rink in a process of its own, without greenlets."
 
 
 def refuse_green_threads() -> None:
-    """Refuse to open a connection where it would stand still.
+    """Refuse to open a connection that would hang.
 
     Raises:
         ConfigError: gevent or eventlet has replaced the threads that gRPC or Rink needs.
@@ -58,8 +58,5 @@ def refuse_green_threads() -> None:
 
 
 def _grpc_yields() -> bool:
-    """Return whether gRPC's `init_gevent()` was called.
-
-    gRPC itself looks at this flag.
-    """
+    """Return whether gRPC's `init_gevent()` was called, by gRPC's own flag."""
     return bool(getattr(cygrpc, "g_gevent_activated", False))

@@ -1,9 +1,9 @@
-"""One keepalive stream for many leases.
+"""Renew many leases over one keepalive stream.
 
-etcd answers the requests of a stream one by one and in order, so the k-th answer belongs to the
-k-th request, and the time noted for that request is what a lease's deadline may be counted from.
-The time is read before the request is handed to gRPC: too early costs a moment of the lease, too
-late would let two members hold one role.
+etcd answers the requests of a stream one by one and in order. So the k-th answer belongs to the
+k-th request, and a lease's deadline counts from the time noted for that request. The time is read
+before the request is handed to gRPC. A time that is too early costs a moment of the lease. A time
+that is too late could let two members hold one role.
 """
 
 from __future__ import annotations
@@ -32,29 +32,30 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A request unanswered for longer than this part of the TTL: the server is frozen, or cannot reach
-# its leader. The next one may be the very leader that is frozen, and the third must still be in
-# time, with twice the patience. Where the last answer took longer than half of that, patience is
-# longer from the start, and then only the second need be in time.
+# If a request is unanswered for longer than this part of the TTL, the server is frozen or cannot
+# reach its leader. The next server may be the frozen leader itself. The third must still answer in
+# time, with twice the timeout. If the last answer took longer than half of this part, the timeout
+# begins longer, and then only the second server can be in time.
 _PATIENCES_PER_TTL = 12
 _LONGEST_PER_TTL = 6
 _LONGEST_PER_SHORT_TTL = 3
-_ANSWER_WITHIN_S = 2.0
+_ANSWER_TIMEOUT_S = 2.0
 
-# etcd answers of a lease that it does not know with a TTL of 0. So this asks for a sign of life and
-# renews nothing: a lease is renewed only while its engine lives.
+# Requests a sign of life and renews nothing: etcd answers an unknown lease with a TTL of 0. (A
+# lease may be renewed only while its engine answers.)
 NO_LEASE = 0
 
 
 _FORGOTTEN = -1
-"""An epoch before all others: a request of it is not sent again."""
+"""The epoch of forgotten requests. It is before all others, so they are not sent again."""
 
 
 @attrs.frozen
 class Sent:
-    """A request on its way; `sent_at` by the caller's clock, `handed_at` monotonic.
+    """A request that was sent.
 
-    `epoch` is the guard's: what was asked of one cluster is not to be asked of another.
+    `sent_at` is by the caller's clock, and `handed_at` is monotonic. `epoch` is the guard's, since
+    a request to one cluster must not be sent to another.
     """
 
     lease: int
@@ -64,10 +65,10 @@ class Sent:
 
 
 class Unanswered:
-    """The requests of one client, those on the stream in order and those that wait for a stream.
+    """Keep the unanswered requests of one client.
 
-    What waits is bounded by the number of leases: a later request for a lease takes an earlier
-    one's place. Not thread-safe.
+    Those on the stream are in order. The others wait for a stream: at most one for each lease,
+    since a later request replaces an earlier one. Not thread-safe.
     """
 
     def __init__(self) -> None:
@@ -85,7 +86,7 @@ class Unanswered:
     def forget(self, lease: int) -> None:
         """Forget the lease's requests, so that none is sent again.
 
-        A request that is on the stream keeps its place.
+        A request on the stream keeps its place in the order.
         """
         self._waiting.pop(lease, None)
         self._sent = collections.deque(
@@ -94,18 +95,15 @@ class Unanswered:
         )
 
     def take_waiting(self, epoch: int) -> list[Sent]:
-        """Return the requests that waited, to be sent now.
+        """Return the waiting requests to be sent now.
 
-        Those of an earlier cluster are forgotten.
+        Requests to an earlier cluster are forgotten.
         """
         waiting, self._waiting = self._waiting, {}
         return [request for request in waiting.values() if request.epoch >= epoch]
 
     def answered(self, lease: int) -> Sent | None:
-        """Return the request that an answer belongs to.
-
-        None where it cannot be that one.
-        """
+        """Return the request that an answer belongs to, or None if out of order."""
         if not self._sent or self._sent[0].lease != lease:
             return None
         return self._sent.popleft()
@@ -113,8 +111,8 @@ class Unanswered:
     def drop_sent(self) -> None:
         """Make the requests of a broken stream wait for the next stream.
 
-        None of them will be answered. They keep the time of their first sending, which is earlier
-        than that of the next: safe.
+        None of them will be answered. They keep the time of their first sending, which is safe
+        because it is earlier.
         """
         for sent in self._sent:
             if sent.lease == NO_LEASE:
@@ -126,23 +124,20 @@ class Unanswered:
 
     @property
     def oldest_at(self) -> float | None:
-        """Return when the oldest unanswered request was handed over.
-
-        The time is monotonic.
-        """
+        """Return when the oldest unanswered request was handed over (monotonic)."""
         return self._sent[0].handed_at if self._sent else None
 
 
 class KeepAliveStream(
     BidiCall[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse, KeepAliveAnswer]
 ):
-    """Implements `rink.etcd.api.KeepAlives`.
+    """Implement `rink.etcd.api.KeepAlives`.
 
     Args:
         transport: the client's.
         deliver: the user's function.
-        clock: what `sent_at` is read from, in seconds.
-        is_gone: asks etcd whether a lease is gone; raises EtcdError where there is no answer.
+        clock: gives `sent_at`, in seconds.
+        is_gone: asks etcd whether a lease has ended; raises EtcdError without an answer.
     """
 
     def __init__(
@@ -152,7 +147,7 @@ class KeepAliveStream(
         clock: Callable[[], float],
         is_gone: Callable[[int], bool],
     ) -> None:
-        patience = AnswerTimeout(_ANSWER_WITHIN_S, _ANSWER_WITHIN_S)  # until the TTL is known
+        patience = AnswerTimeout(_ANSWER_TIMEOUT_S, _ANSWER_TIMEOUT_S)  # until the TTL is known
         super().__init__(transport, KEEPALIVE, deliver, patience, "rink-etcd-keepalive")
         self._clock = clock
         self._is_gone = is_gone
@@ -163,9 +158,9 @@ class KeepAliveStream(
         self._call_number = 0  # the number of the call that is open
 
     def send(self, lease: int) -> None:
-        """Ask for one renewal; never blocks.
+        """Request one renewal; never blocks.
 
-        While the stream is down one request per lease waits for it.
+        While the stream is down, one request for each lease waits for it.
 
         Raises:
             ForkedProcessError: this is a child of the process that made the client.
@@ -181,12 +176,12 @@ class KeepAliveStream(
                 self._hand_over(self._requests, request)
 
     def forget(self, lease: int) -> None:
-        """Stop sending requests of this lease, unanswered ones too."""
+        """Stop sending requests of this lease, also unanswered ones."""
         with self._order:
             self._unanswered.forget(lease)
 
     def _hand_over(self, requests: Outgoing[pb.LeaseKeepAliveRequest], request: Sent) -> None:
-        # In one hold of the lock: the order noted is the order sent.
+        # Both happen in one hold of the lock, so the noted order is the order of sending.
         self._unanswered.send(request)
         self._transport.count(KEEPALIVE.name)
         requests.put(pb.LeaseKeepAliveRequest(ID=request.lease))
@@ -194,7 +189,7 @@ class KeepAliveStream(
     def _opened(
         self,
         opened: Open[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse],
-        header: pb.ResponseHeader | None,  # noqa: ARG002 - the guard has seen it; no more is needed
+        header: pb.ResponseHeader | None,  # noqa: ARG002 - the guard has checked it
     ) -> None:
         self._call_number += 1
         with self._order:
@@ -208,10 +203,13 @@ class KeepAliveStream(
         opened: Open[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse],
         answer: pb.LeaseKeepAliveResponse,
     ) -> None:
+        # An answer is delivered only if it proves a renewal of this very request: the server's raft
+        # term is not older than any seen, the answer is next in order, and the cluster is the one
+        # that the call was opened on. The order matters: an answer of an old leader must stay
+        # unanswered, so its request is sent again.
         guard = self._transport.guard
         if answer.header.raft_term < guard.known.raft_term:
-            # A leader of the past: it may renew in its own books a lease that is long gone. What
-            # was asked of it stays unanswered.
+            # A former leader may still renew its own copy of a lease that has ended long ago.
             raise BrokenError(f"an answer of the past raft term {answer.header.raft_term}")
         with self._order:
             sent = self._unanswered.answered(answer.ID)
@@ -224,7 +222,7 @@ class KeepAliveStream(
             raise BrokenError(str(error)) from error
         if answer.TTL > 0:
             self._shortest_ttl = ttl = min(self._shortest_ttl, answer.TTL)
-            short = min(ttl / _LONGEST_PER_SHORT_TTL, _ANSWER_WITHIN_S)
+            short = min(ttl / _LONGEST_PER_SHORT_TTL, _ANSWER_TIMEOUT_S)
             self._patience.bound(ttl / _PATIENCES_PER_TTL, max(ttl / _LONGEST_PER_TTL, short))
         self._patience.answered(time.monotonic() - sent.handed_at)
         if answer.TTL > 0:
@@ -235,22 +233,22 @@ class KeepAliveStream(
     def _gone(
         self, opened: Open[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse], sent: Sent
     ) -> None:
-        # TTL 0 ends a session, so it is asked for twice: with a token of before the server's
-        # restart the answer was seen to be 0 where it should have been a refusal, and a leader
-        # that lags behind in applying may not know a lease that was just granted.
+        # TTL 0 ends a session, so etcd is asked once more. With a token from before a restart, a
+        # server has answered 0 instead of a refusal. And a leader that lags behind may not know a
+        # lease that was just granted.
         self._transport.tokens.refused(opened.token)
         try:
             gone = self._is_gone(sent.lease)
         except EtcdError as error:
-            _log.debug("lease %x: etcd says it is gone, and then: %s", sent.lease, error)
+            _log.debug("lease %x: etcd says it is gone, but did not confirm: %s", sent.lease, error)
             return
         if gone:
             self._deliver(KeepAliveAnswer(sent.lease, sent.sent_at, 0, self._call_number))
         else:
-            _log.warning("lease %x: etcd said it is gone, but it is not", sent.lease)
+            _log.warning("lease %x: etcd answered that it is gone, but it is not", sent.lease)
 
     def _refused(self, error: Exception) -> None:
-        if self._backoff.is_fresh:  # the session warns of it, if it lasts
+        if self._backoff.is_fresh:  # the session warns if this lasts
             _log.debug("leases cannot be renewed: %s", error)
 
     def _ended(self) -> None:
@@ -259,7 +257,7 @@ class KeepAliveStream(
             self._unanswered.drop_sent()
 
     def _due_at(self, channel: CountedChannel, heard_at: float) -> float:
-        # Answers to others are no excuse: a follower that cannot reach its leader gives them too.
+        # Answers to other calls do not count: a follower that cannot reach its leader gives them.
         with self._order:
             oldest_at = self._unanswered.oldest_at
         if oldest_at is None:
@@ -273,7 +271,7 @@ class KeepAliveStream(
     def _asks_at(
         self,
         channel: CountedChannel,
-        heard_at: float,  # noqa: ARG002 - each renewal asks
+        heard_at: float,  # noqa: ARG002 - each renewal requests an answer
     ) -> float:
         with self._order:
             is_awaited = self._unanswered.oldest_at is not None

@@ -1,4 +1,4 @@
-"""Between etcd's messages and the values of `rink.etcd.api`."""
+"""Convert between etcd's messages and the values of `rink.etcd.api`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def to_header(header: pb.ResponseHeader) -> Header:
-    """Return the header: who answered."""
+    """Return the header of an answer."""
     return Header(header.cluster_id, header.member_id, header.revision, header.raft_term)
 
 
@@ -49,11 +49,11 @@ def to_txn_result(answer: pb.TxnResponse) -> TxnResult:
 def from_txn(
     compare: Iterable[Compare], then: Iterable[Op], otherwise: Iterable[Op]
 ) -> pb.TxnRequest:
-    """Return a transaction as etcd reads it."""
+    """Return etcd's message of a transaction."""
     return pb.TxnRequest(
-        compare=[_from_compare(one) for one in compare],
-        success=[_from_op(one) for one in then],
-        failure=[_from_op(one) for one in otherwise],
+        compare=[_from_compare(guard) for guard in compare],
+        success=[_from_op(op) for op in then],
+        failure=[_from_op(op) for op in otherwise],
     )
 
 
@@ -63,7 +63,7 @@ def _from_compare(compare: Compare) -> pb.Compare:
         key=compare.key,
         range_end=compare.range_end,
     )
-    match compare.target:  # the number is set even if it is 0: proto3 sends it, being in a oneof
+    match compare.target:  # a number in a oneof is sent even if it is 0
         case TxnTarget.VERSION:
             message.target, message.version = pb.Compare.VERSION, compare.value
         case TxnTarget.CREATE:

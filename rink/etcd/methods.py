@@ -1,7 +1,7 @@
-"""The calls that Rink makes on etcd: path, how to write the request, how to read the answer.
+"""Define the calls to etcd: path, encoding of request and of answer.
 
-Written by hand, since generated stubs pin a version of grpcio, and since the messages live in a
-package of our own while the paths are etcd's.
+They are written by hand, because generated stubs pin a version of grpcio. Also, the messages have a
+protobuf package of Rink's own, while the paths are etcd's.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Answer(Protocol):
-    """Every answer of etcd says who gave it."""
+    """An answer of etcd, which has a header."""
 
     @property
     def header(self) -> pb.ResponseHeader:
-        """Return the header: who answered."""
+        """Return the header, which names the server."""
         ...
 
 
@@ -31,7 +31,7 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 
 @attrs.frozen
 class Method(Generic[Request, AnswerT]):
-    """One method of etcd's; `name` is how it is counted and shown."""
+    """One method of etcd; `name` is used for counts and messages."""
 
     name: str
     path: str

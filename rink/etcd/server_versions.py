@@ -1,10 +1,9 @@
-"""Which versions of etcd break what Rink stands on, by etcd's own change logs.
+"""List etcd versions that break Rink's assumptions, by their change logs.
 
-Rink counts on no lease ending before its time, on a watch telling every change, on answered writes
-lasting, and on the servers of a cluster holding the same data. Where one of these fails two members
-may hold one role, and the fencing token is what is left. So whoever runs such a version should hear
-of it, and Rink goes on.
-`rink dev` says so itself, once; its clients know it by the name of its only member.
+Rink assumes that no lease ends early, that a watch delivers every change, that answered writes are
+kept, and that the servers of a cluster have the same data. If one of these fails, two members may
+hold one role, and only the fencing token protects the data. So Rink warns of such a version, and
+goes on. `rink dev` warns once by itself. Its clients know it by the name of its only member.
 """
 
 from __future__ import annotations
@@ -51,10 +50,7 @@ def advice(version: str) -> str | None:
 
 
 def fixed_in(version: str) -> str:
-    """Return the first release without the known faults of a version.
-
-    It is "" if the version has none.
-    """
+    """Return the first release without a version's known faults, or ""."""
     line, faults = _faults(version)
     if line and line < _OLDEST:
         return "3.5"
@@ -62,11 +58,11 @@ def fixed_in(version: str) -> str:
 
 
 def _faults(version: str) -> tuple[tuple[int, ...], list[tuple[int, str]]]:
-    """Return a version's line of releases, and its faults by the patch that fixes each."""
-    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
-    if found is None:
+    """Return a version's line of releases, and its faults with their fixes."""
+    match = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    if match is None:
         return (), []
-    major, minor, patch = map(int, found.groups())
+    major, minor, patch = map(int, match.groups())
     fixed = FIXED.get((major, minor), ())
     return (major, minor), [(at, fault) for at, fault in fixed if patch < at]
 

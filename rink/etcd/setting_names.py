@@ -1,9 +1,8 @@
 """Spell the names of settings in messages.
 
-They are written as in code, or as a command's options.
-
-Settings are named where something is wrong with them, far below the command line. The user of a
-command knows no `ca=`, but an option `--ca`. So messages ask here for the name.
+They are spelled as in code, or as a command's options. Errors about settings are raised far below
+the command line. The user of a command does not know `ca=`, but the option `--ca`. So messages take
+the name from here.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# Of the whole process and not of a thread: a command's requests run on several threads.
+# Global and not by thread, since a command's requests run on several threads.
 _options: dict[str, str] = {}
 
 
@@ -22,7 +21,7 @@ def setting(name: str) -> str:
     """Return a setting's name for a message.
 
     Args:
-        name: as in code: `ca`, or `ca=` where the caller is to pass it.
+        name: as in code: `ca`, or `ca=` if the user must pass it.
     """
     return _options.get(name.removesuffix("="), name)
 

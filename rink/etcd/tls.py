@@ -1,7 +1,7 @@
-"""The PEM texts of a client: given as bytes once, or as files that are read for each connection.
+"""Read the PEM texts of a client, from bytes or from files.
 
-Certificates are rotated by writing new files. A connection that begins afterwards must use them, as
-the old certificate may be over by then.
+Files are read again for each connection. Certificates are rotated by writing new files. Later
+connections must use them, because the old certificate may have expired by then.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Pair:
     """Hold a client certificate and its key, both None if not given.
 
     Attributes:
-        paths: the two files for the standard library, which reads no key from memory.
+        paths: the two files, for the standard library, which cannot read a key from memory.
     """
 
     cert: bytes | None = attrs.field(default=None, repr=False)
@@ -40,7 +40,7 @@ class Pair:
     paths: tuple[str, str] | None = None
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """Load the pair into a context, where it was given as files.
+        """Load the pair into a context, if it was given as files.
 
         Raises:
             ConfigError: the files are not PEM, or do not belong together.
@@ -48,7 +48,7 @@ class Pair:
         if not self.paths:
             return
         try:
-            # An empty passphrase: without one the library asks on the terminal.
+            # The passphrase is empty, since without one the library asks on the terminal.
             context.load_cert_chain(*self.paths, password="")
         except (ssl.SSLError, ValueError, OSError) as error:
             raise ConfigError(
@@ -66,10 +66,10 @@ class TlsSettings:
     pair: Pair = attrs.field(factory=Pair)
 
     def context(self) -> ssl.SSLContext:
-        """Return the standard library's view of the same settings.
+        """Return a TLS context of the standard library with these settings.
 
-        The client certificate is in it only where it was given as files: a key is not to be written
-        to a disk for a diagnosis.
+        It has the client certificate only if that was given as files, since a key must not be
+        written to disk for a diagnosis.
 
         Raises:
             ConfigError: a file cannot be used now.
@@ -80,7 +80,7 @@ class TlsSettings:
 
 
 class Latest(Generic[T]):
-    """Read files again and again, and keep what was read last. Thread-safe.
+    """Read files repeatedly, and keep the last usable result. Thread-safe.
 
     Args:
         read: reads the files, and raises ConfigError if they cannot be used.
@@ -96,7 +96,7 @@ class Latest(Generic[T]):
         self._trouble = ""
 
     def get(self) -> T:
-        """Read the files. Return the last usable texts where that fails."""
+        """Read the files. If that fails, return the last usable result."""
         with self._lock:
             try:
                 self._value, self._trouble = self._read(), ""
@@ -108,10 +108,10 @@ class Latest(Generic[T]):
 
 
 class TlsSource:
-    """Read the texts from where they are given. Thread-safe.
+    """Give the PEM texts for each connection. Thread-safe.
 
     Args:
-        ca: file, or text as bytes, of who signed the servers' certificates.
+        ca: file, or text as bytes, of the certificate authority of the servers.
         cert: file or text of a client certificate, together with `key`.
         key: file or text of its key.
 
@@ -154,7 +154,7 @@ def _read_pair(cert: Pem | None, key: Pem | None) -> Pair:
         (str(cert), str(key)) if are_files else None,
     )
     pair.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-    # load_into() has read the files again. They must be unchanged.
+    # load_into() has read the files again, so check that they were not changed in between.
     if pair.cert != _read_pem("cert", cert) or pair.key != _read_pem("key", key):
         raise ConfigError(f"{_where('cert', cert)} and {_where('key', key)} are being written")
     return pair

@@ -1,8 +1,8 @@
-"""Why TLS does not work, in words.
+"""Find out why TLS fails, for error messages.
 
-gRPC hides a refused certificate behind UNAVAILABLE, and of a server that wants a client certificate
-it says only that the connection broke. So when nobody answers, a plain TLS handshake by the
-standard library looks for the reason.
+gRPC reports a refused certificate as UNAVAILABLE. If a server requires a client certificate, gRPC
+reports only that the connection broke. So if no endpoint answers, the standard library makes a TLS
+handshake to find the reason.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from rink.etcd.endpoints import Endpoint
     from rink.etcd.tls import TlsSettings
 
-_LONGEST_S = 0.5
+_PROBE_TIMEOUT_S = 0.5
 _HUNG_UP = "the server hung up: if it does not speak TLS, use http://"
 
 
 def find_tls_trouble(endpoint: Endpoint, tls: TlsSettings, deadline: float) -> None:
-    """Shake hands with an endpoint, and raise if TLS is at fault.
+    """Make a TLS handshake with an endpoint, and raise if TLS fails.
 
     Args:
-        endpoint: where to connect.
-        tls: our settings.
-        deadline: monotonic time at which to be done; at most half a second is used.
+        endpoint: the endpoint.
+        tls: the client's settings.
+        deadline: monotonic time by which to return; this takes half a second at most.
 
     Raises:
-        EtcdTls: the message says what is wrong and what to do.
+        EtcdTls: TLS fails; the message says why, and what to do.
     """
-    seconds = min(_LONGEST_S, deadline - time.monotonic())
+    seconds = min(_PROBE_TIMEOUT_S, deadline - time.monotonic())
     if seconds <= 0:
         return
     try:
@@ -44,7 +44,7 @@ def find_tls_trouble(endpoint: Endpoint, tls: TlsSettings, deadline: float) -> N
             else:
                 _expect_no_tls(sock, endpoint)
     except OSError:
-        # Not reachable, or silent: the caller has said so already.
+        # The endpoint is unreachable or silent, which the caller reports itself.
         return
 
 
@@ -52,14 +52,14 @@ def _shake_hands(sock: socket.socket, endpoint: Endpoint, tls: TlsSettings) -> N
     try:
         context = tls.context()
     except ConfigError:
-        return  # a file is being written, which a warning has said
+        return  # a file is being written; a warning was logged
     context.set_alpn_protocols(["h2"])
     try:
         with context.wrap_socket(sock, server_hostname=endpoint.host) as wrapped:
             if tls.pair.cert is not None and tls.pair.paths is None:
                 return
-            # With TLS 1.3 a refused client certificate is told only after the handshake. A server
-            # that is content waits for us to speak, until the timeout.
+            # With TLS 1.3, a server refuses a client certificate only after the handshake. A server
+            # that accepts it sends nothing, and this read times out.
             wrapped.recv(1)
     except ssl.SSLCertVerificationError as error:
         raise EtcdTls(
@@ -78,7 +78,7 @@ def _failed(endpoint: Endpoint, why: str) -> EtcdTls:
 
 
 def advice(reason: str) -> str:
-    """Return what OpenSSL's reason means, and what to do."""
+    """Return the meaning of OpenSSL's reason, and what to do."""
     reason = reason.upper()
     if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason:
         return "the server does not speak TLS: use http://"
@@ -94,20 +94,20 @@ def advice(reason: str) -> str:
 
 def _expect_no_tls(sock: socket.socket, endpoint: Endpoint) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Nothing is sent over this connection: it asks only whether TLS is spoken at all.
+    # Nothing is sent over this connection. It only finds out whether the server speaks TLS.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
         with context.wrap_socket(sock, server_hostname=endpoint.host):
             pass
     except ssl.SSLError as error:
-        # An alert is spoken by TLS servers only; anything else is a server of plain http.
+        # Only a TLS server sends an alert. Otherwise it is a server of plain http.
         if "ALERT" not in (error.reason or "").upper():
             return
     raise speaks_tls(endpoint)
 
 
 def speaks_tls(endpoint: Endpoint) -> EtcdTls:
-    """Return the error of an endpoint that is given as http and speaks TLS."""
+    """Return the error for an endpoint that is given as http but speaks TLS."""
     text = f"{endpoint.url} speaks TLS: use https://, with {setting('ca=')}"
     return EtcdTls(text, endpoints=[endpoint.url])

@@ -1,7 +1,8 @@
-"""One request to etcd, with a deadline: endpoint after endpoint, never twice what may not be.
+"""Send a request to one endpoint after another, until a deadline.
 
-What watches and keepalive streams share with the single calls is here too: the order of the
-endpoints, the token, the guard, the counts, and the check of an endpoint before it is relied on.
+A request that may be applied only once is never sent twice. Watches and keepalive streams share
+parts of this: the order of the endpoints, the token, the guard, the counts, and the check of an
+endpoint before its use.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ if TYPE_CHECKING:
     from rink.etcd.channels import CountedChannel, Metadata
     from rink.etcd.connections import Connection, Ring
 
-# A member without a leader then says so, instead of being silent.
+# With this, an etcd server without a leader refuses requests, instead of being silent.
 _HAS_LEADER = ("hasleader", "true")
 
 
 class NotAnsweredError(Exception):
-    """One endpoint gave no answer; never leaves this package."""
+    """One endpoint gave no answer. Internal."""
 
     def __init__(self, words: str, *, perhaps_applied: bool, is_refused: bool = False) -> None:
         super().__init__(words)
@@ -53,19 +54,19 @@ class NotAnsweredError(Exception):
 
 
 class AppliedBeforeError(Exception):
-    """An earlier try of the request was applied, its answer lost; never leaves this package."""
+    """An earlier try was applied, and its answer was lost. Internal."""
 
 
 @attrs.frozen
 class RequestKind:
-    """How a request is to be treated.
+    """The rules for sending a request and for reading its answer.
 
     Attributes:
-        doing: what it does, for messages, such as `txn on b'rink/a'`.
-        once: it must not be sent again once a server may have seen it.
-        says_applied: what etcd refuses it with where it was applied before.
+        doing: the request in messages, such as `txn on b'rink/a'`.
+        once: it must not be sent again after a server may have received it.
+        says_applied: etcd's refusal if the request was applied before.
         revision: its answer is linearizable, so its revision counts for the guard.
-        quorum: a quorum stands behind its answer, so its raft term counts.
+        quorum: its answer needs a quorum, so its raft term counts for the guard.
     """
 
     doing: str
@@ -76,13 +77,13 @@ class RequestKind:
 
 
 class Transport:
-    """Everything a `Client` has in common with its streams. Thread-safe.
+    """Hold what a `Client` shares with its streams. Thread-safe.
 
     Attributes:
         ring: the connections, in order of preference.
-        guard: what is known of the cluster.
-        tokens: where the user's token comes from.
-        fail_refused: a call fails at once where every endpoint refuses the connection.
+        guard: the identity of the cluster.
+        tokens: the source of the user's token.
+        fail_refused: a call fails at once if every endpoint refuses the connection.
     """
 
     def __init__(self, ring: Ring, tokens: Tokens) -> None:
@@ -94,16 +95,16 @@ class Transport:
         self._closed = threading.Event()
         self._counts: collections.Counter[str] = collections.Counter()
         self._counting = threading.Lock()
-        # What `verify` reads: with roles and permissions not every key may be.
+        # The key that `verify` reads. A user may not have permission for every key.
         self._readable = b"\0"
-        self._servers: set[str] = set()  # endpoints that are known to be no grpc-proxy
+        self._servers: set[str] = set()  # endpoints that are known not to be a grpc-proxy
 
     def check_usable(self) -> None:
-        """Refuse what cannot work.
+        """Refuse a call of a client that was closed, or made before a fork.
 
         Raises:
             ForkedProcessError: this is a child of the process that made the client.
-            ClosedError: it was closed.
+            ClosedError: the client was closed.
         """
         self.check_not_forked()
         if self._closed.is_set():
@@ -112,7 +113,8 @@ class Transport:
     def check_not_forked(self) -> None:
         """Raise in a forked child.
 
-        Call this before taking any lock: a thread that is not in the child may hold it.
+        Call this before taking any lock, since a thread that does not exist in the child may hold
+        it.
 
         Raises:
             ForkedProcessError: this is a child of the process that made the client.
@@ -137,7 +139,7 @@ class Transport:
         return self._closed.wait(seconds)
 
     def mark_closed(self) -> None:
-        """Let nothing new begin."""
+        """Refuse new calls and streams from now on."""
         self._closed.set()
 
     def count(self, name: str) -> None:
@@ -160,16 +162,22 @@ class Transport:
         """Send a request until it is answered, or until the deadline.
 
         Args:
-            method: which one.
+            method: etcd's method.
             request: its message.
-            want: how to treat it.
-            timeout: seconds, over all endpoints and tries.
+            want: the rules for this request.
+            timeout: seconds, for all endpoints and tries.
 
         Raises:
-            EtcdError: one of its kinds; EtcdUnavailable when nobody answered.
-            AppliedBeforeError: etcd has done it already, at an earlier try of this call.
+            EtcdError: etcd refused; EtcdUnavailable if no endpoint answered.
+            AppliedBeforeError: an earlier try of this call was applied.
             ClosedError: the client was closed.
         """
+        # Invariant: a request with `once` is sent at most once, unless it certainly reached no
+        # server. `is_doubtful` is set as soon as a server may have received a try, and from then on
+        # such a request raises instead of trying again. Before it is sent, the endpoint must have
+        # answered a read: so a frozen or refusing endpoint costs a part of the deadline and leaves
+        # no doubt. Other requests may be repeated. If etcd then refuses a repeated one with
+        # `says_applied`, an earlier try was applied.
         self.check_usable()
         began_at = time.monotonic()
         deadline = began_at + timeout
@@ -180,9 +188,6 @@ class Transport:
             refused = 0
             for connection, part in self._round(deadline):
                 try:
-                    # What may be sent only once goes over a connection that has just answered: then
-                    # one that is refused, frozen or without a quorum costs a part of the deadline,
-                    # and leaves no doubt.
                     if want.once and not connection.is_proven:
                         self.verify(connection, part)
                     until = deadline if want.once else part
@@ -211,7 +216,7 @@ class Transport:
                 self.check_usable()
 
     def _round(self, deadline: float) -> Iterator[tuple[Connection, float]]:
-        # Each endpoint gets its part of what is left, so that a frozen one does not eat it all.
+        # Each endpoint gets its part of the remaining time, so a frozen one cannot take all of it.
         order = self.ring.in_order()
         for index, connection in enumerate(order):
             now = time.monotonic()
@@ -251,18 +256,18 @@ class Transport:
     ) -> AnswerT:
         """Send a request to one endpoint.
 
-        It is sent once more only where it was refused for its token.
+        It is sent once more only if its token was refused.
 
         Args:
-            connection: to whom.
-            method: which one.
+            connection: the endpoint's connection.
+            method: etcd's method.
             request: its message.
-            want: how to treat it.
+            want: the rules for this request.
             deadline: monotonic time.
 
         Raises:
-            NotAnsweredError: no answer.
-            EtcdError: the answer is no, or comes from a changed cluster.
+            NotAnsweredError: there was no answer.
+            EtcdError: etcd refused, or the cluster has changed.
         """
         for is_last in (False, True):
             token = self.token(connection, deadline)
@@ -305,12 +310,10 @@ class Transport:
         return refusal(fault.code, fault.words, want.doing, connection.name)
 
     def token(self, connection: Connection, deadline: float) -> str | None:
-        """Return the token to send.
-
-        It is taken over this connection where a new one is needed.
+        """Return the token to send, after a login over this connection if needed.
 
         Raises:
-            NotAnsweredError: no answer; what the token is for was not sent.
+            NotAnsweredError: no answer; the request that needs the token was not sent.
             EtcdAuth: user or password was refused.
         """
 
@@ -339,15 +342,15 @@ class Transport:
     def verify(self, connection: Connection, deadline: float) -> pb.ResponseHeader | None:
         """Read through a quorum at one endpoint.
 
-        The answer shows that it can serve and is of our cluster. The first check also asks for the
-        member list, which shows whether it is a grpc-proxy.
+        The answer shows that the endpoint can serve and is of the same cluster. The first check
+        also requests the member list, which shows whether it is a grpc-proxy.
 
         Returns:
-            Its header; None where it answered but lets this user read nothing that we know of.
+            The header of the answer, or None if this user may not read the key.
 
         Raises:
-            NotAnsweredError: no answer.
-            EtcdError: login refused, the cluster changed, or it is a grpc-proxy.
+            NotAnsweredError: there was no answer.
+            EtcdError: the login was refused, the cluster changed, or it is a grpc-proxy.
         """
         request = pb.RangeRequest(key=self._readable, limit=1, keys_only=True)
         want = RequestKind("a linearizable read", revision=True, quorum=True)
@@ -367,8 +370,8 @@ class Transport:
     def _refuse_proxy(self, connection: Connection, deadline: float) -> None:
         """Refuse etcd's grpc-proxy, once for each endpoint.
 
-        Most of its answers carry the cluster's id, and nobody can foresee which watch gets one that
-        does not. But it lists the members of the cluster by itself, and this answer never does.
+        Most of its answers have the cluster's id, and it is not known beforehand which watch gets
+        one without. But its answer with the member list never has the id.
         """
         if connection.name in self._servers:
             return
@@ -381,7 +384,7 @@ class Transport:
         except (EtcdClusterChanged, NoClusterIdError):
             raise
         except EtcdError:
-            pass  # this user may not ask it: nothing is known against the endpoint
+            pass  # this user may not list the members, so the endpoint is accepted
         self._servers.add(connection.name)
 
     def remember_readable(self, key: bytes) -> None:
@@ -402,5 +405,5 @@ def _refused(said: dict[str, str]) -> EtcdUnavailable:
 
 
 def metadata(token: str | None) -> Metadata:
-    """Return what is sent along with each request."""
+    """Return the metadata of each request."""
     return (_HAS_LEADER, ("token", token)) if token else (_HAS_LEADER,)

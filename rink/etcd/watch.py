@@ -1,18 +1,18 @@
-"""One watch: every change of a key range once and in order, whatever happens to the servers.
+"""Deliver every change of a key range once and in order, despite failures.
 
-A call of a watch may end and be opened again, on another server perhaps. etcd may have lost its
-volume meanwhile, or have been restored: its cluster id, raft term and revision need not tell. So a
-call that is opened again starts *at* the last delivered revision, not behind it, and **the same
-events must come again** (R11). If they do, it is the same history, and the watch goes on behind
-them. If other events come, or none within `_PROVEN_WITHIN_S`, or that revision was compacted, or
-nothing but deletions was delivered since the list, then nothing is proven, and `WatchOpened` is
-delivered before anything else: whoever keeps a view of the range lists it anew.
+A call of a watch may end and be opened again, perhaps on another server. Meanwhile etcd may have
+lost its volume, or have been restored. Its cluster id, raft term and revision need not show that.
+So a reopened call starts *at* the last delivered revision, not after it, and **the same events must
+come again** (R11). If they do, it is the same history, and the watch goes on after them. It proves
+nothing if other events come, if none comes within `_PROOF_TIMEOUT_S`, if that revision was
+compacted, or if only deletions were delivered since the list. Then `WatchOpened` is delivered
+first, and the receiver lists the range again.
 
 Further rules, each with a test of its name in integration/etcd:
 - The header of the `created` answer is the store's revision, and events below it may still be on
-  their way. Progress answers of older servers overtake events: they are signs of life only.
-- etcd never splits a revision over two answers unless asked to (`fragment`, which we leave false).
-- What cannot go on at all (another cluster, refused) ends it with a WatchBroken.
+  their way. Progress answers of older servers overtake events, so they are only signs of life.
+- etcd never splits a revision over two answers, since this watch does not set `fragment`.
+- If the watch cannot go on (another cluster, a refusal), it ends with a WatchBroken.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from rink.errors import EtcdAuth, EtcdClusterChanged, EtcdCompacted, EtcdError
-from rink.etcd.answer_timeout import ANSWER_WITHIN_S, AnswerTimeout
+from rink.etcd.answer_timeout import ANSWER_TIMEOUT_S, AnswerTimeout
 from rink.etcd.api import KeyChange, WatchBroken, WatchEvents, WatchOpened
 from rink.etcd.bidi_call import BidiCall, BrokenError, FinishedError, Open
 from rink.etcd.error_map import refusal
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Any answer on a channel is a sign of life for all its streams. After so long without one a watch
-# asks for it, so a frozen server is left within 12 s where nothing else is on the channel. At a TTL
-# of 60 s keepalives are answered every 10 s, so a little more is waited. Each question wakes a
-# dozen threads of gRPC's: asked every 3 s, they were a fifth of what an idle member takes.
-ASK_AFTER_S = 10.2
-# Where answers are slow (see `AnswerTimeout`): a view that is so late is late anyway.
-_ANSWER_WITHIN_AT_MOST_S = 12.0
+# Any answer on a channel is a sign of life for all its streams. After this time without one, a
+# watch requests a sign of life. So a frozen server is left within 12 s if the channel has no other
+# streams. At a TTL of 60 s, keepalives are answered every 10 s, so this is a little longer. Each
+# request wakes a dozen threads of gRPC. Every 3 s, that was a fifth of an idle member's CPU time.
+PROBE_INTERVAL_S = 10.2
+# The bound if answers are slow (see `AnswerTimeout`). The view is late then anyway.
+_MAX_ANSWER_TIMEOUT_S = 12.0
 
-# Time for the last delivered events to come again. etcd brings a watch that begins in the past
-# up to date ten times a second. Beyond that a new list is cheaper than a view nobody can trust.
-_PROVEN_WITHIN_S = 2.0
+# Timeout for the last delivered events to come again. etcd brings a watch that begins in the past
+# up to date ten times a second. After this time, a new list is better than an unproven view.
+_PROOF_TIMEOUT_S = 2.0
 
 Delivery = WatchOpened | WatchEvents | WatchBroken
 
 
 class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
-    """Implements `rink.etcd.api.Watch`."""
+    """Implement `rink.etcd.api.Watch`."""
 
     def __init__(
         self,
@@ -69,17 +69,17 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         start_revision: int,
         deliver: Callable[[Delivery], None],
     ) -> None:
-        patience = AnswerTimeout(ANSWER_WITHIN_S, _ANSWER_WITHIN_AT_MOST_S)
+        patience = AnswerTimeout(ANSWER_TIMEOUT_S, _MAX_ANSWER_TIMEOUT_S)
         super().__init__(transport, WATCH, deliver, patience, "rink-etcd-watch")
         self._key = key
         self._range_end = range_end
-        # Where the first call begins, and a later one while nothing was delivered; 0 is "from now".
+        # The start of the first call, and of later ones while nothing was delivered; 0 is "now".
         self._start = start_revision
-        # All events of the revision that was delivered last: what proves the history of a new call.
+        # All events of the last delivered revision, which prove the history of a new call.
         self._last: tuple[KeyChange, ...] = ()
-        self._listed = 0.0  # the revision of the last list of the range; infinity: one is under way
-        # Whether the call now open is known to bring the history of `_last`, and since when
-        # (monotonic) a server has followed the range for it.
+        self._listed = 0.0  # the revision of the last list of the range; infinity during a list
+        # Whether the open call is proven to have the history of `_last`, and since when (monotonic)
+        # a server has followed the range for it.
         self._is_proven = True
         self._created_at: float | None = None
         self._was_refused = False
@@ -95,16 +95,17 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
 
     @property
     def _can_prove(self) -> bool:
-        """Return whether the last events can prove that the next call's history is the same.
+        """Return whether the last events can prove the next call's history.
 
-        A list has later changes than an event before it. A deletion says only its key and revision.
+        Events before a list prove nothing about the list. And a deletion has only its key and
+        revision, which another history may have, too.
         """
         if not self._last:
             return True  # nothing was delivered: the call begins at `_start`
         return self._delivered > self._listed and not all(one.deleted for one in self._last)
 
     def note_list(self, revision: int | None) -> None:
-        """Note at which revision the range was listed, or None while a list is under way."""
+        """Note the revision of the last list, or None while a list is under way."""
         self._listed = math.inf if revision is None else revision
 
     def wait_open(self, seconds: float) -> bool:
@@ -115,7 +116,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         return self._open.wait(seconds)
 
     def close(self) -> None:
-        """Stop it; waits for a delivery under way, unless called from within it."""
+        """Stop the watch, and wait for the current delivery to end."""
         super().close()
         self._open.set()
 
@@ -125,7 +126,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         header: pb.ResponseHeader | None,
     ) -> None:
         self._check_history(opened.known, header)
-        self._asked_at = time.monotonic()  # to be told that the watch is created
+        self._asked_at = time.monotonic()  # the answer is that the watch is created
         if not self._can_prove:
             self._last, self._start = (), 0
         self._is_proven, self._created_at = not self._last, None
@@ -139,8 +140,9 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
 
     def _check_history(self, known: KnownCluster, header: pb.ResponseHeader | None) -> None:
         if known.epoch != self._epoch:
-            self._break(EtcdClusterChanged("the etcd cluster was seen to change under this watch"))
-        # The guard knows what was listed before; a user whose reads tell no revision has only this.
+            self._break(EtcdClusterChanged("the etcd cluster changed while this watch was open"))
+        # The guard knows the revisions of lists. For a user whose reads are refused, only this
+        # check remains.
         if header is not None and header.revision < self._delivered:
             self._break(
                 EtcdClusterChanged(
@@ -167,7 +169,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         self._was_refused = False
         if answer.created:
             self._created_at = time.monotonic()
-            if self._is_proven:  # nothing was delivered, so there is nothing to prove
+            if self._is_proven:  # nothing was delivered before, so nothing needs proof
                 self._tell(WatchOpened())
                 self._open.set()
         if answer.events:
@@ -187,13 +189,14 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
                 )
             )
         reason = answer.cancel_reason or "no reason given"
-        # Refused logins come as an answer here, and not as an error of the call.
+        # Here a refused login is an answer, and not an error of the call.
         error = refusal(
             grpc.StatusCode.UNKNOWN, reason, f"the watch of {self._key!r}", opened.connection.name
         )
         if not isinstance(error, EtcdAuth):
             raise BrokenError(reason)
-        # etcd 3.5 says "permission denied" of a stale token too: only a fresh one is believed.
+        # etcd 3.5 reports a stale token as "permission denied", too. So only the refusal of a new
+        # token counts.
         if self._was_refused or not self._transport.tokens.can_refresh:
             self._break(error)
         self._was_refused = True
@@ -204,10 +207,10 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         if not self._is_proven:
             self._prove(events)
         elif events[0].kv.mod_revision == self._delivered:
-            # Never seen; but the rest of that revision would be taken for a repetition below.
+            # This was never seen. The rest of that revision would be taken for a repetition below.
             text = f"etcd split revision {self._delivered} over two answers of a watch"
             self._break(EtcdError(text))
-        # These came again, as asked. Older servers also repeat earlier ones after a resume.
+        # The last events came again, as requested. Older servers also repeat earlier ones.
         new = tuple(event for event in events if event.kv.mod_revision > self._delivered)
         if new:
             revision = new[-1].kv.mod_revision
@@ -215,7 +218,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
             self._last = tuple(event for event in new if event.kv.mod_revision == revision)
 
     def _prove(self, events: tuple[KeyChange, ...]) -> None:
-        """Hold the first events of a call against what was delivered last."""
+        """Compare the first events of a call with the last delivered events."""
         self._is_proven = True
         again = tuple(event for event in events if event.kv.mod_revision == self._delivered)
         if again != self._last:
@@ -224,7 +227,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         self._open.set()
 
     def _forget_history(self) -> None:
-        """Forget the delivered events; the next call begins from now on."""
+        """Forget the delivered events. The next call begins with the next change."""
         name, delivered = self._thread.name, self._delivered
         _log.debug(
             "%s: etcd did not send revision %d again, so the range is listed anew", name, delivered
@@ -234,7 +237,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
     def _tell(self, delivery: Delivery) -> None:
         bug = self._deliver(delivery)
         if bug is not None:
-            # A receiver that failed on these must not get the next events as if it had taken them.
+            # A receiver that failed on these events must not get the next ones.
             self._break(bug)
 
     def _break(self, error: Exception) -> None:
@@ -252,21 +255,21 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
 
     @property
     def _proof_due_at(self) -> float:
-        """Return when the call must have proved its history.
+        """Return when the call must have proved its history (monotonic).
 
-        The time is monotonic, and infinity where it has.
+        It is infinity if nothing has to be proved.
         """
         is_awaited = self._created_at is not None and not self._is_proven
-        return (self._created_at or 0.0) + _PROVEN_WITHIN_S if is_awaited else math.inf
+        return (self._created_at or 0.0) + _PROOF_TIMEOUT_S if is_awaited else math.inf
 
     def _due_at(
         self,
         channel: CountedChannel,
-        heard_at: float,  # noqa: ARG002 - the question's time counts
+        heard_at: float,  # noqa: ARG002 - the time of the request counts
     ) -> float:
         asked_at = self._asked_at
         if asked_at is None:
-            return self._proof_due_at  # the call ends then, and the next one begins a history anew
+            return self._proof_due_at  # then the call ends, and the next one begins a new history
         if self._has_answered:
             asked_at = max(asked_at, channel.heard_at)
         return min(asked_at + self._patience.seconds, self._proof_due_at)
@@ -276,7 +279,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
             return math.inf
         if channel.is_doubted:
             return channel.doubted_at
-        return max(heard_at, channel.heard_at) + ASK_AFTER_S
+        return max(heard_at, channel.heard_at) + PROBE_INTERVAL_S
 
     def _ask(self, now: float) -> None:
         opened = self._requests

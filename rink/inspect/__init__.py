@@ -1,1 +1,1 @@
-"""Show a group to anybody who reads its keys: status, history, standbys."""
+"""Show a group from its keys in etcd: status, versions, standbys."""

@@ -1,7 +1,7 @@
-"""A group as its keys show it, to whoever reads them: member or not.
+"""Describe a group from its keys in etcd, for members and others.
 
-`status()` of a member says all of this and what only the member knows (`rink.inspect.member_status`); the command
-line, which joins nothing, shows this part.
+The command line joins no group and shows this. `status()` of a member has all of this, and also
+what only the member knows (`rink.inspect.member_status`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ UNREADABLE = "unreadable"
 
 @attrs.frozen
 class MemberStatus:
-    """Show one member, as its record says.
+    """Show one member, by its record.
 
     `phase` is "unreadable" if the record cannot be read.
 
-    `no_rank_because` says why an active member waits for a rank in vain. It is empty for one that
-    has a rank, or only waits for its turn. `leaving` says what a leave waits for, as far as the
-    record tells; it is empty for a member that stays.
+    `no_rank_because` says why an active member cannot get a rank. It is empty for a member that has
+    a rank, or only waits for its turn. `leaving` says what a leave waits for, as far as the record
+    shows it. It is empty for a member that stays.
     """
 
     name: str
@@ -62,11 +62,12 @@ class InTheWay:
 
 @attrs.frozen
 class GroupStatus:
-    """A group as of etcd revision `revision`.
+    """Show a group as of etcd revision `revision`.
 
-    `version` is 0 before the first one. `settled` is None where it cannot be told from here: the
-    group has pins, and a custom scheme which this process does not know. `absent` lists who has a
-    rank but no live record; `settings_differ` maps a setting to its values and who has which.
+    `version` is 0 before the first version. `settled` is None if this process cannot compute it,
+    because the group has pins and a custom scheme that is unknown here. `absent` lists members with
+    a rank but without a live record. `settings_differ` maps a setting to its values, and each value
+    to its members.
     """
 
     group: str
@@ -90,7 +91,7 @@ class GroupStatus:
     problems: tuple[tuple[str, str], ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; every key is always there."""
+        """Return plain JSON values; no key is ever missing."""
         fields: dict[str, Any] = _plain(attrs.asdict(self, value_serializer=_sorted_set))
         for member in fields["members"]:
             member["coordinates"] = member["name"] == self.coordinator
@@ -101,9 +102,9 @@ class GroupStatus:
 def _plain(value: Any) -> Any:
     match value:
         case Mapping():
-            return {str(key): _plain(one) for key, one in value.items()}
+            return {str(key): _plain(item) for key, item in value.items()}
         case list() | tuple():
-            return [_plain(one) for one in value]
+            return [_plain(item) for item in value]
         case _:
             return value
 
@@ -113,12 +114,12 @@ def _sorted_set(_: Any, __: Any, value: Any) -> Any:
 
 
 def seen(view: View, group: str, owned: dict[str, Share] | None = None) -> GroupStatus:
-    """Put together what a view shows.
+    """Return the status of a group, from a view of its keys.
 
     Args:
         view: the group's keys.
-        group: its name.
-        owned: each ranked member's share of the newest version, where it is known already.
+        group: the group's name.
+        owned: each ranked member's share of the newest version, if it is known already.
     """
     version = view.version
     ranks = version.ranks if version else ()
@@ -145,9 +146,9 @@ def seen(view: View, group: str, owned: dict[str, Share] | None = None) -> Group
         absent=tuple(name for name in ranks if name not in live),
         settings_differ=_differences(members),
         requests=tuple(
-            wish_text(asked.request)
-            for asked in sorted(view.requests.values(), key=lambda asked: asked.mod_revision)
-            if asked.request is not None
+            wish_text(posted.request)
+            for posted in sorted(view.requests.values(), key=lambda posted: posted.mod_revision)
+            if posted.request is not None
         ),
         problems=problems_of(view),
     )
@@ -156,7 +157,7 @@ def seen(view: View, group: str, owned: dict[str, Share] | None = None) -> Group
 def owned_in(view: View) -> dict[str, Share]:
     """Return each ranked member's share of the newest version.
 
-    The shares are computed by the schemes known here.
+    The schemes of this process compute the shares.
     """
     return shares_of(view.version, Placement().rank) if view.version else {}
 
@@ -207,8 +208,8 @@ def leaving_text(record: MemberRecord) -> str:
 def settled(view: View, owned: dict[str, Share]) -> bool | None:
     """Return whether every live member follows the newest version.
 
-    None where that cannot be told. A group without members is not settled: to a script that waits
-    for it, nobody is no answer.
+    None means that this process cannot compute it. A group without members is not settled, since a
+    script may wait for its members.
     """
     if view.version is None or not view.by_age:
         return False
@@ -223,8 +224,8 @@ def in_the_way(view: View, owned: dict[str, Share]) -> tuple[InTheWay, ...]:
     if version is None:
         return ()
     sure = _can_place(version)
-    found = [(m.name, _why(m, owned.get(m.name), version.number, sure)) for m in view.by_age]
-    return tuple(InTheWay(name, why) for name, why in found if why)
+    reasons = [(m.name, _why(m, owned.get(m.name), version.number, sure)) for m in view.by_age]
+    return tuple(InTheWay(name, why) for name, why in reasons if why)
 
 
 def _can_place(version: Version) -> bool:
@@ -238,11 +239,11 @@ def _why(member: Member, share: Share | None, number: int, sure: bool) -> str:
     why = []
     if record.draining:
         why.append(f"has not released {some(record.draining)}")
-    # Pins cannot be placed by a scheme that is not known here: only ranks are compared then.
-    claims = [one if sure else _bare(one) for one in record.shares]
+    # A scheme that is unknown here cannot place pins. Then only ranks are compared.
+    claims = [claim if sure else _bare(claim) for claim in record.shares]
     if share is not None and share not in claims:
         why.append(f"has not taken up rank {share.rank} of {share.size} (version {number})")
-    why += [_still_claims(one, share) for one in claims if one != share]
+    why += [_still_claims(claim, share) for claim in claims if claim != share]
     return ", ".join(dict.fromkeys(why))
 
 
@@ -273,7 +274,7 @@ def problems_of(view: View) -> tuple[tuple[str, str], ...]:
 
 
 def wish_text(request: Request) -> str:
-    """Return what an operator asked for, in words."""
+    """Return the text of an operator's request."""
     match request.wish:
         case Wish.PIN:
             return f"pin {request.role} to {request.member}"
@@ -284,20 +285,24 @@ def wish_text(request: Request) -> str:
 
 
 def _differences(members: tuple[MemberStatus, ...]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return the settings that differ: value -> members, commonest first."""
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    """Return the settings that differ, with the members of each value.
+
+    The most common value comes first.
+    """
+    differences: dict[str, dict[str, tuple[str, ...]]] = {}
     coordinating = {setting: None for member in members for setting in member.coordinates_by}
     for setting in ("ttl", "rebalance_delay", "schemes", *coordinating):
-        who: dict[str, list[str]] = {}
+        members_of: dict[str, list[str]] = {}
         for member in members:
             if setting in member.coordinates_by:
-                who.setdefault(_text(member.coordinates_by[setting]), []).append(member.name)
+                value = member.coordinates_by[setting]
+                members_of.setdefault(_text(value), []).append(member.name)
             elif setting not in coordinating and member.ttl is not None:  # its record can be read
-                who.setdefault(_text(getattr(member, setting)), []).append(member.name)
-        if len(who) > 1:
-            by_count = sorted(who.items(), key=lambda item: -len(item[1]))
-            found[setting] = {value: tuple(names) for value, names in by_count}
-    return found
+                members_of.setdefault(_text(getattr(member, setting)), []).append(member.name)
+        if len(members_of) > 1:
+            by_count = sorted(members_of.items(), key=lambda item: -len(item[1]))
+            differences[setting] = {value: tuple(names) for value, names in by_count}
+    return differences
 
 
 def _text(value: Any) -> str:
@@ -305,4 +310,4 @@ def _text(value: Any) -> str:
         return "none"
     if isinstance(value, tuple):
         return ", ".join(value)
-    return repr(float(value)).removesuffix(".0")  # to the last digit, as values that differ must
+    return repr(float(value)).removesuffix(".0")  # with all digits, to tell values apart

@@ -1,6 +1,7 @@
-"""`status()`: one frozen value that the command line, the sidecar and tests all read.
+"""Build the value that a member's `status()` returns.
 
-What anybody can read in etcd is its base, `rink.inspect.group_status.GroupStatus`, which the command line shows.
+The sidecar and tests read it, too. Its base `rink.inspect.group_status.GroupStatus` has what
+anybody can read in etcd, which the command line shows.
 """
 
 from __future__ import annotations
@@ -23,19 +24,23 @@ __all__ = ["MemberStatus", "Status", "status_of"]
 
 @attrs.frozen
 class Status(GroupStatus):
-    """A group as one member sees it, and what that member alone knows.
+    """A group as one member sees it, and what only that member knows.
 
-    `not_ranked` says why this member has no rank, and when the group grows for it; it is empty if
-    it has one, or does not wait for one. `leaving` says what this member's leave waits for and how
-    long at most; it is empty if the member stays. `held` maps role to fencing token. `waiting_for`
-    maps a role that somebody here waits for to who is in the way and why. `draining` lists roles
-    lost here whose handles are not released. `overruns` counts roles that were not released in
-    their `grace`, or before the member was gone. `next_change_at` is the wall-clock time at which
-    the coordinator changes the ranks if nothing happens before, None where there is none (`stagger`
-    waits for the group to settle) and on all others. `next_change_because` says who waits for which
-    delay. `session_remaining` is the seconds until the deadline, negative once it has passed.
-    `grants_resume_in` is above 0 where this member has found another history of etcd than before:
-    for so many seconds it grants nothing.
+    `not_ranked` says why this member has no rank, and when the group grows for it. It is empty if
+    the member has a rank, or does not wait for one. `leaving` says what this member's leave waits
+    for, and how long at most. It is empty if the member stays.
+
+    `held` maps each role to its fencing token. `waiting_for` maps each role that is waited for here
+    to the member in the way, and why. `draining` lists roles that are lost here and not released.
+    `overruns` counts roles that were not released within `grace`, or before the member was gone.
+
+    `next_change_at` is the wall-clock time at which the coordinator changes the ranks if nothing
+    happens before. It is None if no change is planned, if `stagger` waits for the group to settle,
+    and on all other members. `next_change_because` says who waits for which delay.
+
+    `session_remaining` is the seconds until the deadline, and negative after it. `grants_resume_in`
+    is above 0 if this member has found another history of etcd: for so many seconds it grants
+    nothing.
     """
 
     me: str
@@ -57,15 +62,15 @@ class Status(GroupStatus):
 def status_of(
     node: Node, group: str, clock: Clock, lock: AbstractContextManager[object] = NO_LOCK
 ) -> Status:
-    """Put a node's status together.
+    """Return the status of a member.
 
-    Under the engine's lock it only copies: a process may wait for 100,000 roles.
+    This only copies under the engine's lock, since a process may wait for 100,000 roles.
 
     Args:
-        node: the member's.
+        node: the member's node.
         group: the group's name.
-        clock: the engine's.
-        lock: the engine's, unless the caller holds it.
+        clock: the engine's clock.
+        lock: the engine's lock, unless the caller holds it.
     """
     table = node.table
     with lock:

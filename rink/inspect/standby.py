@@ -1,7 +1,7 @@
-"""Compute who would take a role over if its owner went, by the coordinator's own plan.
+"""Compute who would take over a role if its owner were gone.
 
-For whoever shows it, beside the owner: workers of partitions, say, where there are more of them
-than partitions. A pure function of a status, which anybody can have.
+This applies the coordinator's own plan to a status, so it needs only the group's keys. It is shown
+beside the owner, for example for partitions with more workers than partitions.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from rink.inspect.group_status import UNREADABLE, GroupStatus, MemberStatus
 
 @attrs.frozen
 class Standby:
-    """A role's owner, and who would have it next if just that member were gone for good.
+    """A role's owner, and its next owner if only that member were gone.
 
-    `owner` is None while nobody is ranked, or where the group's scheme is not known in this
-    process; `next` is None where nobody else is there to take over.
+    `owner` is None while nobody is ranked, or if the group's scheme is unknown in this process.
+    `next` is None if no other member could take over.
     """
 
     owner: str | None
@@ -34,29 +34,27 @@ class Standby:
 def standbys(status: GroupStatus, roles: Iterable[str]) -> dict[str, Standby]:
     """Return each role's owner and standby, in the order of the roles.
 
-    Where nobody waits for a rank, the group's `leave_delay` passes before the standby has the role;
-    it is taken as over here. So is `stagger`, which never keeps back the roles of the dead.
+    If nobody waits for a rank, the group's `leave_delay` passes before the standby gets the role.
+    This computes the owner after that delay. `stagger` is ignored, since it never keeps back the
+    roles of dead members.
 
     Args:
-        status: of the group: `Rink.status()`, or what the command line reads.
-        roles: such as `orders/0` to `orders/7`, lowest partition first.
+        status: the group's status: `Rink.status()`, or what the command line reads.
+        roles: the roles, such as `orders/0` to `orders/7`, lowest partition first.
     """
     rank_of = Placement().rank
     now = _version(status, status.ranks)
     after = cache(partial(_without, status))
-    found = {}
+    standby_of = {}
     for role in roles:
         owner = owner_of(now, role, rank_of)
         heir = None if owner is None else owner_of(after(owner), role, rank_of)
-        found[role] = Standby(owner, None if heir == owner else heir)
-    return found
+        standby_of[role] = Standby(owner, None if heir == owner else heir)
+    return standby_of
 
 
 def _without(status: GroupStatus, gone: str) -> Version:
-    """Return the version that would follow if one member were gone.
-
-    Its delays are over.
-    """
+    """Return the version after all delays if one member were gone."""
     members = [
         _candidate(member, age, status.scheme)
         for age, member in enumerate(status.members)  # oldest first
@@ -71,7 +69,7 @@ def _candidate(member: MemberStatus, age: int, scheme: str) -> Candidate:
         name=member.name,
         create_revision=age,
         first_seen=0.0,
-        rebalance_delay=float("inf"),  # that others join as well is another event
+        rebalance_delay=float("inf"),  # no other member joins at the same time
         phase=Phase.ACTIVE if member.phase == UNREADABLE else Phase(member.phase),
         can_follow=member.phase != UNREADABLE and follows(member.schemes, scheme),
     )

@@ -1,4 +1,4 @@
-"""What each version changed, from the versions that etcd keeps."""
+"""Compare the versions that etcd keeps with the versions before them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rink.core.view import View
 
 @attrs.frozen
 class Move:
-    """A rank (a number) or a pinned role that another member has now; None is nobody."""
+    """A rank (a number) or a pinned role that moved; None is nobody."""
 
     what: int | str
     before: str | None
@@ -25,7 +25,7 @@ class Move:
 
 @attrs.frozen
 class VersionDiff:
-    """What is different from one version to the next."""
+    """The differences between two versions."""
 
     ranks: tuple[Move, ...]
     pins: tuple[Move, ...]
@@ -40,13 +40,13 @@ class VersionDiff:
 
 @attrs.frozen
 class VersionStep:
-    """A version with what it changed; None where the one before it is not there to compare with."""
+    """A version with its changes; None if the version before it is missing."""
 
     entry: Proclaimed
     changed: VersionDiff | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; every key is always there."""
+        """Return plain JSON values; no key is ever missing."""
         version = self.entry.version
         return {
             "number": self.entry.number,
@@ -63,7 +63,7 @@ class VersionStep:
 
 
 def changed_json(changed: VersionDiff | None) -> dict[str, Any] | None:
-    """Return what changed as plain JSON values."""
+    """Return the changes as plain JSON values."""
     if changed is None:
         return None
     return {
@@ -75,20 +75,20 @@ def changed_json(changed: VersionDiff | None) -> dict[str, Any] | None:
 
 
 def steps(view: View) -> list[VersionStep]:
-    """Return every version that is kept, oldest first."""
+    """Return every stored version with its changes, oldest first."""
     return [step(view, number) for number in sorted(view.versions)]
 
 
 def step(view: View, number: int) -> VersionStep:
-    """Return one version with what it changed."""
+    """Return one version with its changes."""
     entry = view.versions[number]
     before = view.versions.get(number - 1)
-    was = before.version if before else None
+    earlier = before.version if before else None
     if number == 1 and entry.version is not None:
-        was = Version(number=0, ranks=(), scheme=entry.version.scheme)
-    if was is None or entry.version is None:
+        earlier = Version(number=0, ranks=(), scheme=entry.version.scheme)
+    if earlier is None or entry.version is None:
         return VersionStep(entry, None)
-    return VersionStep(entry, change(was, entry.version))
+    return VersionStep(entry, change(earlier, entry.version))
 
 
 def change(before: Version, after: Version) -> VersionDiff:

@@ -1,4 +1,4 @@
-"""Partitions of anything, shared out among a group; their offsets travel with them.
+"""Share out partitions of anything among a group, with their offsets.
 
     import rink
     from rink.partitions import PartitionedConsumer
@@ -14,9 +14,9 @@
                 consumer.commit(change.partition, finish(change.partition))
                 change.assignment.release()
 
-No broker is needed, and none is known here. `rink.partitions.aio` has the same names for asyncio.
-What runs what: `stored` (the value in etcd), `cursor` (the transactions), `lanes` (the threads),
-`face` and the two faces. Deliberately absent: fetching, and anything that works on a message.
+This needs no broker. `rink.partitions.aio` has the same names for asyncio. `stored` has the value
+in etcd, `cursor` the transactions, and `held_partitions` the threads. `face` has what both faces
+share. Fetching and processing of messages are left to the application.
 """
 
 from rink.partitions.consumer import Assignment, PartitionedConsumer

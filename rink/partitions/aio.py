@@ -1,4 +1,4 @@
-"""The asyncio face: the same names as `rink.partitions`; what waits is awaited."""
+"""Offer `rink.partitions` for asyncio, with the same names."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
 
         Use `await lost.wait(timeout)` and `lost.is_set()`.
         """
-        return Lost(self._lanes.lost(self._lane))
+        return Lost(self._held_partitions.lost(self._held))
 
     async def commit(self, offset: int) -> None:
         """Commit an offset: everything before it is done.
 
-        The next owner begins there. A commit that is cancelled may have been done or not, as one
+        The next owner begins there. A cancelled commit may or may not be done, like a commit
         without an answer.
 
         Raises:
-            ConfigError: it is no whole number, or negative.
-            UsageError: it is smaller than the committed one.
+            ConfigError: the offset is not a whole number, or negative.
+            UsageError: the offset is smaller than the committed one.
             RoleLost: the assignment was released.
-            StaleToken: another has taken over, or the session was lost; nothing was changed.
-            EtcdError: there was no answer: it may be committed or not. The next commit settles it.
+            StaleToken: another member took over, or the session was lost; nothing was changed.
+            EtcdError: no answer; the offset may be committed or not. The next commit settles it.
         """
         offset = self._check(offset)
-        cursor, etcd = self._lane.cursor, self._lanes.topic.etcd
-        async with self._lane.committing:
-            while (asked := cursor.commit(offset)) is not None:
-                send = asyncio.to_thread(etcd.txn, asked.compare, asked.then, asked.otherwise)
+        cursor, etcd = self._held.cursor, self._held_partitions.topic.etcd
+        async with self._held.committing:
+            while (request := cursor.commit(offset)) is not None:
+                send = asyncio.to_thread(etcd.txn, request.compare, request.then, request.otherwise)
                 try:
                     result = await send
                 except EtcdClusterChanged:
@@ -57,24 +57,24 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
                     return
 
 
-class PartitionedConsumer(AsyncFor, BaseConsumer[Role, Assignment]):  # noqa: D101 - documented by its base
+class PartitionedConsumer(AsyncFor, BaseConsumer[Role, Assignment]):  # noqa: D101 - see its base
     __doc__ = BaseConsumer.__doc__
     _rink_class = Rink
     _assignment_class = Assignment
 
     async def __aenter__(self) -> Self:
-        """Begin to want every partition.
+        """Request every partition.
 
         Raises:
-            ConfigError: the group's scheme, or the offsets that lie there, are of another number of
+            ConfigError: the group's scheme, or a committed offset, has another number of
                 partitions.
-            StateError: an offset cannot be read; names the key.
+            StateError: an offset cannot be read; the message names the key.
             EtcdError: etcd could not be reached, or refused.
         """
         topic = self._check_group()
-        found = await asyncio.to_thread(topic.etcd.range, topic.keys.root, topic.keys.end)
+        result = await asyncio.to_thread(topic.etcd.range, topic.keys.root, topic.keys.end)
         self._changed = asyncio.Event()
-        self._begin(topic, found.kvs, asyncio.Lock, soon_in_loop(self._changed.set))
+        self._begin(topic, result.kvs, asyncio.Lock, soon_in_loop(self._changed.set))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -83,45 +83,43 @@ class PartitionedConsumer(AsyncFor, BaseConsumer[Role, Assignment]):  # noqa: D1
     async def __aiter__(self) -> AsyncIterator[PartitionChange[Assignment]]:
         """Yield each change, until the group or the `with` is left.
 
-        It raises as `next_change` does.
+        It raises the errors of `next_change`.
         """
         while (change := await self.next_change()) is not None:
             yield change
 
     async def next_change(self, timeout: float | None = None) -> PartitionChange[Assignment] | None:
-        """Return the next change.
-
-        None where the timeout, in seconds, or everything is over.
+        """Return the next change, or None after `timeout` seconds or at the end.
 
         Raises:
-            ConfigError: offsets of another number of partitions were found.
-            StateError: the offset of a partition that is here cannot be read.
-            StaleToken: a partition that is here was taken over under a greater token.
+            ConfigError: an offset of another number of partitions was found.
+            StateError: the offset of a partition of this member cannot be read.
+            StaleToken: a partition of this member was taken over under a greater token.
         """
-        lanes, loop = self._open, asyncio.get_running_loop()
+        held_partitions, loop = self._open, asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + check_seconds("timeout", timeout)
         while True:
-            is_over = lanes.is_over  # before the look: what was told before the end comes first
-            if (change := self._take_change(lanes)) is not None or is_over:
+            is_over = held_partitions.is_over  # read first: changes before the end are returned
+            if (change := self._take_change(held_partitions)) is not None or is_over:
                 return change
-            self._changed.clear()  # what has come since that look has yet to set it, in this loop
+            self._changed.clear()  # a change since then sets it later, in this loop
             try:
                 async with asyncio.timeout_at(until):
                     await self._changed.wait()
             except TimeoutError:
-                return self._take_change(lanes)
+                return self._take_change(held_partitions)
 
     async def commit(self, partition: int, offset: int) -> None:
         """Commit an offset of a partition.
 
-        It is assigned here, or revoked and not released yet.
+        The partition must be assigned here, or revoked and not released yet.
 
         Raises:
-            ConfigError: it is no whole number, or negative.
-            UsageError: it is smaller than the committed one, or there is no such partition.
+            ConfigError: the offset is not a whole number, or negative.
+            UsageError: the offset is smaller than the committed one, or there is no such partition.
             RoleLost: the partition is not assigned here.
-            StaleToken: another has taken over, or the session was lost; nothing was changed.
-            EtcdError: there was no answer: it may be committed or not. The next commit settles it.
+            StaleToken: another member took over, or the session was lost; nothing was changed.
+            EtcdError: no answer; the offset may be committed or not. The next commit settles it.
         """
         await self._assignment(partition).commit(offset)
 
@@ -131,10 +129,10 @@ class PartitionedConsumer(AsyncFor, BaseConsumer[Role, Assignment]):  # noqa: D1
         The offsets are read from etcd.
 
         Raises:
-            ConfigError: offsets of another number of partitions were found.
-            StateError: an offset cannot be read; names the key.
+            ConfigError: an offset of another number of partitions was found.
+            StateError: an offset cannot be read; the message names the key.
             EtcdError: etcd could not be reached, or refused.
         """
         topic = self._topic
-        found = await asyncio.to_thread(topic.etcd.range, topic.keys.root, topic.keys.end)
-        return self._rows(found.kvs)
+        result = await asyncio.to_thread(topic.etcd.range, topic.keys.root, topic.keys.end)
+        return self._rows(result.kvs)

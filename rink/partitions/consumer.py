@@ -1,4 +1,4 @@
-"""The blocking face: `PartitionedConsumer` on threads."""
+"""Offer `rink.partitions` for threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 from rink.arguments import check_seconds
 from rink.engine.caller_context import warn_in_event_loop
-from rink.engine.clock import DEAF_S, ClockEvent
+from rink.engine.clock import SIGNAL_CHECK_INTERVAL_S, ClockEvent
 from rink.engine.signals import Signal
 from rink.errors import EtcdClusterChanged
 from rink.face_misuse import PlainFor
@@ -29,7 +29,7 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
 
         Use `lost.wait(timeout)` and `lost.is_set()`.
         """
-        return self._lanes.lost(self._lane)
+        return self._held_partitions.lost(self._held)
 
     def commit(self, offset: int) -> None:
         """Commit an offset: everything before it is done.
@@ -37,18 +37,20 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
         The next owner begins there.
 
         Raises:
-            ConfigError: it is no whole number, or negative.
-            UsageError: it is smaller than the committed one.
+            ConfigError: the offset is not a whole number, or negative.
+            UsageError: the offset is smaller than the committed one.
             RoleLost: the assignment was released.
-            StaleToken: another has taken over, or the session was lost; nothing was changed.
-            EtcdError: there was no answer: it may be committed or not. The next commit settles it.
+            StaleToken: another member took over, or the session was lost; nothing was changed.
+            EtcdError: no answer; the offset may be committed or not. The next commit settles it.
         """
         offset = self._check(offset)
-        cursor = self._lane.cursor
-        with self._lane.committing:
-            while (asked := cursor.commit(offset)) is not None:
+        cursor = self._held.cursor
+        with self._held.committing:
+            while (request := cursor.commit(offset)) is not None:
                 try:
-                    result = self._lanes.topic.etcd.txn(asked.compare, asked.then, asked.otherwise)
+                    result = self._held_partitions.topic.etcd.txn(
+                        request.compare, request.then, request.otherwise
+                    )
                 except EtcdClusterChanged:
                     cursor.lose_history()
                     raise
@@ -56,25 +58,25 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
                     return
 
 
-class PartitionedConsumer(PlainFor, BaseConsumer[Role, Assignment]):  # noqa: D101 - documented by its base
+class PartitionedConsumer(PlainFor, BaseConsumer[Role, Assignment]):  # noqa: D101 - see its base
     __doc__ = BaseConsumer.__doc__
     _rink_class = Rink
     _assignment_class = Assignment
 
     def __enter__(self) -> Self:
-        """Begin to want every partition.
+        """Request every partition.
 
         Raises:
-            ConfigError: the group's scheme, or the offsets that lie there, are of another number of
+            ConfigError: the group's scheme, or a committed offset, has another number of
                 partitions.
-            StateError: an offset cannot be read; names the key.
+            StateError: an offset cannot be read; the message names the key.
             EtcdError: etcd could not be reached, or refused.
         """
         warn_in_event_loop("PartitionedConsumer()")
         topic = self._check_group()
-        found = topic.etcd.range(topic.keys.root, topic.keys.end).kvs
+        kvs = topic.etcd.range(topic.keys.root, topic.keys.end).kvs
         self._changed = ClockEvent()
-        self._begin(topic, found, threading.Lock, self._changed.set)
+        self._begin(topic, kvs, threading.Lock, self._changed.set)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -83,48 +85,46 @@ class PartitionedConsumer(PlainFor, BaseConsumer[Role, Assignment]):  # noqa: D1
     def __iter__(self) -> Iterator[PartitionChange[Assignment]]:
         """Yield each change, until the group or the `with` is left.
 
-        It raises as `next_change` does.
+        It raises the errors of `next_change`.
         """
         while (change := self.next_change()) is not None:
             yield change
 
     def next_change(self, timeout: float | None = None) -> PartitionChange[Assignment] | None:
-        """Return the next change.
-
-        None where the timeout, in seconds, or everything is over.
+        """Return the next change, or None after `timeout` seconds or at the end.
 
         Raises:
-            ConfigError: offsets of another number of partitions were found.
-            StateError: the offset of a partition that is here cannot be read.
-            StaleToken: a partition that is here was taken over under a greater token.
+            ConfigError: an offset of another number of partitions was found.
+            StateError: the offset of a partition of this member cannot be read.
+            StaleToken: a partition of this member was taken over under a greater token.
         """
-        lanes = self._open
-        lanes.topic.engine.refuse_own_thread("next_change()")
-        clock = lanes.topic.engine.clock
+        held_partitions = self._open
+        held_partitions.topic.engine.refuse_own_thread("next_change()")
+        clock = held_partitions.topic.engine.clock
         until = None if timeout is None else clock.now() + check_seconds("timeout", timeout)
         while True:
-            is_over = lanes.is_over  # before the look: what was told before the end comes first
-            if (change := self._take_change(lanes)) is not None:
+            is_over = held_partitions.is_over  # read first: changes before the end are returned
+            if (change := self._take_change(held_partitions)) is not None:
                 return change
-            left = DEAF_S if until is None else until - clock.now()
+            left = SIGNAL_CHECK_INTERVAL_S if until is None else until - clock.now()
             if is_over:
-                self._changed.set()  # for whoever waits on another thread
+                self._changed.set()  # wake the next thread that waits
             if is_over or left <= 0:
                 return None
-            self._changed.wait(min(left, DEAF_S))
+            self._changed.wait(min(left, SIGNAL_CHECK_INTERVAL_S))
             self._changed.clear()
 
     def commit(self, partition: int, offset: int) -> None:
         """Commit an offset of a partition.
 
-        It is assigned here, or revoked and not released yet.
+        The partition must be assigned here, or revoked and not released yet.
 
         Raises:
-            ConfigError: it is no whole number, or negative.
-            UsageError: it is smaller than the committed one, or there is no such partition.
+            ConfigError: the offset is not a whole number, or negative.
+            UsageError: the offset is smaller than the committed one, or there is no such partition.
             RoleLost: the partition is not assigned here.
-            StaleToken: another has taken over, or the session was lost; nothing was changed.
-            EtcdError: there was no answer: it may be committed or not. The next commit settles it.
+            StaleToken: another member took over, or the session was lost; nothing was changed.
+            EtcdError: no answer; the offset may be committed or not. The next commit settles it.
         """
         self._assignment(partition).commit(offset)
 
@@ -134,8 +134,8 @@ class PartitionedConsumer(PlainFor, BaseConsumer[Role, Assignment]):  # noqa: D1
         The offsets are read from etcd.
 
         Raises:
-            ConfigError: offsets of another number of partitions were found.
-            StateError: an offset cannot be read; names the key.
+            ConfigError: an offset of another number of partitions was found.
+            StateError: an offset cannot be read; the message names the key.
             EtcdError: etcd could not be reached, or refused.
         """
         topic = self._topic

@@ -1,15 +1,15 @@
-"""One partition's committed offset under one grant: its transactions, and their answers.
+"""Compute a partition's transactions of one grant, and read the answers.
 
-The rules that hold in this file:
+These rules hold:
 
-* Each transaction compares the create revision of the member's record, so that it is of the session
-  of the grant, and the `mod_revision` of the offset's key, so that nobody has taken over.
-* A take always writes, so that whatever was under way to that key before is refused after it.
-* Only an answered transaction says what is committed (R1). While one is unanswered, others go with
-  its very compare: of all of them at most one is ever applied.
-* What is committed never goes back.
+* Each transaction compares the create revision of the member's record, so it belongs to the session
+  of the grant. It also compares the `mod_revision` of the offset's key, so nobody has taken over.
+* A take always writes. So earlier transactions to that key that arrive later are refused.
+* Only an answered transaction shows what is committed (R1). While one is unanswered, later ones
+  have the same compare. So at most one of all of them is ever applied.
+* A committed offset never goes back.
 
-Deliberately absent: etcd, threads and waiting. Both faces carry these transactions out.
+There is no etcd here, and no thread or wait. Both faces carry these transactions out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Txn:
 
 @attrs.frozen
 class OffsetPlace:
-    """Which partition of which topic it is, whose, and under which keys."""
+    """A partition of a topic, with its member and keys."""
 
     topic: str
     partition: int
@@ -55,7 +55,7 @@ class OffsetPlace:
 
 
 def role_of(topic: str, partition: int) -> str:
-    """Return the role that a partition is."""
+    """Return the name of a partition's role."""
     return f"{topic}/{partition}"
 
 
@@ -63,8 +63,8 @@ def role_of(topic: str, partition: int) -> str:
 class Cursor:
     """One partition under one grant; used by one thread at a time.
 
-    `stored` and `seen` are what lies in etcd and its `mod_revision`, as last answered. Once `over`
-    is set no transaction of this cursor can succeed any more.
+    `stored` and `seen` are the value in etcd and its `mod_revision`, by the last answer. If `over`
+    is set, no transaction of this cursor can succeed any more.
     """
 
     place: OffsetPlace
@@ -78,24 +78,21 @@ class Cursor:
 
     @property
     def offset(self) -> int:
-        """Return what is committed, by the last answer."""
+        """Return the committed offset, by the last answer."""
         return self.stored.offset if self.stored else 0
 
     # ── taking over ──────────────────────────────────────────────────────────────────────────
 
     def next_of_take(self) -> Stored:
-        """Return what a take writes: the found offset, under the new token."""
+        """Return the value that a take writes: same offset, new token."""
         return self._written(self.offset)
 
     def took(self, revision: int) -> None:
-        """Take in that the take was applied at a revision."""
+        """Note that the take was applied at a revision."""
         self.stored, self.seen, self.is_taken = self.next_of_take(), revision, True
 
     def found(self, kv: KeyValue | None) -> None:
-        """Take in a value that was not expected.
-
-        This sets `over` where it ends the work here.
-        """
+        """Note a value that was not expected. Set `over` if it ends the work here."""
         try:
             self.stored = self._read(kv)
         except RinkError as error:
@@ -108,19 +105,19 @@ class Cursor:
     def _read(self, kv: KeyValue | None) -> Stored | None:
         if kv is None:
             return None
-        found = codec.read(kv.key, kv.value)
-        check_partitions(self.place.topic, self.place.partitions, kv.key, found)
-        return found
+        value = codec.read(kv.key, kv.value)
+        check_partitions(self.place.topic, self.place.partitions, kv.key, value)
+        return value
 
     # ── committing ───────────────────────────────────────────────────────────────────────────
 
     def commit(self, offset: int) -> Txn | None:
         """Return the transaction that commits an offset, to be sent at once.
 
-        None where the offset is committed.
+        Return None if the offset is committed.
 
         Raises:
-            StaleToken: this grant counts no more.
+            StaleToken: this grant does not count any more.
             UsageError: the offset is smaller than the committed one.
         """
         if self.over is not None:
@@ -128,23 +125,21 @@ class Cursor:
         if offset < self.offset:
             raise UsageError(
                 f"offset {offset} of {self.place} is behind {self.offset}, which is committed: a "
-                "committed offset never goes back. To work through something anew, use another "
-                "topic name, or delete its keys while nobody consumes it"
+                "committed offset never goes back. To process something again, use another topic "
+                "name, or delete the topic's keys while nobody consumes it"
             )
         if offset == self.offset and not self._unanswered:
             return None
         value = self._written(offset)
-        self._unanswered.append(value)  # before it is sent: its caller may be interrupted
+        self._unanswered.append(value)  # before it is sent, since the caller may be interrupted
         return txn([self], [value])
 
     def answered(self, offset: int, result: TxnResult) -> bool:
-        """Take in the answer to a commit; return whether it is committed.
-
-        Otherwise the commit is sent again.
+        """Read the answer to a commit. Return False if it must be sent again.
 
         Raises:
-            StaleToken: another has taken over, or the session of the grant is lost.
-            StateError: what lies there cannot be read.
+            StaleToken: another member took over, or the session of the grant is lost.
+            StateError: the value in etcd cannot be read.
         """
         if result.succeeded:
             self._settle(self._written(offset), result.header.revision)
@@ -152,20 +147,20 @@ class Cursor:
         kv = next(iter(result.results[1]), None)
         if kv is not None and kv.mod_revision != self.seen:
             try:
-                found = codec.read(kv.key, kv.value)
+                value = codec.read(kv.key, kv.value)
             except RinkError as error:
                 self.over = error
                 raise
-            if found in self._unanswered:  # one of those that had no answer was applied after all
-                self._settle(found, kv.mod_revision)
-                return found.offset == offset
+            if value in self._unanswered:  # an unanswered commit was applied after all
+                self._settle(value, kv.mod_revision)
+                return value.offset == offset
         self.over = self._stale(kv)
         raise self.over
 
     def lose_history(self) -> None:
-        """End the cursor: etcd is another one, or was restored.
+        """End the cursor, because etcd is another cluster, or was restored.
 
-        Revisions of before mean nothing there.
+        Earlier revisions mean nothing there.
         """
         self.over = self._refused("etcd has become another cluster, or was restored", 0)
 
@@ -177,10 +172,10 @@ class Cursor:
         place = self.place
         return Stored(offset, self.token, place.member, place.partitions)
 
-    # ── why not ──────────────────────────────────────────────────────────────────────────────
+    # ── errors ───────────────────────────────────────────────────────────────────────────────
 
     def lost(self, why: str) -> RoleLost:
-        """Return the error of whoever works on although this assignment is over."""
+        """Return the error for work on an assignment that is over."""
         place = self.place
         return RoleLost(
             f"{place} is not assigned to {place.member!r} any more: {why}",
@@ -196,24 +191,24 @@ class Cursor:
         if kv.mod_revision == self.seen:
             why = f"the session in which {self.place.member!r} was granted it is lost"
             return self._refused(why, 0)
-        found = codec.read(kv.key, kv.value)
-        who = "another consumer of this member" if found.token == self.token else found.member
-        return self._refused(f"{who!r} has taken over at {found.offset}", found.token)
+        value = codec.read(kv.key, kv.value)
+        owner = "another consumer of this member" if value.token == self.token else value.member
+        return self._refused(f"{owner!r} has taken over at {value.offset}", value.token)
 
-    def _outrun(self, found: Stored) -> StaleToken:
+    def _outrun(self, value: Stored) -> StaleToken:
         return self._refused(
-            f"{found.member!r} has had it under token {found.token}, which is greater although "
-            "nobody else claims the role: the group's keys were deleted after an etcd was "
-            f"restored, say. Raise the group's token_base above that, or delete "
+            f"{value.member!r} has had it under token {value.token}, which is greater although "
+            "nobody else claims the role (for example because the group's keys were deleted after "
+            "etcd was restored). Raise the group's token_base above that token, or delete "
             f"{_text(self.place.key)}",
-            found.token,
+            value.token,
         )
 
     def _refused(self, why: str, newer: int) -> StaleToken:
         place = self.place
         return StaleToken(
-            f"token {self.token} of {place} counts no more: {why}. Whatever was not committed by "
-            "then is given out again: stop working on it, and release the assignment",
+            f"token {self.token} of {place} counts no more: {why}. Uncommitted work is repeated "
+            "elsewhere: stop working on it, and release the assignment",
             role=place.role,
             group=place.group,
             member=place.member,
@@ -225,8 +220,8 @@ class Cursor:
 def txn(cursors: Sequence[Cursor], values: Sequence[Stored]) -> Txn:
     """Return one transaction that writes each cursor's value.
 
-    If the record or a key has changed, it writes none and brings what is there. Its other branch
-    brings the record first, then each cursor's key.
+    If the record or a key has changed, it writes nothing. Then its result has the record, and after
+    it each cursor's key.
     """
     first = cursors[0]
     keys = [cursor.place.key for cursor in cursors]
@@ -240,13 +235,13 @@ def txn(cursors: Sequence[Cursor], values: Sequence[Stored]) -> Txn:
     )
 
 
-def check_partitions(topic: str, partitions: int, key: bytes, found: Stored) -> None:
+def check_partitions(topic: str, partitions: int, key: bytes, value: Stored) -> None:
     """Raise a ConfigError if the topic has another number of partitions."""
-    if found.partitions != partitions:
+    if value.partitions != partitions:
         raise ConfigError(
-            f"topic {topic!r} has {found.partitions} partitions by what {_text(key)} says, not "
-            f"{partitions}: offsets of the one mean nothing for the other. Give "
-            f"partitions={found.partitions}, or another topic name to begin anew"
+            f"topic {topic!r} has {value.partitions} partitions by the value of {_text(key)}, not "
+            f"{partitions}: offsets of one number mean nothing for the other. Give "
+            f"partitions={value.partitions}, or another topic name to begin anew"
         )
 
 

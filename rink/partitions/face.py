@@ -1,4 +1,4 @@
-"""What both faces of a `PartitionedConsumer` have in common: everything that does not wait."""
+"""Share what both faces of a `PartitionedConsumer` do without waiting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rink.etcd.api import KeyValue
 from rink.face import BaseRink
 from rink.partitions import stored
 from rink.partitions.cursor import check_partitions
-from rink.partitions.held_partitions import HeldPartition, HeldPartitionState, Lanes, Topic
+from rink.partitions.held_partitions import HeldPartition, HeldPartitions, HeldPartitionState, Topic
 from rink.partitions.table import PartitionRow, rows
 from rink.roles import BaseRole
 
@@ -26,69 +26,66 @@ A_co = TypeVar("A_co", bound="BaseAssignment[Any]", covariant=True)
 
 
 class BaseAssignment(Generic[R]):
-    """A partition that is here to be worked on: from its committed offset, under its token.
+    """A partition to work on, from its committed offset and under its token.
 
-    When it is lost, finish, commit, and `release()` it, or leave its `with`: nobody else has it
-    before, unless the `grace` of the Rink is over. One that is released without having been lost is
-    assigned again, from its committed offset, to this member: so does whoever gives up half way.
+    When it is lost, finish, commit, and `release()` it, or leave its `with`. Nobody else has it
+    before that, unless the `grace` of the Rink is over. A partition that is released without being
+    lost is assigned to this member again, from its committed offset. Use that to give up half way.
     """
 
-    __slots__ = ("_lane", "_lanes")
+    __slots__ = ("_held", "_held_partitions")
 
-    def __init__(self, lanes: Lanes[R], lane: HeldPartition[R]) -> None:
-        self._lanes = lanes
-        self._lane = lane
+    def __init__(self, held_partitions: HeldPartitions[R], held: HeldPartition[R]) -> None:
+        self._held_partitions = held_partitions
+        self._held = held
 
     @property
     def partition(self) -> int:
         """Return the partition's number, from 0 on."""
-        return self._lane.partition
+        return self._held.partition
 
     @property
     def offset(self) -> int:
-        """Return the committed offset, 0 where there was none.
+        """Return the committed offset, or 0 if there is none.
 
         Begin there. The next owner begins there, too.
         """
-        return self._lane.cursor.offset
+        return self._held.cursor.offset
 
     @property
     def token(self) -> int:
         """Return the fencing token.
 
-        It is greater than that of every earlier holder: hand it on with what you write.
+        It is greater than that of every earlier holder. Pass it on with what you write.
         """
-        return self._lane.cursor.token
+        return self._held.cursor.token
 
     @property
     def role(self) -> R:
-        """Return the role that the partition is."""
-        return self._lane.role
+        """Return the partition's role."""
+        return self._held.role
 
     @property
     def is_held(self) -> bool:
-        """Return whether the partition is held now.
-
-        The deadline is checked at this moment.
-        """
-        return not self._lane.is_released and self._lane.role.is_held
+        """Return whether the partition is held now, by the current deadline."""
+        return not self._held.is_released and self._held.role.is_held
 
     def release(self) -> None:
         """Release the partition; a second call does nothing. Commit before."""
-        self._lanes.release(self._lane)
+        self._held_partitions.release(self._held)
 
     def _check(self, offset: object) -> int:
-        """Return an offset that may be tried to commit."""
-        self._lanes.refuse_fork()
-        if self._lane.is_released:
-            raise self._lane.cursor.lost("it was released here")
+        """Return an offset, or raise if it cannot be committed."""
+        self._held_partitions.refuse_fork()
+        if self._held.is_released:
+            raise self._held.cursor.lost("it was released here")
         return stored.check_offset(offset)
 
     def __enter__(self) -> Self:
-        self._lanes.refuse_fork()
-        if self._lane.is_released:
+        self._held_partitions.refuse_fork()
+        if self._held.is_released:
             raise UsageError(
-                f"partition {self._lane.role.name!r} was released before this `with`: its next "
+                f"partition {self._held.role.name!r} was released before this `with`: its next "
                 "assignment comes as a change"
             )
         return self
@@ -102,16 +99,19 @@ class BaseAssignment(Generic[R]):
         self.release()
 
     def __repr__(self) -> str:
-        lane = self._lane
-        is_lost = lane.state is HeldPartitionState.REVOKED
-        state = "released" if lane.is_released else "lost" if is_lost else "held"
-        name = f"{type(self).__name__} {lane.role.name!r}"
+        held = self._held
+        is_lost = held.state is HeldPartitionState.REVOKED
+        state = "released" if held.is_released else "lost" if is_lost else "held"
+        name = f"{type(self).__name__} {held.role.name!r}"
         return f"<{name} offset={self.offset} token={self.token} {state}>"
 
 
 @attrs.frozen
 class PartitionChange(Generic[A_co]):
-    """One change of what is assigned here; both changes of one assignment bring the same object."""
+    """One change of the assignments here.
+
+    Both changes of an assignment have the same object.
+    """
 
     assignment: A_co
     assigned: bool
@@ -131,17 +131,17 @@ class PartitionChange(Generic[A_co]):
 
 
 class BaseConsumer(Generic[R, A]):
-    """A member's part in working through the partitions of a topic.
+    """Consume the partitions of a topic that are assigned to this member.
 
-    Each partition is a role, `{topic}/{number}`, and has one consumer in the group; its offset
-    travels with it. Iterate to be told what is assigned here, and what is revoked.
+    Each partition is a role, `{topic}/{number}`, and has one consumer in the group. Its offset
+    moves with it. Iterate to get each assignment and revocation.
 
     Args:
         r: a Rink that has joined, with `scheme="balanced:P"` with P equal to
             `partitions`, or with `scheme="first:…|balanced:P"`.
-        topic: any name; in one group and one process, one consumer for each topic.
-        partitions: how many there are. Offsets of another number mean nothing: to change it, take
-            another topic name.
+        topic: any name. A process may have one consumer for each topic of a group.
+        partitions: how many there are. To change this number, use another topic name, since
+            offsets of another number mean nothing.
 
     Raises:
         ConfigError: a setting cannot be used; the message says what to write instead.
@@ -159,7 +159,7 @@ class BaseConsumer(Generic[R, A]):
         self.topic = check_name("topic", topic)
         self.partitions = check_count("partitions", partitions, most=schemes.MAX_PARTITIONS)
         self._rink = r
-        self._lanes: Lanes[R] | None = None
+        self._held_partitions: HeldPartitions[R] | None = None
         check_name("role", f"{topic}/{self.partitions - 1}")  # the longest of its roles
         scheme, own = f"balanced:{partitions}", r._settings.schemes  # noqa: SLF001 - a friend
         if partitions not in map(schemes.partitions_of, own):
@@ -171,21 +171,20 @@ class BaseConsumer(Generic[R, A]):
 
     @property
     def assigned(self) -> Mapping[int, A]:
-        """Return what is assigned here now, by partition.
+        """Return the assignments here now, by partition.
 
-        It was told by a change, and is not lost or released.
+        Each was returned by a change, and is neither lost nor released.
         """
-        lanes = self._open.told() if self._lanes else {}
-        return {number: lane.assignment for number, lane in lanes.items() if lane.role.is_held}
+        held_partitions = self._open.delivered() if self._held_partitions else {}
+        return {
+            number: held.assignment for number, held in held_partitions.items() if held.role.is_held
+        }
 
     # ── what the faces share ─────────────────────────────────────────────────────────────────
 
     @property
     def _topic(self) -> Topic:
-        """Return the topic of this member.
-
-        It raises where the group has not been joined.
-        """
+        """Return the topic of this member, or raise if the group is not joined."""
         r = self._rink
         engine, session = r._engine, r._session  # noqa: SLF001 - a friend of the Rink
         return Topic(
@@ -198,12 +197,9 @@ class BaseConsumer(Generic[R, A]):
         )
 
     def _check_group(self) -> Topic:
-        """Return the topic if the group's scheme is the topic's.
-
-        A group without a version passes, too.
-        """
+        """Return the topic if the group's scheme fits it, or there is no version."""
         topic, scheme, version = self._topic, f"balanced:{self.partitions}", self._rink.version
-        if self._lanes is not None:
+        if self._held_partitions is not None:
             raise UsageError(f"this consumer of {self.topic!r} was used before: make a new one")
         topic.engine.refuse_own_thread("PartitionedConsumer()")
         if version is not None and schemes.partitions_of(version.scheme) != self.partitions:
@@ -215,60 +211,60 @@ class BaseConsumer(Generic[R, A]):
             )
         return topic
 
-    def _begin(self, topic: Topic, found: Iterable[KeyValue], *how: Any) -> None:
-        """Look at the offsets that lie there, and want every partition."""
-        self._read(found)
+    def _begin(self, topic: Topic, kvs: Iterable[KeyValue], *how: Any) -> None:
+        """Check the committed offsets, and request every partition."""
+        self._read(kvs)
         role_class = self._rink._role_class  # noqa: SLF001 - a friend
-        self._lanes = Lanes(topic, role_class, self._assignment_class, *how)
+        self._held_partitions = HeldPartitions(topic, role_class, self._assignment_class, *how)
         try:
-            self._lanes.start()
-        except BaseException:  # Ctrl-C: nothing may go on being wanted
-            self._lanes.close()
+            self._held_partitions.start()
+        except BaseException:  # Ctrl-C: withdraw all requests
+            self._held_partitions.close()
             raise
 
     def _close(self) -> None:
-        if self._lanes is not None:
-            self._lanes.close()
+        if self._held_partitions is not None:
+            self._held_partitions.close()
 
     @property
-    def _open(self) -> Lanes[R]:
-        if self._lanes is None:
+    def _open(self) -> HeldPartitions[R]:
+        if self._held_partitions is None:
             raise ClosedError(f"consume topic {self.topic!r} inside the consumer's `with`")
-        self._lanes.refuse_fork()
-        return self._lanes
+        self._held_partitions.refuse_fork()
+        return self._held_partitions
 
-    def _take_change(self, lanes: Lanes[R]) -> PartitionChange[A] | None:
-        change = lanes.take_change()
+    def _take_change(self, held_partitions: HeldPartitions[R]) -> PartitionChange[A] | None:
+        change = held_partitions.take_change()
         if change is None:
             return None
-        lane, is_assigned = change
-        return PartitionChange(lane.assignment, is_assigned)
+        held, is_assigned = change
+        return PartitionChange(held.assignment, is_assigned)
 
     def _assignment(self, partition: int) -> A:
-        lanes = self._open
+        held_partitions = self._open
         if partition not in range(self.partitions):
             text = f"topic {self.topic!r} has partitions 0 to {self.partitions - 1}"
             raise UsageError(f"{text}, and not {partition!r}")
-        lane = lanes.find(partition)
-        if lane is None:
-            raise lanes.topic.cursor(partition, 0).lost(
-                "it was not told as assigned, or was released; iterate the consumer to be told"
+        held = held_partitions.find(partition)
+        if held is None:
+            raise held_partitions.topic.cursor(partition, 0).lost(
+                "no change has assigned it, or it was released; iterate the consumer for changes"
             )
-        found: A = lane.assignment
-        return found
+        assignment: A = held.assignment
+        return assignment
 
-    def _rows(self, found: Iterable[KeyValue]) -> tuple[PartitionRow, ...]:
-        values, keys = self._read(found), self._topic.keys
+    def _rows(self, kvs: Iterable[KeyValue]) -> tuple[PartitionRow, ...]:
+        values, keys = self._read(kvs), self._topic.keys
         numbers = range(self.partitions)
         by_number = {n: values[key] for n in numbers if (key := keys.partition(n)) in values}
         return rows(self._rink.status(), self.topic, self.partitions, by_number)
 
-    def _read(self, found: Iterable[KeyValue]) -> dict[bytes, stored.Stored]:
-        """Return what lies under each key.
+    def _read(self, kvs: Iterable[KeyValue]) -> dict[bytes, stored.Stored]:
+        """Return the value of each key.
 
-        It raises where a value cannot be read, or has another number of partitions.
+        It raises if a value cannot be read, or has another number of partitions.
         """
-        values = {kv.key: stored.read(kv.key, kv.value) for kv in found}
+        values = {kv.key: stored.read(kv.key, kv.value) for kv in kvs}
         for key, value in values.items():
             check_partitions(self.topic, self.partitions, key, value)
         return values

@@ -1,13 +1,13 @@
-"""The partitions that are here, each from its grant to its release: what both faces share.
+"""Move each partition of this member from its grant to its release.
 
-One thread reads what the tracker has to tell of roles, and what users release; it moves the lanes
-and never waits for etcd. Takes run on threads of their own, so one that hangs delays neither a
-revocation nor, but for those it is sent with, another partition.
+One thread reads the tracker's changes of roles, and the user's releases. It changes the states of
+the partitions, and never waits for etcd. Takes run on threads of their own. So a take that hangs
+delays no revocation, and no other partition except those in its own transaction.
 
-    taking ─ its offset was taken over → ready ─ the user asks for changes → told ─ lost → revoked
-    taking, ready ─ lost → let go of at once: nobody has heard of it
-    told ─ the user lets go, though it is not lost → taking, anew
-    revoked ─ the user lets go → the role is let go of, for whoever is next
+    taking ─ its offset was taken over → ready ─ the user asks for changes → delivered
+    delivered ─ its role is lost → revoked ─ the user releases it → its role is released
+    taking, ready ─ its role is lost → its role is released at once
+    delivered ─ the user releases it, and its role is held → taking, again
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ log = logging.getLogger("rink")
 
 R = TypeVar("R", bound=BaseRole)
 
-TAKEN_AT_ONCE = 32
-"""How many partitions one transaction takes over: etcd takes 128 operations, and 1.5 MB."""
+MAX_TAKEN_AT_ONCE = 32
+"""Largest number of partitions of one transaction. etcd allows 128 operations, and 1.5 MB."""
 
 
 class HeldPartitionState(enum.Enum):
-    """What has become of a partition here."""
+    """The state of a partition here."""
 
     TAKING = "taking"
     READY = "ready"
-    TOLD = "told"
+    DELIVERED = "delivered"
     REVOKED = "revoked"
 
 
 @attrs.define(eq=False)
 class HeldPartition(Generic[R]):
-    """One partition under one grant. Its state is changed with the lock of `Lanes`.
+    """One partition under one grant.
 
-    `committing` is whatever keeps commits of it apart: each face waits in its own way. `lost` is
-    made when it is first asked for. The role's own signal does not do: a lane that is released
-    unlost is followed by another under the same grant.
+    Its state is changed with the lock of `HeldPartitions`. `committing` is the lock of the face
+    that keeps its commits apart. `lost` is made when it is first asked for. It is not the role's
+    own signal: if a partition is released without being lost, another follows under the same grant.
     """
 
     role: R
@@ -77,17 +77,17 @@ class HeldPartition(Generic[R]):
         return self.cursor.place.partition
 
     @property
-    def is_users(self) -> bool:
-        """Return whether the user works on it, and has not released it."""
+    def is_with_user(self) -> bool:
+        """Return whether the user has it, and has not released it."""
         return (
-            self.state in {HeldPartitionState.TOLD, HeldPartitionState.REVOKED}
+            self.state in {HeldPartitionState.DELIVERED, HeldPartitionState.REVOKED}
             and not self.is_released
         )
 
 
 @attrs.frozen
 class Topic:
-    """What is consumed, and by which member."""
+    """A topic, with the member that consumes it."""
 
     name: str
     partitions: int
@@ -100,26 +100,26 @@ class Topic:
         """Return a cursor for a partition that has just been granted."""
         engine, name = self.engine, self.engine.node.name
         with engine.lock:
-            record = engine.node.view.members.get(name)  # of the grant, unless it is lost again
+            record = engine.node.view.members.get(name)  # the grant's, unless it is lost meanwhile
         key, own = self.keys.partition(partition), self.group_keys.member(name)
         place = OffsetPlace(self.name, partition, self.partitions, key, engine.group, name, own)
         return Cursor(place, token, record.create_revision if record else 0)
 
 
 def take_over(etcd: Etcd, cursors: Sequence[Cursor]) -> None:
-    """Take over offsets, all of one session.
+    """Take over the offsets of several cursors of one session.
 
-    Each cursor has been taken or is over then; where neither is so, the session is lost. A
-    transaction that etcd refuses for its size is halved until it passes.
+    Afterwards each cursor is taken or over. If neither, the session is lost. A transaction that
+    etcd refuses for its size is halved until it passes.
 
     Raises:
-        EtcdError: there was no answer, or etcd refuses a single cursor; to be called again.
+        EtcdError: no answer, or etcd refuses a single cursor. Call this again later.
     """
     left = [cursor for cursor in cursors if not cursor.is_taken and cursor.over is None]
     while left:
-        asked = txn(left, [cursor.next_of_take() for cursor in left])
+        request = txn(left, [cursor.next_of_take() for cursor in left])
         try:
-            result = etcd.txn(asked.compare, asked.then, asked.otherwise)
+            result = etcd.txn(request.compare, request.then, request.otherwise)
         except EtcdTooLarge:  # too many operations, or too many bytes
             if len(left) == 1:
                 raise
@@ -133,23 +133,23 @@ def take_over(etcd: Etcd, cursors: Sequence[Cursor]) -> None:
             for cursor in left:
                 cursor.took(result.header.revision)
             return
-        record, *found = result.results
+        record, *values = result.results
         if not record or record[0].create_revision != left[0].session:
-            return  # every role is lost, or about to be
-        for cursor, kvs in zip(left, found, strict=True):
+            return  # every role is lost, or about to be lost
+        for cursor, kvs in zip(left, values, strict=True):
             cursor.found(next(iter(kvs), None))
         left = [cursor for cursor in left if cursor.over is None]
 
 
-class Lanes(Generic[R]):
-    """Every partition of a topic, as far as it is here.
+class HeldPartitions(Generic[R]):
+    """Hold the partitions of a topic that are granted to this member.
 
     Args:
-        topic: what is consumed.
-        role_class: of the face.
-        assignment_class: of the face; made of this and a lane.
-        make_lock: makes what keeps two commits of one partition apart.
-        wake: called on any thread when there is a change to take, or nothing more will come.
+        topic: the topic.
+        role_class: the class of the face.
+        assignment_class: the class of the face; called with this and a `HeldPartition`.
+        make_lock: makes the lock that keeps two commits of one partition apart.
+        wake: called on any thread when there is a change to take, or after the last one.
     """
 
     def __init__(
@@ -167,8 +167,8 @@ class Lanes(Generic[R]):
         self._wake = wake
         self._clock = topic.engine.clock
         self._lock = threading.Lock()
-        self._lanes: dict[str, HeldPartition[R]] = {}
-        self._untold: collections.deque[tuple[HeldPartition[R], bool] | Exception] = (
+        self._by_role: dict[str, HeldPartition[R]] = {}
+        self._undelivered: collections.deque[tuple[HeldPartition[R], bool] | Exception] = (
             collections.deque()
         )
         self._due: list[HeldPartition[R]] = []  # to be taken over
@@ -179,13 +179,13 @@ class Lanes(Generic[R]):
         }
         names = list(self._partition_of)
         self._mailbox: Mailbox[Callable[[], object]] | None = None
-        self._calls = RequestThreads(self._clock)
+        self._request_threads = RequestThreads(self._clock)
         self._tracker = Tracker(topic.engine, role_class, names, self._wake_up)
 
     # ── for the user's threads ───────────────────────────────────────────────────────────────
 
     def refuse_fork(self) -> None:
-        """Raise in a forked child: nothing is assigned there."""
+        """Raise in a forked child, which has no assignments."""
         if self.topic.engine.forked:
             raise ForkedProcessError(
                 f"this consumer of topic {self.topic.name!r} belongs to the parent process; join "
@@ -193,7 +193,7 @@ class Lanes(Generic[R]):
             )
 
     def start(self) -> None:
-        """Ask for every partition."""
+        """Request every partition."""
         mailbox = self._mailbox = self._clock.mailbox()
         self._tracker.follow(True)
         name = f"rink-partitions-{self.topic.name}"
@@ -201,72 +201,71 @@ class Lanes(Generic[R]):
         self._tracker.start()
 
     def close(self) -> None:
-        """Release everything, and ask for nothing any more.
+        """Release all partitions, and withdraw all requests.
 
-        In a forked child it does nothing.
+        In a forked child this does nothing.
         """
         if self.topic.engine.forked:
             return
         with self._lock:
-            for lane in self._lanes.values():
-                lane.is_released = True
-            self._is_closed = True  # whatever is told from now on, nobody hears
+            for held in self._by_role.values():
+                held.is_released = True
+            self._is_closed = True  # no change is delivered from now on
         self._tracker.close()
 
     def take_change(self) -> tuple[HeldPartition[R], bool] | None:
-        """Return the next change: a lane, and whether it is assigned.
+        """Return the next change, or None if there is none now.
 
-        None where there is nothing now.
+        A change is a partition, and whether it is assigned.
 
         Raises:
-            RinkError: a partition that is here cannot be worked on.
+            RinkError: a partition of this member cannot be worked on.
         """
         with self._lock:
-            if not self._untold or self._is_closed:
+            if not self._undelivered or self._is_closed:
                 return None
-            change = self._untold.popleft()
+            change = self._undelivered.popleft()
             if isinstance(change, Exception):
                 raise change
-            lane, is_assigned = change
+            held, is_assigned = change
             if is_assigned:
-                lane.state = HeldPartitionState.TOLD
+                held.state = HeldPartitionState.DELIVERED
             return change
 
-    def told(self) -> dict[int, HeldPartition[R]]:
-        """Return the lanes that the user has not released, by partition."""
+    def delivered(self) -> dict[int, HeldPartition[R]]:
+        """Return the partitions that the user has not released, by number."""
         with self._lock:
-            lanes = list(self._lanes.values())
-        return {one.partition: one for one in lanes if one.is_users}
+            held_partitions = list(self._by_role.values())
+        return {held.partition: held for held in held_partitions if held.is_with_user}
 
     def find(self, partition: int) -> HeldPartition[R] | None:
-        """Return the lane of a partition that the user has not released.
+        """Return a partition that the user has and has not released, or None."""
+        held = self._by_role.get(role_of(self.topic.name, partition))
+        return held if held is not None and held.is_with_user else None
 
-        None where the user does not work on it.
-        """
-        lane = self._lanes.get(role_of(self.topic.name, partition))
-        return lane if lane is not None and lane.is_users else None
-
-    def lost(self, lane: HeldPartition[R]) -> Signal:
-        """Return what is set when a lane's role is lost, or the lane is released."""
-        of_role = lane.role._signal()  # noqa: SLF001 - a friend of the handle
+    def lost(self, held: HeldPartition[R]) -> Signal:
+        """Return the signal of the loss or release of a partition."""
+        of_role = held.role._signal()  # noqa: SLF001 - a friend of the handle
         with self._lock:
-            is_new = lane.lost is None
-            signal = lane.lost = lane.lost or Signal(self._clock)
+            is_new = held.lost is None
+            signal = held.lost = held.lost or Signal(self._clock)
         if is_new:
             of_role.then(signal.set)
-        if lane.is_released:  # looked at only now: whoever releases it meanwhile sees the signal
+        # Invariant: `release` sets `is_released` before it reads `lost`, and this sets `lost`
+        # before it reads `is_released`. So at least one of the two sets the signal.
+        if held.is_released:
             signal.set()
             of_role.forget(signal.set)
         return signal
 
-    def release(self, lane: HeldPartition[R]) -> None:
-        """Let go of a lane; twice does nothing, and so does a forked child."""
-        if not lane.is_released and not self.topic.engine.forked:
-            lane.is_released = True
-            if lane.lost is not None:
-                lane.lost.set()
-                lane.role._handle.lost.forget(lane.lost.set)  # noqa: SLF001 - a friend
-            self._post(partial(self._released, lane))
+    def release(self, held: HeldPartition[R]) -> None:
+        """Release a partition. A second call or a forked child does nothing."""
+        if not held.is_released and not self.topic.engine.forked:
+            held.is_released = True
+            if held.lost is not None:
+                held.lost.set()
+                held.role._handle.lost.forget(held.lost.set)  # noqa: SLF001 - a friend
+            self._post(partial(self._released, held))
 
     # ── the thread ───────────────────────────────────────────────────────────────────────────
 
@@ -285,21 +284,21 @@ class Lanes(Generic[R]):
                 for message in mailbox.take(self._retry_at()):
                     message()
                 self._take_due()
-            self._look()  # at what came before the end
+            self._look()  # for changes that came before the end
         except Exception as error:
-            log.critical("partitions of %r fail", self.topic.name, exc_info=True)
-            self._tell(error)  # whoever hears of it leaves the `with`, which lets go of everything
+            log.critical("the consumer of topic %r failed", self.topic.name, exc_info=True)
+            self._deliver(error)  # raised in the user's `with`, whose end releases everything
         finally:
             mailbox.close()
-            self._calls.close()
+            self._request_threads.close()
             self.is_over = True
             self._wake()
 
     def _retry_at(self) -> float | None:
-        return min((lane.retry_at for lane in self._due), default=None)
+        return min((held.retry_at for held in self._due), default=None)
 
     def _look(self) -> None:
-        self._is_woken = False  # first: what comes from now on is looked at again
+        self._is_woken = False  # first: a change from now on posts another look
         while (change := self._tracker.take()) is not None:
             if change.gained:
                 self._begin(change.role)
@@ -308,88 +307,89 @@ class Lanes(Generic[R]):
 
     def _begin(self, role: R) -> None:
         cursor = self.topic.cursor(self._partition_of[role.name], role.token)
-        lane = HeldPartition(role, cursor, self._make_lock())
-        lane.assignment = self._assignment_class(self, lane)
+        held = HeldPartition(role, cursor, self._make_lock())
+        held.assignment = self._assignment_class(self, held)
         with self._lock:
-            self._lanes[role.name] = lane
-        if role.is_held:  # else its loss is on the way here, and there may be no record to compare
-            self._due.append(lane)
+            self._by_role[role.name] = held
+        if role.is_held:  # otherwise its loss comes next, and there may be no record to compare
+            self._due.append(held)
 
     def _lost(self, role: R) -> None:
         with self._lock:
-            lane = self._lanes[role.name]
-            is_known = lane.state is HeldPartitionState.TOLD
-            if is_known:
-                lane.state = HeldPartitionState.REVOKED
-                self._untold.append((lane, False))
-            elif lane.state is HeldPartitionState.READY:
-                self._untold.remove((lane, True))
-        if is_known:
+            held = self._by_role[role.name]
+            is_delivered = held.state is HeldPartitionState.DELIVERED
+            if is_delivered:
+                held.state = HeldPartitionState.REVOKED
+                self._undelivered.append((held, False))
+            elif held.state is HeldPartitionState.READY:
+                self._undelivered.remove((held, True))
+        if is_delivered:
             self._wake()
-        if not is_known or lane.is_released:
-            self._let_go(lane)
+        if not is_delivered or held.is_released:
+            self._let_go(held)
 
-    def _released(self, lane: HeldPartition[R]) -> None:
-        if self._lanes.get(lane.role.name) is not lane:
+    def _released(self, held: HeldPartition[R]) -> None:
+        if self._by_role.get(held.role.name) is not held:
             return
-        if lane.state is HeldPartitionState.REVOKED:
-            self._let_go(lane)
-        elif lane.role.is_held:
-            self._begin(lane.role)
-        # else its loss is on the way here, and finds it released
+        if held.state is HeldPartitionState.REVOKED:
+            self._let_go(held)
+        elif held.role.is_held:
+            self._begin(held.role)
+        # Otherwise its loss comes next, and finds it released.
 
-    def _let_go(self, lane: HeldPartition[R]) -> None:
+    def _let_go(self, held: HeldPartition[R]) -> None:
         with self._lock:
-            del self._lanes[lane.role.name]
-        self._tracker.done(lane.role)
+            del self._by_role[held.role.name]
+        self._tracker.done(held.role)
 
-    def _tell(self, change: tuple[HeldPartition[R], bool] | Exception) -> None:
+    def _deliver(self, change: tuple[HeldPartition[R], bool] | Exception) -> None:
         with self._lock:
-            self._untold.append(change)
+            self._undelivered.append(change)
         self._wake()
 
     # ── taking over ──────────────────────────────────────────────────────────────────────────
 
     def _take_due(self) -> None:
         now = self._clock.now()
-        here = [lane for lane in self._due if self._lanes.get(lane.role.name) is lane]
-        self._due = [lane for lane in here if lane.retry_at > now]
-        due = [lane for lane in here if lane.retry_at <= now]
-        for _, of_session in itertools.groupby(due, lambda lane: lane.cursor.session):
-            lanes = list(of_session)
-            for first in range(0, len(lanes), TAKEN_AT_ONCE):
-                batch = lanes[first : first + TAKEN_AT_ONCE]
-                self._calls.submit(partial(self._take, batch))
+        here = [held for held in self._due if self._by_role.get(held.role.name) is held]
+        self._due = [held for held in here if held.retry_at > now]
+        due = [held for held in here if held.retry_at <= now]
+        for _, of_session in itertools.groupby(due, lambda held: held.cursor.session):
+            group = list(of_session)
+            for first in range(0, len(group), MAX_TAKEN_AT_ONCE):
+                batch = group[first : first + MAX_TAKEN_AT_ONCE]
+                self._request_threads.submit(partial(self._take, batch))
 
     def _take(self, batch: list[HeldPartition[R]]) -> None:
-        """Take the partition's cursor on a thread of `calls`.
+        """Take over the cursors of a batch, on a request thread.
 
-        Until it posts its outcome the cursors are its own.
+        No other thread uses these cursors until the outcome is posted.
         """
         error: Exception | None = None
         try:
-            take_over(self.topic.etcd, [lane.cursor for lane in batch])
+            take_over(self.topic.etcd, [held.cursor for held in batch])
         except Exception as failed:
             error = failed
-        self._post(partial(self._took, batch, error))
+        self._post(partial(self._after_take, batch, error))
 
-    def _took(self, batch: list[HeldPartition[R]], error: Exception | None) -> None:
-        for lane in batch:
-            if self._lanes.get(lane.role.name) is not lane or not lane.role.is_held:
+    def _after_take(self, batch: list[HeldPartition[R]], error: Exception | None) -> None:
+        for held in batch:
+            if self._by_role.get(held.role.name) is not held or not held.role.is_held:
                 continue  # lost meanwhile
-            if lane.cursor.is_taken:
-                lane.state = HeldPartitionState.READY
-                self._tell((lane, True))
-            elif lane.cursor.over is not None:
-                self._tell(lane.cursor.over)
+            if held.cursor.is_taken:
+                held.state = HeldPartitionState.READY
+                self._deliver((held, True))
+            elif held.cursor.over is not None:
+                self._deliver(held.cursor.over)
             elif isinstance(error, RinkError):
-                self._retry(lane, error)
+                self._retry(held, error)
             elif error is not None:
-                raise error  # nobody expected it: see _run
+                raise error  # unexpected: `_run` reports it
 
-    def _retry(self, lane: HeldPartition[R], error: RinkError) -> None:
-        lane.failures += 1
-        pause = backoff(lane.failures, lane.role.name)
-        lane.retry_at = self._clock.now() + pause
-        self._due.append(lane)
-        log.warning("%s is not taken over yet: %s", lane.cursor.place, error)
+    def _retry(self, held: HeldPartition[R], error: RinkError) -> None:
+        held.failures += 1
+        pause = backoff(held.failures, held.role.name)
+        held.retry_at = self._clock.now() + pause
+        self._due.append(held)
+        place = held.cursor.place
+        log.warning("%s: taking over failed, retrying in %.1f s: %s", place, pause, error)

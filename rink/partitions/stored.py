@@ -1,7 +1,7 @@
-"""What lies in etcd under a partition, as JSON: the committed offset, and who wrote it.
+"""Encode and decode a partition's value in etcd, as JSON.
 
-Unlike a group's keys, which a member must be able to live beside, an offset that cannot be read is
-an error: whoever began somewhere else instead would skip work, or do it twice.
+It has the committed offset and its writer. An unreadable key of a group is ignored, but an
+unreadable offset is an error. A consumer that began somewhere else would skip or repeat work.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from rink.core.values import FORMAT
 from rink.errors import ConfigError, StateError
 
 LARGEST = 2**63 - 1
-"""Of an offset: what brokers and databases have room for."""
+"""Largest offset: the limit of brokers and databases."""
 
 
 @attrs.frozen
 class Stored:
-    """A partition's offset; who wrote it, under which token; how many partitions the topic has."""
+    """A partition's offset, writer and token, and the number of partitions."""
 
     offset: int
     token: int
@@ -29,11 +29,11 @@ class Stored:
 
 
 def check_offset(offset: object) -> int:
-    """Return an offset, or raise a ConfigError that says what is wrong."""
+    """Return an offset, or raise a ConfigError."""
     if isinstance(offset, bool) or not isinstance(offset, int):
         raise ConfigError(
-            f"an offset is a whole number, not {offset!r}: it must be known which of two is "
-            "further on. Count what has been done, or number the places and commit the number"
+            f"an offset is a whole number, not {offset!r}, since two offsets must have an order. "
+            "Count what has been done, or number the places and commit the number"
         )
     if not 0 <= offset <= LARGEST:
         raise ConfigError(f"offset {offset} is out of range: it is 0 to {LARGEST}")
@@ -41,16 +41,16 @@ def check_offset(offset: object) -> int:
 
 
 def encode(stored: Stored) -> bytes:
-    """Return the JSON of it, with its format number first."""
+    """Return the value as JSON, with its format number first."""
     fields = {"format": FORMAT, **attrs.asdict(stored)}
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def read(key: bytes, value: bytes) -> Stored:
-    """Return what lies under a key.
+    """Return the value of a key.
 
     Raises:
-        StateError: it cannot be read; names the key.
+        StateError: the value cannot be read; the message names the key.
     """
     try:
         fields = json.loads(value)
@@ -61,8 +61,8 @@ def read(key: bytes, value: bytes) -> Stored:
     if fields.get("format") != FORMAT:
         has = f"has format {fields.get('format')!r}; this Rink reads format {FORMAT}"
         raise _unreadable(key, has)
-    whole = [fields.get(name) for name in ("offset", "token", "partitions")]
-    if not all(_is_whole(one) for one in whole) or not isinstance(fields.get("member"), str):
+    numbers = [fields.get(name) for name in ("offset", "token", "partitions")]
+    if not all(map(_is_whole, numbers)) or not isinstance(fields.get("member"), str):
         raise _unreadable(key, "lacks a field, or has one of another type")
     return Stored(fields["offset"], fields["token"], fields["member"], fields["partitions"])
 
@@ -74,7 +74,7 @@ def _is_whole(value: Any) -> bool:
 def _unreadable(key: bytes, what: str) -> StateError:
     name = key.decode(errors="backslashreplace")
     return StateError(
-        f"the offset under {name} {what}: nobody can go on from there. Let all members run a Rink "
-        "that reads it; or delete the key, which begins the partition at 0",
+        f"the offset under {name} {what}, so the partition cannot go on. Let all members run a "
+        "Rink that reads it; or delete the key, which begins the partition at 0",
         key=name,
     )

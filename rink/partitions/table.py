@@ -1,4 +1,4 @@
-"""A topic as a table: a row for each partition, lowest first."""
+"""Show a topic as a table, with a row for each partition, lowest first."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rink.partitions.stored import Stored
 
 @attrs.frozen
 class PartitionRow:
-    """One partition: whose it is, who would have it next, and up to where it is worked through.
+    """One partition, with its owner, standby and committed offset.
 
-    `owner` is None while nobody is ranked, and `standby` where nobody else is there; the owner may
-    still wait for an earlier holder to let go. `token` is that of whoever took over last, 0 for
-    nobody yet.
+    `owner` is None while nobody is ranked, and `standby` is None if there is no other member. The
+    owner may still wait for an earlier holder to release the partition. `token` is that of the last
+    take, or 0 before the first.
     """
 
     partition: int
@@ -29,21 +29,21 @@ class PartitionRow:
 
 
 def rows(
-    status: GroupStatus, topic: str, partitions: int, found: Mapping[int, Stored]
+    status: GroupStatus, topic: str, partitions: int, values: Mapping[int, Stored]
 ) -> tuple[PartitionRow, ...]:
-    """Put the rows together.
+    """Return the rows of a topic.
 
     Args:
-        status: of the group.
-        topic: its name.
+        status: the group's status.
+        topic: the topic's name.
         partitions: how many it has.
-        found: what lies under each partition that has been taken over before.
+        values: the stored value of each partition that was taken over before.
     """
     roles = [role_of(topic, number) for number in range(partitions)]
-    who = standbys(status, roles)
+    standby_of = standbys(status, roles)
     nothing = Stored(0, 0, "", partitions)
     return tuple(
-        PartitionRow(number, who[role].owner, who[role].next, at.offset, at.token)
+        PartitionRow(number, standby_of[role].owner, standby_of[role].next, at.offset, at.token)
         for number, role in enumerate(roles)
-        for at in (found.get(number, nothing),)
+        for at in (values.get(number, nothing),)
     )

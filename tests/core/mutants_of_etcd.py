@@ -66,7 +66,7 @@ CALLS = [
     etcd(
         "a channel is closed under calls that wait for their answers",
         "connections",
-        "if not one.calls]",
+        "if not dropped.calls]",
         "]",
         "small_parts",
     ),
@@ -276,8 +276,8 @@ LIFE = [
     etcd(
         "a watch asks for a sign of life although others are answered",
         "watch",
-        "return max(heard_at, channel.heard_at) + ASK_AFTER_S",
-        "return heard_at + ASK_AFTER_S",
+        "return max(heard_at, channel.heard_at) + PROBE_INTERVAL_S",
+        "return heard_at + PROBE_INTERVAL_S",
         "life",
     ),
     etcd(
@@ -328,7 +328,7 @@ WATCHES = [
     etcd(
         "who waits for an event looks up ten times a second",
         "channels",
-        "max(timeout, LOOK_UP_S)",
+        "max(timeout, MIN_READER_WAIT_S)",
         "timeout",
         "streams",
     ),
@@ -358,14 +358,14 @@ WATCHES = [
         "group_watch",
         "                self._watch.note_list(None)\n",
         "                pass\n",
-        "engine/test_engine_follower",
+        "engine/test_engine_group_watch",
     ),
     engine(
         "the watch is not told of the list",
         "group_watch",
         "                self._watch.note_list(self._listed)\n",
         "                pass\n",
-        "engine/test_engine_follower",
+        "engine/test_engine_group_watch",
     ),
     etcd(
         "a keepalive call that is opened anew has the number of the last one",

@@ -220,8 +220,8 @@ HANDLES = [
     Mutant(
         "a released assignment is never lost",
         "rink/partitions/held_partitions.py",
-        "                lane.lost.set()\n                lane.role",
-        "                lane.role",
+        "                held.lost.set()\n                held.role",
+        "                held.role",
         ("partitions/test_partitions_faces",),
     ),
     Mutant(

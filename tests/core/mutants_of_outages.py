@@ -29,9 +29,9 @@ OUTAGES = [
     engine(
         "etcd is blamed where the process did not run",
         "lease_renewal",
-        "if stalled_s >= let.ttl / RENEWALS_PER_TTL:",
+        "if stalled_s >= renewal.ttl / RENEWALS_PER_TTL:",
         "if False:",
-        "engine/test_engine_lessor",
+        "engine/test_engine_lease_renewal",
     ),
     core(
         "a loss that nobody warned of is told without a reason",
@@ -85,14 +85,14 @@ OUTAGES = [
     engine(
         "an outage is told of at the next renewal",
         "lease_renewal",
-        "(self.tenant.deadline, self.tenant.overdue_at)",
-        "(self.tenant.deadline,)",
-        "engine/test_engine_lessor",
+        "(self.owner.deadline, self.owner.overdue_at)",
+        "(self.owner.deadline,)",
+        "engine/test_engine_lease_renewal",
     ),
     engine(
         "what a hung engine has to log is not logged",
         "lease_renewal",
-        "            let.tenant.log_pending()\n",
+        "            renewal.owner.log_pending()\n",
         "            pass\n",
         "faces/test_blocking_only",
     ),
@@ -106,9 +106,9 @@ OUTAGES = [
     engine(
         "an outage is told of without a reason",
         "lease_renewal",
-        "let.tenant.overdue(self._why(let, stalled_s))",
-        'let.tenant.overdue("")',
-        "engine/test_engine_lessor",
+        "renewal.owner.overdue(self._why(renewal, stalled_s))",
+        'renewal.owner.overdue("")',
+        "engine/test_engine_lease_renewal",
     ),
     etcd(
         "the reason of an outage names the endpoint asked last",

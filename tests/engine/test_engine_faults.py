@@ -316,7 +316,7 @@ def test_a_leave_without_etcd_ends_with_the_lease_if_not_before(time):
 
 def test_member_whose_watch_breaks_lists_anew(time):
     a = join(time)
-    a._opened._follower._watch._failed(rink.EtcdError("it cannot go on"))
+    a._opened._group_watch._watch._failed(rink.EtcdError("it cannot go on"))
     time.advance(1.0)
     b = join(time, "b")
     time.advance(1.0)

@@ -8,7 +8,7 @@ import rink
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.holds import Handle
-from rink.engine.engine import GIVE_WAY_LEFT_S, GIVE_WAY_S
+from rink.engine.engine import GRANT_PAUSE_S, LEAVE_PAUSE_S
 from rink.engine.signals import Signal
 from rink.errors import EtcdUnavailable
 from rink.etcd.api import Delete
@@ -68,7 +68,7 @@ def handed_over(time, noted, monkeypatch):
         return step_old_group(*arguments)
 
     def way(seconds):
-        giver = old._opened if seconds == GIVE_WAY_LEFT_S else new  # the other one may be stepping
+        giver = old._opened if seconds == LEAVE_PAUSE_S else new  # the other one may be stepping
         noted.append(("way", seconds, is_free(giver.lock)))
 
     def revoke(lease):
@@ -91,15 +91,15 @@ def handed_over(time, noted, monkeypatch):
 
 def test_grant_is_told_and_gives_way_before_the_group_is_looked_after(handed_over, noted):
     assert handed_over.hold is not None
-    of_new = [one for one in noted if "old" not in one[0] and one[:2] != ("way", GIVE_WAY_LEFT_S)]
+    of_new = [one for one in noted if "old" not in one[0] and one[:2] != ("way", LEAVE_PAUSE_S)]
     at = of_new.index("granted")
-    assert of_new[at + 1] == ("way", GIVE_WAY_S, True)
+    assert of_new[at + 1] == ("way", GRANT_PAUSE_S, True)
     assert of_new[at + 2][0] == "group"
 
 
 def test_member_that_gave_its_lease_back_gives_way_and_hears_of_its_end_alone(handed_over, noted):
-    of_old = [one for one in noted if "old" in one[0] or one[:2] == ("way", GIVE_WAY_LEFT_S)]
-    at = of_old.index(("way", GIVE_WAY_LEFT_S, True))
+    of_old = [one for one in noted if "old" in one[0] or one[:2] == ("way", LEAVE_PAUSE_S)]
+    at = of_old.index(("way", LEAVE_PAUSE_S, True))
     assert of_old[at - 1][0] == "old", "the second half was stepped before it gave way"
     heard = [one for one in of_old[at + 1 :] if one[0] == "old"]
     assert heard == [("old", ["RevokeFailed"])]  # nothing of what others did since

@@ -235,7 +235,7 @@ def test_a_request_that_fails_unexpectedly_ends_in_its_failure_and_the_log(
         monkeypatch.setattr(setting.etcd, name, bug)
     [event] = setting.ask(effect)
     assert is_failure(event)
-    assert "nobody expected" in caplog.text
+    assert "an unexpected error" in caplog.text
 
 
 @pytest.mark.parametrize(("effect", "is_failure"), FAILS, ids=NAMES)
@@ -253,7 +253,7 @@ def test_request_that_is_made_again_anyway_says_what_it_was_for(setting, effect)
     setting.etcd.cut()
     [event] = setting.ask(effect)
     assert isinstance(event, ev.ChoreFailed)
-    assert event.doing.startswith(("pruning ", "asking for the leases ", "removing the dead "))
+    assert event.doing.startswith(("pruning ", "looking up the leases ", "removing the dead "))
 
 
 def test_own_record_is_read_as_etcd_has_it(setting):
@@ -270,7 +270,7 @@ def test_own_record_is_read_though_all_other_requests_hang():
     session = rink.Session(MemoryCluster().client())
     try:
         for _ in range(MAX_THREADS):
-            session._calls.submit(goes_on.wait)
+            session._request_threads.submit(goes_on.wait)
         requests = session.make_engine("g", MemberSettings("a", 10), Listeners())._requests
         requests._post = events.put
         requests.carry_out(do.WriteRecord(1, 7, 0, RECORD))

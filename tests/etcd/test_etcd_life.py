@@ -6,10 +6,10 @@ import grpc
 import pytest
 from etcd_scripted import PATIENCE_S, ScriptedEtcd, Seen, header
 
-from rink.etcd.answer_timeout import ANSWER_WITHIN_S, AnswerTimeout
-from rink.etcd.bidi_call import TICK_S, Streams
+from rink.etcd.answer_timeout import ANSWER_TIMEOUT_S, AnswerTimeout
+from rink.etcd.bidi_call import MIN_TICK_INTERVAL_S, Streams
 from rink.etcd.proto import rinketcd_pb2 as pb
-from rink.etcd.watch import ASK_AFTER_S
+from rink.etcd.watch import PROBE_INTERVAL_S
 
 TTL_S = 60
 
@@ -80,12 +80,12 @@ class Both:
     def silence(self):
         """Let the watch ask, and wait in vain."""
         wait_reading(self.watch)
-        at = self.channel.heard_at + ASK_AFTER_S + 0.1
+        at = self.channel.heard_at + PROBE_INTERVAL_S + 0.1
         self.watch.tick(at)
         assert self.asked == 1
-        self.watch.tick(at + ANSWER_WITHIN_S - 0.1)
+        self.watch.tick(at + ANSWER_TIMEOUT_S - 0.1)
         assert self.is_open(self.watch)
-        assert self.watch.tick(at + ANSWER_WITHIN_S + 0.1) == 0.0
+        assert self.watch.tick(at + ANSWER_TIMEOUT_S + 0.1) == 0.0
 
     def is_open(self, stream):
         return stream._channel is self.channel
@@ -121,15 +121,15 @@ def test_watch_asks_after_10_s_without_any_answer_on_its_channel(both):
 
 def test_watch_that_is_alone_leaves_a_frozen_server_within_12_s():
     """Count with a ticker that is late by its shortest pause, twice."""
-    assert ASK_AFTER_S > 10.0
-    assert ASK_AFTER_S + ANSWER_WITHIN_S + 2 * TICK_S < 12.0
+    assert PROBE_INTERVAL_S > 10.0
+    assert PROBE_INTERVAL_S + ANSWER_TIMEOUT_S + 2 * MIN_TICK_INTERVAL_S < 12.0
 
 
 def assert_left_in_time(both, stream, method, asked_at):
     """Hold that a stream waits for an answer as long as it should, and no longer."""
-    stream.tick(asked_at + ANSWER_WITHIN_S - 0.1)
+    stream.tick(asked_at + ANSWER_TIMEOUT_S - 0.1)
     assert both.is_open(stream)
-    assert stream.tick(asked_at + ANSWER_WITHIN_S + 0.1) == 0.0
+    assert stream.tick(asked_at + ANSWER_TIMEOUT_S + 0.1) == 0.0
     both.script.is_silent = set()
     both.etcd.wait(lambda etcd: len(etcd.metadata[method]) == 2)
 
@@ -165,7 +165,7 @@ def test_keepalives_that_answer_a_doubt_stay_and_tell_nothing(both):
     while both.channel.heard_at == heard_at:
         pass
     wait_reading(both.keepalives)
-    both.keepalives.tick(time.monotonic() + ANSWER_WITHIN_S + 0.1)
+    both.keepalives.tick(time.monotonic() + ANSWER_TIMEOUT_S + 0.1)
     assert both.is_open(both.keepalives)
     both.renew()
     assert {(one.lease, one.ttl) for one in both.renewed.items} == {(7, TTL_S)}
@@ -176,9 +176,9 @@ def test_watch_that_is_asked_stays_while_others_are_answered(both):
     both.script.is_silent = {"watch"}
     both.watch._ask(time.monotonic() - 5.0)
     both.renew()
-    both.tick(both.watch, ANSWER_WITHIN_S - 0.1)
+    both.tick(both.watch, ANSWER_TIMEOUT_S - 0.1)
     assert both.is_open(both.watch)
-    assert both.tick(both.watch, ANSWER_WITHIN_S + 0.1) == 0.0
+    assert both.tick(both.watch, ANSWER_TIMEOUT_S + 0.1) == 0.0
 
 
 def test_watch_that_is_not_created_is_left_though_others_are_answered(clients):
@@ -193,7 +193,7 @@ def test_watch_that_is_not_created_is_left_though_others_are_answered(clients):
         begun_at = time.monotonic()
         wait_reading(watch)
         watch._channel.heard_at = begun_at + 1.0
-        assert watch.tick(begun_at + ANSWER_WITHIN_S + 0.1) == 0.0
+        assert watch.tick(begun_at + ANSWER_TIMEOUT_S + 0.1) == 0.0
         client.close()
 
 
@@ -212,6 +212,6 @@ def test_keepalive_is_left_though_others_are_answered(both):
 def test_patience_with_who_is_asked_is_twice_what_the_last_answer_took():
     """A process that hardly gets to run gives up no call just before its answer."""
     patience = AnswerTimeout(5.0, 10.0)
-    assert patience.when_asked == ANSWER_WITHIN_S
+    assert patience.when_asked == ANSWER_TIMEOUT_S
     patience.answered(2.0)
     assert patience.when_asked == 4.0

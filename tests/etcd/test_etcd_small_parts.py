@@ -41,8 +41,8 @@ def test_endpoint_that_takes_first_place_is_logged_for_debugging(ring, caplog):
     ring.worked(ring.first)
     ring.failed(ring.first)
     assert [(one.levelno, one.getMessage()) for one in caplog.records] == [
-        (logging.DEBUG, "etcd c answered, so it is asked first now"),
-        (logging.DEBUG, "etcd c failed, so a is asked first now"),
+        (logging.DEBUG, "etcd c answered, so it is tried first now"),
+        (logging.DEBUG, "etcd c failed, so a is tried first now"),
     ]
 
 
@@ -245,7 +245,7 @@ def old(channel):
 
 def test_a_channel_that_does_not_close_keeps_nobody(caplog, monkeypatch):
     release = threading.Event()
-    monkeypatch.setattr(connections, "_CLOSE_S", 0.1)
+    monkeypatch.setattr(connections, "_CLOSE_TIMEOUT_S", 0.1)
     stuck = Connection("http://stuck:1", lambda: FakeChannel(release))
     well = Connection("http://well:1", FakeChannel)
     with stuck.channel():

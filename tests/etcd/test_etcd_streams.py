@@ -47,7 +47,7 @@ def test_rule_2_progress_answers_are_signs_of_life_only(clients):
 
 def test_a_watch_says_which_cluster_it_lost(clients, monkeypatch):
     """A node of another cluster behind the same endpoint ends the watch, and every other one."""
-    monkeypatch.setattr("rink.etcd.watch.ASK_AFTER_S", 0.5)
+    monkeypatch.setattr("rink.etcd.watch.PROBE_INTERVAL_S", 0.5)
     cluster_id = [1]
 
     def watch(request):
@@ -218,7 +218,7 @@ def test_watch_whose_last_events_differ_says_that_it_opens_anew(clients, again):
 
 def test_watch_whose_last_events_do_not_come_opens_anew(clients, monkeypatch, caplog):
     """In another history nothing may have happened in the range since; so nothing tells of it."""
-    monkeypatch.setattr(watch, "_PROVEN_WITHIN_S", 0.1)
+    monkeypatch.setattr(watch, "_PROOF_TIMEOUT_S", 0.1)
     with caplog.at_level(logging.DEBUG, "rink.etcd"), reopened(clients) as (seen, calls):
         seen.wait(lambda seen: seen.openings == 2)
         assert calls == [0, 5, 0]
@@ -410,7 +410,7 @@ def test_stream_that_reconnects_logs_failure_and_success_for_debugging(clients, 
     assert again == f"{second.endpoint}: the server is silent; trying again"
     assert re.fullmatch(rf"connected again to {first.endpoint} after \d\.\d s", connected)
     changes = [one.getMessage() for one in caplog.records if one.name == "rink.etcd.connections"]
-    assert f"etcd {first.endpoint} failed, so {second.endpoint} is asked first now" in changes
+    assert f"etcd {first.endpoint} failed, so {second.endpoint} is tried first now" in changes
     assert levels(caplog) == {logging.DEBUG}
 
 
@@ -557,7 +557,7 @@ def test_ttl_0_that_cannot_be_confirmed_is_logged_for_debugging(clients, caplog)
         seen.wait(lambda s: s.items)
         client.close()
     assert [one.lease for one in seen.items] == [1]
-    assert "lease 2: etcd says it is gone, and then: " in caplog.text
+    assert "lease 2: etcd says it is gone, but did not confirm: " in caplog.text
     assert levels(caplog) == {logging.DEBUG}
 
 
@@ -575,7 +575,7 @@ def test_who_waits_for_an_answer_is_not_woken_by_grpc_ten_times_a_second(clients
     with ScriptedEtcd(watch=lambda _: [pb.WatchResponse(header=header(), created=True)]) as etcd:
         client = clients(etcd.endpoint)
         client.watch(b"k", b"", 1, lambda _: None)
-        assert waited.get(timeout=PATIENCE_S) == channels.LOOK_UP_S
+        assert waited.get(timeout=PATIENCE_S) == channels.MIN_READER_WAIT_S
         client.close()
 
 

@@ -195,7 +195,7 @@ def test_nothing_runs_before_the_join_and_nothing_after_the_close(blocking):
     a = rink.Rink(session, "g", name="a")
     assert not ours()
     with session, a:
-        assert {"rink-engine-g", "rink-lessor"} <= ours().keys()
+        assert {"rink-engine-g", "rink-leases"} <= ours().keys()
     for thread in ours().values():
         thread.join(LONG_S)
     assert not ours()
@@ -223,7 +223,7 @@ def test_an_engine_that_fails_gives_everything_up_and_says_so(blocking, apart, c
     assert "a bug of ours" in a.status().last_error
     assert any(r.levelname == "CRITICAL" for r in caplog.records)
     assert not a.can_take(role.name)
-    assert engine._lessor._leases == {}
+    assert engine._lease_renewal._leases == {}
     role.release()
     a.leave()
     b.leave()
@@ -259,7 +259,7 @@ def test_an_engine_that_hangs_loses_its_roles_before_another_member_has_them(cap
         b.await_role(owned_by(1, 2), LONG_S).release()
 
 
-@pytest.mark.parametrize("which", ["rink-engine", "rink-lessor", "rink-callbacks"])
+@pytest.mark.parametrize("which", ["rink-engine", "rink-leases", "rink-callbacks"])
 def test_join_whose_thread_fails_to_start_raises_and_keeps_nobody(blocking, monkeypatch, which):
     session = blocking.session()
     start = threading.Thread.start

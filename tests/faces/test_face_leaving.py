@@ -49,7 +49,7 @@ def test_leave_with_a_leaked_handle_lets_go_of_all_other_roles(world):
 def run_out(world, member):
     """Let the lease of a member that has left run out, which nobody renews."""
     lease = lease_of(member)
-    assert lease not in engine_of(member)._lessor._leases
+    assert lease not in engine_of(member)._lease_renewal._leases
     world.cluster.expire_lease(lease)
 
 
@@ -112,7 +112,7 @@ def test_leaked_handle_of_one_group_leaves_the_sessions_other_groups_alone(world
     assert kept.is_held
     assert session.is_live
     # The lessor of both groups goes on renewing the lease of `two`.
-    assert lease_of(two) in engine_of(two)._lessor._leases
+    assert lease_of(two) in engine_of(two)._lease_renewal._leases
     deadline = engine_of(two).deadline
     until(two, lambda: engine_of(two).deadline > deadline)
     kept.release()

@@ -157,9 +157,9 @@ def test_the_exit_leaves_where_no_thread_can_be_started_any_more(end, left):
             def refuse(thread):
                 raise RuntimeError("can't create new thread at interpreter shutdown")
             threading.Thread.start = refuse
-            with a._session._calls._lock:
-                a._session._calls._idle.clear()
-                a._session._calls._threads = 0
+            with a._session._request_threads._lock:
+                a._session._request_threads._idle.clear()
+                a._session._request_threads._threads = 0
     """)
     assert f"records at exit: {left}" in out
 

@@ -189,7 +189,7 @@ def test_a_handler_that_calls_rink_in_the_midst_of_a_call_is_refused_and_never_h
     assert "" in answers
     if call is not get_what_is_anothers and sys.version_info < (3, 13):
         # The other call is the short way, which takes no lock; 3.13 tells of fewer steps.
-        assert any("a signal handler called it in the midst of another call" in a for a in answers)
+        assert any("a signal handler called it in the middle of another call" in a for a in answers)
 
 
 def test_an_exception_at_any_step_of_a_join_leaves_no_member_and_no_wait(blocking):

@@ -12,8 +12,8 @@ def test_a_planned_leave_takes_as_long_as_the_drain(time):
     time.advance(0.5)
     assert b.look() == []
     left_at = time.now()
-    for lane in a.consumer._lanes.told().values():
-        lane.assignment.release()
+    for held in a.consumer._held_partitions.delivered().values():
+        held.assignment.release()
     while not {0, 1} <= b.partitions:
         time.advance(0.001)
         b.look()
@@ -61,23 +61,23 @@ def test_others_go_on_while_one_drains(time):
     b = Worker(time, "b")
     time.advance(2.0)
     assert a.look(lets_go=False) == [(2, False), (3, False)]
-    lanes = a.consumer._lanes.told()
-    lanes[3].assignment.release()
+    held_partitions = a.consumer._held_partitions.delivered()
+    held_partitions[3].assignment.release()
     time.advance(0.01)
     assert b.look() == [(3, True)]  # 2 still drains
     c = Worker(time, "c")
     time.advance(2.0)
     revoked = a.look(lets_go=False) + b.look()
     assert [is_assigned for _, is_assigned in revoked] == [False]  # 2 still drains
-    for lane in a.consumer._lanes.told().values():
-        if lane.role.lost.is_set() and lane.partition != 2:
-            lane.assignment.release()
+    for held in a.consumer._held_partitions.delivered().values():
+        if held.role.lost.is_set() and held.partition != 2:
+            held.assignment.release()
     time.advance(0.01)
     assert [number for number, _ in c.look()] == [number for number, _ in revoked]
     for number in a.partitions:
         a.consumer.commit(number, 1)
-    lanes[2].assignment.commit(5)
-    lanes[2].assignment.release()
+    held_partitions[2].assignment.commit(5)
+    held_partitions[2].assignment.release()
     settle(time, a, b, c)
     assert [a.partitions, b.partitions, c.partitions].count(set()) == 0
 

@@ -59,7 +59,7 @@ def test_a_commit_after_grace_is_refused_as_soon_as_another_has_taken_over(time)
     assert a.look(lets_go=False) == [(2, False), (3, False)]
     assert b.look() == []
     a.consumer.commit(2, 5)  # it is still its own
-    slow = a.consumer._lanes.told()[2].assignment
+    slow = a.consumer._held_partitions.delivered()[2].assignment
     time.advance(2.0)
     assert b.look() == [(2, True), (3, True)]
     assert b.consumer.assigned[2].offset == 5
@@ -98,8 +98,8 @@ def test_a_deadline_that_passes_while_the_record_lives_on_revokes_all_and_lets_t
     a.etcd.heal()
     assert (0, False) in a.look(lets_go=False)
     old.commit(6)
-    for lane in a.consumer._lanes.told().values():
-        lane.assignment.release()
+    for held in a.consumer._held_partitions.delivered().values():
+        held.assignment.release()
     time.advance(1.0)
     settle(time, a)
     again = a.consumer.assigned[0]
@@ -308,7 +308,7 @@ def test_a_failed_etcd_is_tried_again_ever_more_rarely(time, caplog):
     a.consumer.assigned[1].release()
     time.advance(8.0)
     assert 5 <= len(held.txns) <= 30
-    assert "partition 1 of topic 'orders' of group 'g' is not taken over yet: held" in caplog.text
+    assert "partition 1 of topic 'orders' of group 'g': taking over failed, retry" in caplog.text
     a.etcd.txn = held.send
     time.advance(3.0)
     settle(time, a)

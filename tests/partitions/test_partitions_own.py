@@ -189,7 +189,7 @@ def test_a_failure_that_nobody_expected_is_told(rink_session, monkeypatch, caplo
             with pytest.raises(ZeroDivisionError):
                 consumer.next_change(LONG_S)
         assert r.status().held == {}
-    assert "partitions of 'orders' fail" in caplog.text
+    assert "the consumer of topic 'orders' failed" in caplog.text
 
 
 def test_a_callback_may_not_wait_for_changes(rink_session):

@@ -4,26 +4,26 @@ import threading
 
 import pytest
 
-from rink.engine import step_queue as turns_module
-from rink.engine.step_queue import LONGEST_TURN_S, StepQueue
+from rink.engine import step_queue
+from rink.engine.step_queue import TURN_TIMEOUT_S, StepQueue
 
 PATIENCE_S = 15
 
 
 class Lock:
-    """A waiter's own lock, on which every wait is over at once; meanwhile others' turns may end."""
+    """A waiter's own lock, on which every wait is over at once; meanwhile others' queue may end."""
 
-    def __init__(self, turns, ended_meanwhile):
-        self.turns, self.ended_meanwhile, self.waits = turns, list(ended_meanwhile), 0
+    def __init__(self, queue, ended_meanwhile):
+        self.queue, self.ended_meanwhile, self.waits = queue, list(ended_meanwhile), 0
         self.is_free = True
 
     def acquire(self, timeout=None):
         if self.is_free:
             self.is_free = False
             return True
-        assert timeout == LONGEST_TURN_S
+        assert timeout == TURN_TIMEOUT_S
         self.waits += 1
-        self.turns._ended += self.ended_meanwhile.pop(0) if self.ended_meanwhile else 0
+        self.queue._ended_turns += self.ended_meanwhile.pop(0) if self.ended_meanwhile else 0
         return False
 
     def release(self):
@@ -35,16 +35,16 @@ def waiting(monkeypatch):
     """What became of a turn that was waited for, while so many others ended between two looks."""
 
     def wait(*ended_meanwhile):
-        turns = StepQueue()
-        with turns.taken():
-            lock = Lock(turns, ended_meanwhile)
+        queue = StepQueue()
+        with queue.turn():
+            lock = Lock(queue, ended_meanwhile)
             with monkeypatch.context() as patch:
-                patch.setattr(turns_module.threading, "Lock", lambda: lock)
-                with turns.taken():
+                patch.setattr(step_queue.threading, "Lock", lambda: lock)
+                with queue.turn():
                     pass
-            assert turns.is_taken, "whoever went on without ended another's turn"
-            assert not turns._queue
-        assert not turns.is_taken
+            assert queue.is_taken, "whoever went on without ended another's turn"
+            assert not queue._queue
+        assert not queue.is_taken
         return lock.waits
 
     return wait
@@ -61,20 +61,20 @@ def test_nobody_waits_for_a_turn_that_does_not_end(waiting):
 
 def test_turns_are_taken_in_the_order_they_were_asked_for(monkeypatch):
     """Else one of many engines may wait for longer than its TTL."""
-    monkeypatch.setattr(turns_module, "LONGEST_TURN_S", PATIENCE_S)
-    turns, order, threads = StepQueue(), [], []
+    monkeypatch.setattr(step_queue, "TURN_TIMEOUT_S", PATIENCE_S)
+    queue, order, threads = StepQueue(), [], []
 
     def step(number):
-        with turns.taken():
+        with queue.turn():
             order.append(number)
 
-    with turns.taken():
+    with queue.turn():
         for number in range(20):
             threads.append(threading.Thread(target=step, args=(number,)))
             threads[-1].start()
-            while len(turns._queue) <= number:
+            while len(queue._queue) <= number:
                 assert threads[-1].is_alive()
     for thread in threads:
         thread.join(PATIENCE_S)
     assert order == list(range(20))
-    assert not turns.is_taken
+    assert not queue.is_taken

@@ -1,4 +1,4 @@
-"""The follower: one watch, one list behind it, and what it does where either breaks."""
+"""The group_watch: one watch, one list behind it, and what it does where either breaks."""
 
 import pytest
 
@@ -41,7 +41,7 @@ class Setting:
         self.time, self.calls, self.events = Time(), Inline(), []
         self.cluster = MemoryCluster(clock=self.time, pumped=True)
         self.etcd, self.other = self.cluster.client(), self.cluster.client()
-        self.follower = GroupWatch(self.etcd, KEYS, self.calls, self.time, self.events.append)
+        self.group_watch = GroupWatch(self.etcd, KEYS, self.calls, self.time, self.events.append)
 
     def put(self, name="a", value=b"{}"):
         return self.other.txn((), (Put(KEYS.member(name), value),)).header.revision
@@ -58,14 +58,14 @@ class Setting:
 def setting():
     made = Setting()
     yield made
-    made.follower.close()
+    made.group_watch.close()
     made.calls.make()
     made.cluster.close()
 
 
 def test_it_lists_once_and_follows_from_there(setting):
     revision = setting.put("a")
-    setting.follower.start()
+    setting.group_watch.start()
     [listed] = setting.run()
     assert isinstance(listed, Listed)
     assert (listed.revision, [entry.name for entry in listed.entries]) == (revision, ["a"])
@@ -79,16 +79,16 @@ def test_it_lists_once_and_follows_from_there(setting):
 
 
 def test_what_lies_beside_the_group_is_not_seen(setting):
-    setting.follower.start()
+    setting.group_watch.start()
     setting.run()
     for key in (b"rink/g", b"rink/g0", b"rink/gg/members/a", b"rink/f/members/a"):
         setting.other.txn((), (Put(key, b"{}"),))
     assert setting.run() == []
 
 
-def test_follower_asks_for_the_list_once_the_watch_is_open(setting):
+def test_group_watch_asks_for_the_list_once_the_watch_is_open(setting):
     """Else list and watch may be of two histories (R11)."""
-    setting.follower.start()
+    setting.group_watch.start()
     setting.calls.make()
     assert setting.calls.waiting == []  # nobody lists before it is known
     setting.put("a")
@@ -99,8 +99,8 @@ def test_follower_asks_for_the_list_once_the_watch_is_open(setting):
     assert changed.revision == listed.revision
 
 
-def test_follower_behind_a_compaction_lists_anew_at_once(setting):
-    setting.follower.start()
+def test_group_watch_behind_a_compaction_lists_anew_at_once(setting):
+    setting.group_watch.start()
     setting.run()
     setting.etcd.cut()
     for _ in range(5):
@@ -112,8 +112,8 @@ def test_follower_behind_a_compaction_lists_anew_at_once(setting):
 
 
 @pytest.mark.parametrize("has_seen", [True, False])
-def test_follower_of_a_replaced_history_lists_anew(setting, has_seen):
-    setting.follower.start()
+def test_group_watch_of_a_replaced_history_lists_anew(setting, has_seen):
+    setting.group_watch.start()
     setting.put("before the list")
     setting.run()
     if has_seen:
@@ -131,9 +131,9 @@ def reconnect(setting):
     return [type(event) for event in setting.run()]
 
 
-def test_follower_reconnected_lists_anew_if_nothing_came_since_the_list(setting):
+def test_group_watch_reconnected_lists_anew_if_nothing_came_since_the_list(setting):
     """An event that the list had already says nothing of what came between the two."""
-    setting.follower.start()
+    setting.group_watch.start()
     setting.put("before the list")
     setting.run()
     assert reconnect(setting) == [Listed]
@@ -142,8 +142,8 @@ def test_follower_reconnected_lists_anew_if_nothing_came_since_the_list(setting)
     assert reconnect(setting) == []
 
 
-def test_follower_reconnected_lists_anew_behind_a_later_list_too(setting):
-    setting.follower.start()
+def test_group_watch_reconnected_lists_anew_behind_a_later_list_too(setting):
+    setting.group_watch.start()
     setting.run()
     setting.etcd.cut()
     setting.etcd.heal()
@@ -154,9 +154,9 @@ def test_follower_reconnected_lists_anew_behind_a_later_list_too(setting):
 
 
 @pytest.mark.parametrize("has_listed", [False, True])
-def test_follower_reconnected_while_it_lists_lists_anew(setting, monkeypatch, has_listed):
+def test_group_watch_reconnected_while_it_lists_lists_anew(setting, monkeypatch, has_listed):
     """The list may have more than the events that the watch has brought so far."""
-    setting.follower.start()
+    setting.group_watch.start()
     if has_listed:
         setting.run()
         setting.etcd.cut()
@@ -181,9 +181,9 @@ def test_follower_reconnected_while_it_lists_lists_anew(setting, monkeypatch, ha
     assert len(lists) == 2
 
 
-def test_follower_reconnected_behind_deletions_alone_lists_anew(setting):
+def test_group_watch_reconnected_behind_deletions_alone_lists_anew(setting):
     """A deletion that comes again says nothing but its key and revision."""
-    setting.follower.start()
+    setting.group_watch.start()
     setting.run()
     setting.put("key")
     setting.other.txn((), (Delete(KEYS.member("key")),))
@@ -191,9 +191,9 @@ def test_follower_reconnected_behind_deletions_alone_lists_anew(setting):
     assert reconnect(setting) == [Listed]
 
 
-def test_follower_tells_no_changes_while_the_watch_is_unproven(setting):
+def test_group_watch_tells_no_changes_while_the_watch_is_unproven(setting):
     """Changes of a new history must not be folded into the view of the one before."""
-    setting.follower.start()
+    setting.group_watch.start()
     setting.put("old")
     setting.run()
     setting.cluster.replace_history()
@@ -203,30 +203,30 @@ def test_follower_tells_no_changes_while_the_watch_is_unproven(setting):
     assert [type(event) for event in setting.run()] == [Listed, Changed]
 
 
-def test_follower_carries_the_number_of_the_list_that_is_wanted(setting):
-    setting.follower.start()
+def test_group_watch_carries_the_number_of_the_list_that_is_wanted(setting):
+    setting.group_watch.start()
     [listed] = setting.run()
-    setting.follower.list_anew(3)
+    setting.group_watch.list_anew(3)
     [wanted] = setting.run()
-    setting.follower.restart_soon()
-    setting.follower.start()
+    setting.group_watch.restart_soon()
+    setting.group_watch.start()
     [later] = setting.run()
     assert [listed.wanted, wanted.wanted, later.wanted] == [0, 3, 3]
 
 
-def test_follower_that_pauses_lists_anew_after_the_pause(setting):
+def test_group_watch_that_pauses_lists_anew_after_the_pause(setting):
     """A new list is asked for soon anyway; two clusters that answer in turn must not be a storm."""
-    setting.follower.start()
+    setting.group_watch.start()
     setting.run()
-    setting.follower.restart_soon()
-    setting.follower.list_anew(1)
+    setting.group_watch.restart_soon()
+    setting.group_watch.list_anew(1)
     assert setting.run() == []
-    setting.follower.start()
+    setting.group_watch.start()
     [listed] = setting.run()
     assert listed.wanted == 1
 
 
-def test_follower_whose_watch_does_not_open_says_so(setting, monkeypatch):
+def test_group_watch_whose_watch_does_not_open_says_so(setting, monkeypatch):
     opened = setting.etcd.watch
 
     def never_opens(*arguments):
@@ -235,7 +235,7 @@ def test_follower_whose_watch_does_not_open_says_so(setting, monkeypatch):
         return watch
 
     monkeypatch.setattr(setting.etcd, "watch", never_opens)
-    setting.follower.start()
+    setting.group_watch.start()
     setting.calls.make()
     [failed] = setting.events
     assert isinstance(failed, ListFailed)
@@ -244,7 +244,7 @@ def test_follower_whose_watch_does_not_open_says_so(setting, monkeypatch):
 
 def test_list_that_fails_after_the_next_has_begun_is_not_heard(setting, monkeypatch):
     """Another list counts by then, and the watch is well."""
-    setting.follower.start()
+    setting.group_watch.start()
     setting.calls.make()
     setting.cluster.pump()
     [overtaken] = setting.calls.waiting
@@ -267,11 +267,11 @@ def test_a_watch_that_cannot_be_opened_for_whatever_reason_is_tried_again(settin
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(setting.etcd, "watch", fails)
-    setting.follower.start()
+    setting.group_watch.start()
     assert [type(event) for event in setting.run()] == [ListFailed]
     monkeypatch.undo()
-    setting.follower.restart_soon()
-    setting.follower.start()
+    setting.group_watch.restart_soon()
+    setting.group_watch.start()
     [listed] = setting.run()
     setting.put("b")
     [changed] = setting.run()
@@ -282,33 +282,33 @@ def test_a_list_that_fails_says_so_and_is_tried_again_after_a_while(setting):
     setting.etcd.cut()
     waits = []
     for _ in range(6):
-        setting.follower.start()
+        setting.group_watch.start()
         [failed] = setting.run()
         assert isinstance(failed, ListFailed)
-        setting.follower.restart_soon()
-        waits.append(setting.follower.wake_at - setting.time.now())
+        setting.group_watch.restart_soon()
+        waits.append(setting.group_watch.wake_at - setting.time.now())
     assert waits[0] < 0.1
     assert waits[-1] > waits[0]
     setting.etcd.heal()
-    setting.follower.start()
+    setting.group_watch.start()
     [listed] = setting.run()
     assert isinstance(listed, Listed)
-    setting.follower.restart_soon()
-    assert setting.follower.wake_at - setting.time.now() < 0.1  # it counts from the beginning
+    setting.group_watch.restart_soon()
+    assert setting.group_watch.wake_at - setting.time.now() < 0.1  # it counts from the beginning
 
 
 def test_a_watch_that_breaks_says_so(setting):
-    setting.follower.start()
+    setting.group_watch.start()
     setting.run()
-    setting.follower._hear(1, WatchBroken(EtcdError("why ever")))
+    setting.group_watch._hear(1, WatchBroken(EtcdError("why ever")))
     assert isinstance(setting.run()[0], ListFailed)
 
 
 def restore_under(setting):
-    """Have etcd restored from a backup under a follower that is up to date."""
+    """Have etcd restored from a backup under a group_watch that is up to date."""
     backup = setting.cluster.backup()
     setting.put()
-    setting.follower.start()
+    setting.group_watch.start()
     setting.run()
     setting.cluster.restore_backup(backup)
 
@@ -316,10 +316,10 @@ def restore_under(setting):
 def test_another_history_is_told_from_the_watch_and_from_the_list(setting):
     restore_under(setting)
     assert [type(event) for event in setting.run()] == [HistoryChanged]
-    setting.follower.start()
+    setting.group_watch.start()
     assert [type(event) for event in setting.run()] == [HistoryChanged]
-    setting.follower.history_told()
-    setting.follower.start()
+    setting.group_watch.history_told()
+    setting.group_watch.start()
     assert [type(event) for event in setting.run()] == [Listed]
 
 
@@ -328,47 +328,47 @@ def test_history_that_another_call_found_changed_is_told_by_the_list(setting):
     restore_under(setting)
     with pytest.raises(EtcdClusterChanged):  # as a keepalive does, which tells nobody
         setting.etcd.range(b"k")
-    setting.follower.list_anew(1)
+    setting.group_watch.list_anew(1)
     assert [type(event) for event in setting.run()] == [HistoryChanged]
-    setting.follower.history_told()
-    setting.follower.start()
+    setting.group_watch.history_told()
+    setting.group_watch.start()
     assert [type(event) for event in setting.run()] == [Listed]
 
 
 def test_what_an_earlier_round_still_delivers_is_not_heard(setting):
-    setting.follower.start()
+    setting.group_watch.start()
     setting.run()
-    setting.follower.start()
+    setting.group_watch.start()
     late = WatchEvents(99, ())
-    setting.follower._hear(1, late)
-    setting.follower._hear(1, WatchOpened())
-    setting.follower._hear(1, WatchBroken(EtcdError("late")))
+    setting.group_watch._hear(1, late)
+    setting.group_watch._hear(1, WatchOpened())
+    setting.group_watch._hear(1, WatchBroken(EtcdError("late")))
     assert setting.events == []
     assert [type(event) for event in setting.run()] == [Listed]
     assert len(setting.etcd.streams) == 1  # the first watch has been closed
-    setting.follower._hear(1, late)
+    setting.group_watch._hear(1, late)
     assert setting.events == []
 
 
 def test_a_list_that_was_overtaken_is_not_heard(setting):
-    setting.follower.start()
-    setting.follower.start()
+    setting.group_watch.start()
+    setting.group_watch.start()
     seen = setting.run()
     assert [type(event) for event in seen] == [Listed]
     assert len(setting.etcd.streams) == 1
     setting.etcd.cut()
-    setting.follower.start()
-    setting.follower.close()
+    setting.group_watch.start()
+    setting.group_watch.close()
     assert setting.run() == []
 
 
 def test_a_close_ends_the_watch_also_one_that_is_being_opened(setting):
-    setting.follower.start()
+    setting.group_watch.start()
     opened = setting.etcd.watch
 
     def opens_late(*arguments):
         watch = opened(*arguments)
-        setting.follower.close()
+        setting.group_watch.close()
         return watch
 
     setting.etcd.watch = opens_late
@@ -379,38 +379,38 @@ def test_a_close_ends_the_watch_also_one_that_is_being_opened(setting):
 
 
 def test_what_a_watch_brings_is_not_told_once_the_next_round_has_begun(setting):
-    setting.follower.start()
+    setting.group_watch.start()
     setting.calls.make()
     setting.put("b")
     setting.cluster.pump()
-    setting.follower.restart_soon()
+    setting.group_watch.restart_soon()
     assert setting.run() == []
-    setting.follower.start()
+    setting.group_watch.start()
     [listed] = setting.run()
     assert [entry.name for entry in listed.entries] == ["b"]
 
 
 def test_what_is_decoded_while_the_next_round_begins_is_not_told(setting, monkeypatch):
-    setting.follower.start()
+    setting.group_watch.start()
     setting.run()
     told = []
 
     def decode(keys, kv):
         monkeypatch.undo()
-        setting.follower.start()
+        setting.group_watch.start()
         told.extend(setting.run())  # the next round has listed before this one is decoded
         return read_entry(keys, kv)
 
     monkeypatch.setattr(group_watch, "read_entry", decode)
     late = KeyChange(KeyValue(KEYS.member("a"), b"{}", 1, 99, 1, 0), False)
-    setting.follower._hear(1, WatchEvents(99, (late,)))
+    setting.group_watch._hear(1, WatchEvents(99, (late,)))
     assert [type(event) for event in told] == [Listed]
     assert setting.events == []
 
 
 def test_a_list_is_not_told_once_the_watch_has_opened_anew(setting):
     """The list was asked for under an earlier call, so it may be of an earlier history."""
-    setting.follower.start()
+    setting.group_watch.start()
     setting.calls.make()
     setting.cluster.pump()
     [overtaken] = setting.calls.waiting

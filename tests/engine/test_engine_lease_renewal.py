@@ -1,4 +1,4 @@
-"""The lessor: it renews while the engine answers, and watches the deadline where it does not."""
+"""The renewal: it renews while the engine answers, and watches the deadline where it does not."""
 
 import threading
 
@@ -10,8 +10,8 @@ from rink.errors import EtcdUnavailable
 from rink.testing.virtual import VirtualClock
 
 
-class Tenant:
-    """An engine, as the lessor sees it; `answers` is whether it lives."""
+class Owner:
+    """Stand in for an engine; `answers` says whether it is alive."""
 
     def __init__(self, clock):
         self.clock = clock
@@ -50,14 +50,14 @@ class Setting:
         self.clock = VirtualClock()
         self.etcd = self.clock.cluster.client()
         self.words = f"{self.etcd!r} is cut"
-        self.lessor = LeaseRenewal(self.etcd, self.clock)
-        self.lessor.start()
+        self.renewal = LeaseRenewal(self.etcd, self.clock)
+        self.renewal.start()
 
-    def tenant(self, ttl=6):
-        tenant = Tenant(self.clock)
-        tenant.lease = self.etcd.grant(ttl).lease
-        self.lessor.keep(tenant, tenant.lease, ttl)
-        return tenant
+    def owner(self, ttl=6):
+        owner = Owner(self.clock)
+        owner.lease = self.etcd.grant(ttl).lease
+        self.renewal.keep(owner, owner.lease, ttl)
+        return owner
 
 
 @pytest.fixture
@@ -68,20 +68,20 @@ def setting():
 
 
 def end(setting):
-    setting.lessor.close()
+    setting.renewal.close()
     setting.clock.settle()
     setting.clock.cluster.close()
 
 
 def test_a_lease_is_renewed_every_sixth_of_its_ttl(setting):
-    tenant = setting.tenant(ttl=6)
+    owner = setting.owner(ttl=6)
     setting.clock.advance(3.5)
-    assert tenant.times("renewed") == [0.0, 1.0, 2.0, 3.0]
-    assert tenant.times("tick") == tenant.times("renewed")
+    assert owner.times("renewed") == [0.0, 1.0, 2.0, 3.0]
+    assert owner.times("tick") == owner.times("renewed")
 
 
 def test_leases_are_renewed_each_in_its_own_time_on_one_stream(setting):
-    one, two = setting.tenant(ttl=6), setting.tenant(ttl=12)
+    one, two = setting.owner(ttl=6), setting.owner(ttl=12)
     setting.clock.advance(4.1)
     assert one.times("renewed") == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert two.times("renewed") == [0.0, 2.0, 4.0]
@@ -89,7 +89,7 @@ def test_leases_are_renewed_each_in_its_own_time_on_one_stream(setting):
 
 
 def test_a_lease_is_not_renewed_while_its_engine_does_not_answer(setting):
-    hangs, lives = setting.tenant(), setting.tenant()
+    hangs, lives = setting.owner(), setting.owner()
     setting.clock.advance(0.5)
     hangs.answers = False
     setting.clock.advance(3.0)
@@ -101,121 +101,121 @@ def test_a_lease_is_not_renewed_while_its_engine_does_not_answer(setting):
     assert hangs.times("renewed")[-1] >= 3.5
 
 
-def test_lessor_tells_when_no_keepalive_is_answered_and_why(setting):
-    tenant = setting.tenant()
-    tenant.overdue_at = setting.clock.now() + 2.0
+def test_renewal_tells_when_no_keepalive_is_answered_and_why(setting):
+    owner = setting.owner()
+    owner.overdue_at = setting.clock.now() + 2.0
     setting.etcd.cut()
     setting.clock.advance(1.9)
-    assert tenant.times(setting.words) == []
+    assert owner.times(setting.words) == []
     setting.clock.advance(1.2)
-    assert tenant.times(setting.words)
+    assert owner.times(setting.words)
 
 
-def test_lessor_tells_it_at_that_moment_not_at_the_next_renewal(setting):
-    tenant = setting.tenant(ttl=60)
-    tenant.overdue_at = setting.clock.now() + 2.345
+def test_renewal_tells_it_at_that_moment_not_at_the_next_renewal(setting):
+    owner = setting.owner(ttl=60)
+    owner.overdue_at = setting.clock.now() + 2.345
     setting.clock.advance(2.5)
-    assert tenant.times("etcd is silent")[0] == 2.345
+    assert owner.times("etcd is silent")[0] == 2.345
 
 
-def test_lessor_says_where_the_engine_is_what_does_not_answer(setting):
-    tenant = setting.tenant()
-    tenant.answers = False
-    tenant.overdue_at = setting.clock.now() + 2.0
+def test_renewal_says_where_the_engine_is_what_does_not_answer(setting):
+    owner = setting.owner()
+    owner.answers = False
+    owner.overdue_at = setting.clock.now() + 2.0
     setting.clock.advance(2.5)
     words = "this member's engine does not answer"
-    assert tenant.times(words)[0] == 2.0
+    assert owner.times(words)[0] == 2.0
 
 
-def test_lessor_says_where_answers_do_not_count(setting):
-    tenant = setting.tenant()
-    tenant.trouble = "answers do not count"
-    tenant.overdue_at = setting.clock.now() + 2.0
+def test_renewal_says_where_answers_do_not_count(setting):
+    owner = setting.owner()
+    owner.trouble = "answers do not count"
+    owner.overdue_at = setting.clock.now() + 2.0
     setting.clock.advance(2.5)
-    assert tenant.times("answers do not count")[0] == 2.0
+    assert owner.times("answers do not count")[0] == 2.0
 
 
-def test_lessor_names_the_trouble_with_etcd_before_a_busy_engine(setting):
-    tenant = setting.tenant()
+def test_renewal_names_the_trouble_with_etcd_before_a_busy_engine(setting):
+    owner = setting.owner()
     setting.etcd.cut()
-    tenant.answers = False
-    tenant.overdue_at = setting.clock.now() + 2.0
+    owner.answers = False
+    owner.overdue_at = setting.clock.now() + 2.0
     setting.clock.advance(2.5)
-    assert tenant.times(setting.words)[0] == 2.0
+    assert owner.times(setting.words)[0] == 2.0
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_lessor_says_where_the_process_did_not_run(setting, is_cut):
+def test_renewal_says_where_the_process_did_not_run(setting, is_cut):
     """As after SIGSTOP, or where an extension module held the interpreter's lock."""
-    tenant = setting.tenant()
+    owner = setting.owner()
     setting.clock.advance(0.5)
     if is_cut:
         setting.etcd.cut()
-    tenant.overdue_at = setting.clock.now() + 2.0
+    owner.overdue_at = setting.clock.now() + 2.0
     setting.clock._now += 3.0
     setting.clock.advance(0.1)
     words = f"{setting.words}; {stalled(2.5)}" if is_cut else stalled(2.5)
-    assert tenant.times(words)[0] == 3.5
+    assert owner.times(words)[0] == 3.5
 
 
-def test_lessor_does_not_blame_a_short_stop_of_the_process(setting):
-    tenant = setting.tenant()
-    tenant.overdue_at = setting.clock.now() + 1.0
+def test_renewal_does_not_blame_a_short_stop_of_the_process(setting):
+    owner = setting.owner()
+    owner.overdue_at = setting.clock.now() + 1.0
     setting.clock.advance(0.5)
     setting.clock._now += 1.2
     setting.clock.advance(0.1)
-    assert tenant.times("etcd is silent")[0] == 1.7
+    assert owner.times("etcd is silent")[0] == 1.7
 
 
 def test_the_deadline_is_watched_though_the_engine_hangs(setting):
-    tenant = setting.tenant()
-    tenant.answers = False
-    tenant.deadline = setting.clock.now() + 2.345
+    owner = setting.owner()
+    owner.answers = False
+    owner.deadline = setting.clock.now() + 2.345
     setting.clock.advance(2.3)
-    assert tenant.times("expire") == []
+    assert owner.times("expire") == []
     setting.clock.advance(0.2)
-    assert tenant.times("expire")[0] == 2.345
+    assert owner.times("expire")[0] == 2.345
 
 
 def test_the_deadline_is_watched_though_etcd_is_gone(setting):
-    tenant = setting.tenant()
+    owner = setting.owner()
     setting.etcd.cut()
-    tenant.deadline = setting.clock.now() + 4.0
+    owner.deadline = setting.clock.now() + 4.0
     setting.clock.advance(4.0)
-    assert tenant.times("expire")[0] == 4.0
+    assert owner.times("expire")[0] == 4.0
 
 
 def test_a_lease_that_etcd_has_ended_is_told(setting):
-    tenant = setting.tenant()
+    owner = setting.owner()
     setting.clock.advance(0.5)
-    setting.etcd.revoke(tenant.lease)
+    setting.etcd.revoke(owner.lease)
     setting.clock.advance(1.0)
-    assert tenant.times("ended") == [1.0]
+    assert owner.times("ended") == [1.0]
 
 
 def test_a_dropped_lease_is_neither_renewed_nor_heard_of(setting):
-    tenant = setting.tenant()
+    owner = setting.owner()
     setting.clock.advance(0.5)
-    setting.lessor.drop(tenant.lease)
-    setting.lessor.drop(tenant.lease)
+    setting.renewal.drop(owner.lease)
+    setting.renewal.drop(owner.lease)
     setting.clock.advance(20.0)
-    assert tenant.times("renewed") == [0.0]
-    assert setting.etcd.time_to_live(tenant.lease) == -1
+    assert owner.times("renewed") == [0.0]
+    assert setting.etcd.time_to_live(owner.lease) == -1
 
 
 def test_nothing_is_renewed_after_the_close(setting):
-    tenant = setting.tenant()
+    owner = setting.owner()
     setting.clock.advance(0.5)
-    setting.lessor.close()
-    late = setting.tenant()
+    setting.renewal.close()
+    late = setting.owner()
     setting.clock.advance(5.0)
-    assert tenant.times("renewed") == [0.0]
+    assert owner.times("renewed") == [0.0]
     assert late.heard == []
     assert setting.etcd.streams == []
 
 
 def test_a_tenant_that_raises_costs_the_others_nothing(setting):
-    bad, good = setting.tenant(), setting.tenant()
+    bad, good = setting.owner(), setting.owner()
 
     def raises():
         raise RuntimeError("a bug of ours")
@@ -229,22 +229,22 @@ def refuse(_):
     raise RuntimeError("can't start new thread")
 
 
-def test_lessor_whose_thread_fails_to_start_is_started_again(monkeypatch):
+def test_renewal_whose_thread_fails_to_start_is_started_again(monkeypatch):
     setting = Setting.__new__(Setting)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             setting.__init__()
-    setting.lessor.start()
-    setting.lessor.start()
-    tenant = setting.tenant(ttl=6)
+    setting.renewal.start()
+    setting.renewal.start()
+    owner = setting.owner(ttl=6)
     setting.clock.advance(1.5)
-    assert tenant.times("renewed") == [0.0, 1.0]
+    assert owner.times("renewed") == [0.0, 1.0]
     assert len(setting.etcd.streams) == 1
     end(setting)
 
 
-def test_lessor_whose_stream_gets_no_thread_opens_it_later(setting, monkeypatch, caplog):
+def test_renewal_whose_stream_gets_no_thread_opens_it_later(setting, monkeypatch, caplog):
     opened, keepalives = [], setting.etcd.keepalives
 
     def fails(deliver):
@@ -254,8 +254,8 @@ def test_lessor_whose_stream_gets_no_thread_opens_it_later(setting, monkeypatch,
         return keepalives(deliver)
 
     monkeypatch.setattr(setting.etcd, "keepalives", fails)
-    tenant = setting.tenant(ttl=6)
+    owner = setting.owner(ttl=6)
     setting.clock.advance(2.0)
     assert len(opened) == 4
-    assert tenant.times("renewed") == [0.15, 1.15]
+    assert owner.times("renewed") == [0.15, 1.15]
     assert len([one for one in caplog.records if "renewal failed" in one.getMessage()]) == 1
