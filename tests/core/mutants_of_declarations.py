@@ -9,9 +9,9 @@ HASHER = "../integration/streams/test_hasher_agreed"
 LETTERS = "../integration/streams/test_dead_letters"
 ON_SPARK = "../integration/spark/test_source_and_sink_options"
 HASHERS = "streams/test_hashers"
-DEAD = "streams/test_dead"
+DEAD_LETTER_STREAM = "streams/test_dead_letter_stream"
 HOOKS = "streams/test_hooks"
-TASKS = "streams/test_tasks"
+APP_TASKS = "streams/test_app_tasks"
 
 DECLARATIONS = [
     python(
@@ -75,7 +75,7 @@ DECLARATIONS = [
         "streams/dead_letter_stream",
         '        if wanted == "dead-letter":',
         "        if False:",
-        DEAD,
+        DEAD_LETTER_STREAM,
     ),
     python(
         "the letters of a misspelt processor are read for ever",
@@ -89,14 +89,14 @@ DECLARATIONS = [
         "streams/consumer/app_tasks",
         "        await asyncio.Event().wait()\n",
         "        return\n",
-        TASKS,
+        APP_TASKS,
     ),
     python(
         "a task at the start that failed is done",
         "streams/consumer/app_tasks",
         "            succeeds = False",
         "            pass",
-        TASKS,
+        APP_TASKS,
     ),
     python(
         "events are given before the hook at the start has succeeded",

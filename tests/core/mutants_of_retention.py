@@ -8,7 +8,7 @@ KEEP = "../integration/streams/test_retention"
 COUNTERS = "../integration/streams/test_retention_counters"
 SERVERS = "../integration/streams/test_servers_of_redis"
 ADMIN = "../integration/streams/test_admin"
-LOOKOUT = "streams/test_lookout"
+MONITOR = "streams/test_monitor"
 
 RETENTION = [
     lua(
@@ -149,7 +149,7 @@ RETENTION = [
         "streams/consumer/monitor",
         "    if owner.place.bounds.retention:",
         "    if False:",
-        LOOKOUT,
+        MONITOR,
         KEEP,
     ),
     python(
