@@ -315,7 +315,7 @@ STREAMS = [
     python(
         "a client is waited for without end",
         "redis/async_client",
-        '            one["socket_timeout"] = ANSWERS_WITHIN_S',
+        '            kwargs["socket_timeout"] = ANSWER_TIMEOUT_S',
         "            pass",
         "streams/test_async_client",
     ),

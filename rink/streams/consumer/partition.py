@@ -15,7 +15,7 @@ import attrs
 from rink import aio
 from rink._cancel import ENDS_PROCESS, apart, end, is_ending, running_task
 from rink.errors import RinkError, StaleToken, StateError
-from rink.redis.error_map import came_late
+from rink.redis.error_map import timed_out
 from rink.redis.errors import RedisError, RedisUnavailable
 from rink.redis.retry import RetryPauses
 from rink.report_interval import REPORT_INTERVAL_S
@@ -174,7 +174,7 @@ class PartitionGrant:
             except (StaleToken, StateError):
                 raise
             except RedisError as error:
-                if isinstance(error, RedisUnavailable) and came_late(error):
+                if isinstance(error, RedisUnavailable) and timed_out(error):
                     part *= 2
                 await _until(lost, patience.after(error))
         return None

@@ -15,7 +15,7 @@ from typing import Any
 from rink._cancel import end
 from rink.errors import RinkError, StateError
 from rink.redis.async_client import AnyRedis
-from rink.redis.error_map import came_late, explained
+from rink.redis.error_map import timed_out, explained
 from rink.redis.errors import RedisError, RedisUnavailable
 from rink.redis.retry import RetryPauses
 from rink.streams.consumer.owner import GrantOwner
@@ -157,7 +157,7 @@ class Reader:
         try:
             found = dict(await self._store.read(client, positions, count, waits=waits))
         except RedisUnavailable as error:
-            if came_late(error) and not self._sizes.halve(owners, count):
+            if timed_out(error) and not self._sizes.halve(owners, count):
                 self._rest(owners[0], error)
             raise
         for key, (owner, position) in asked.items():
@@ -185,7 +185,7 @@ class Reader:
         log.warning(
             "%s waits: one event, the first behind %s, did not come within %g s, and is asked for again in %.0f s. If "
             "it is large or the network is slow, raise socket_timeout of the Redis client: %s",
-            owner.place.role, owner.inbox.read_to, self._store.answers_within, pause, error,
+            owner.place.role, owner.inbox.read_to, self._store.answer_timeout_s, pause, error,
         )  # fmt: skip
 
     def _is_resting(self, owner: GrantOwner[Any]) -> bool:

@@ -15,7 +15,7 @@ import attrs
 from rink._cancel import end
 from rink.backoff import Backoff
 from rink.errors import ClosedError, RinkError
-from rink.redis.error_map import came_late
+from rink.redis.error_map import timed_out
 from rink.redis.errors import RedisOutOfMemory, RedisUnavailable
 from rink.redis.script_pipeline import batch_length
 from rink.streams.errors import PartitionFull
@@ -195,7 +195,7 @@ class Appender:
                 )
             except (RedisUnavailable, RedisOutOfMemory) as error:
                 self._trouble = error
-                if isinstance(error, RedisUnavailable) and came_late(error):
+                if isinstance(error, RedisUnavailable) and timed_out(error):
                     self._most_bytes = max(self._most_bytes // 2, 1)
                     self._trouble = self._slow(error, records)
                 if asyncio.get_running_loop().time() > until:
@@ -219,7 +219,7 @@ class Appender:
             return error
         return RedisUnavailable(
             f"{error}; one record has {size} bytes: if the network is slow, raise socket_timeout of the "
-            f"Redis client ({self._store.answers_within:g} s)",
+            f"Redis client ({self._store.answer_timeout_s:g} s)",
             server=error.server,
         )
 

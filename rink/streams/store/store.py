@@ -16,7 +16,7 @@ from redis.asyncio import RedisCluster
 from rink.errors import ConfigError, StaleToken, StateError
 from rink.redis import async_client, partition_count, stored_format
 from rink.redis.async_client import AnyRedis
-from rink.redis.error_map import came_late, explained
+from rink.redis.error_map import timed_out, explained
 from rink.redis.errors import CrossSlot, RedisUnavailable
 from rink.redis.partition_count import PartitionCount
 from rink.redis.script_pipeline import ScriptPipeline
@@ -60,7 +60,7 @@ class Store:
 
     def __init__(self, redis: AnyRedis, limits: ByteLimits = _LIMITS) -> None:
         waits = async_client.prepare(redis)
-        self.answers_within = waits
+        self.answer_timeout_s = waits
         self._block_ms = max(int(min(_READ_WAITS_S, waits / 2) * 1000), 1)
         self.redis = redis
         self.is_cluster = isinstance(redis, RedisCluster)
@@ -223,7 +223,7 @@ class Store:
                     ask = self.redis.xrevrange if newest_first else self.redis.xrange
                     found: Any = await ask(key, min=first, max=last, count=asked[1])
             except RedisUnavailable as error:
-                if not came_late(error) or not sizes.halve(*asked):
+                if not timed_out(error) or not sizes.halve(*asked):
                     raise
                 continue
             if not found:
