@@ -140,7 +140,7 @@ RETENTION = [
     lua(
         "a program that says nothing ends retention",
         "partition",
-        "    if part.says and not part.has_said then",
+        "    if part.says and not part.has_retention then",
         "    if true then part.keep, part.keep_bytes = unpack(part.says or {0, 0}) elseif part.says then",
         KEEP,
     ),
@@ -190,8 +190,8 @@ RETENTION = [
     lua(
         "retention that Redis has lost stays lost",
         "trim",
-        "if part.says and not part.has_said then say(part) end",
-        "if false then say(part) end",
+        "if part.says and not part.has_retention then store_retention(part) end",
+        "if false then store_retention(part) end",
         KEEP,
     ),
     lua(

@@ -118,8 +118,8 @@ STREAMS = [
     lua(
         "an append that found no room is not remembered",
         "append",
-        "local told =",
-        "if count == 0 then return {0, ''} end\nlocal told =",
+        "local answered_ids =",
+        "if count == 0 then return {0, ''} end\nlocal answered_ids =",
     ),
     lua(
         "after a loss of everything what was sent since is passed over",
@@ -221,8 +221,8 @@ STREAMS = [
     lua(
         "who has ended in order is open again after a reconnect",
         "take",
-        "end\n\nlocal ends,",
-        "end\nredis.call('HSET', at, 'open', '1')\n\nlocal ends,",
+        "end\n\n-- Return how many owners have",
+        "end\nredis.call('HSET', at, 'open', '1')\n\n-- Return how many owners have",
     ),
     python(
         "a commit under way is made anew",

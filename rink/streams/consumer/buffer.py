@@ -351,18 +351,18 @@ class Buffer:
         """There is something to commit, or a commit is under way."""
         return bool(self._finished)
 
-    def passage(self, most_bytes: int | None = None) -> Passage | None:
+    def passage(self, max_bytes: int | None = None) -> Passage | None:
         """Return the next commit: the same until it is settled, or None.
 
         Args:
-            most_bytes: limits the dead letters in one commit, one at least; None for no limit. Events that were
+            max_bytes: limits the dead letters in one commit, one at least; None for no limit. Events that were
                 finished behind them go into the next commit.
         """
         if self._under_way is None and self._finished:
             passed = list(self._finished)
-            if most_bytes is not None and any(entry.letter for entry in passed):
+            if max_bytes is not None and any(entry.letter for entry in passed):
                 sizes = (len(entry.data) if entry.letter else 0 for entry in passed)
-                passed = passed[: batch_length(sizes, most_bytes, len(passed))]
+                passed = passed[: batch_length(sizes, max_bytes, len(passed))]
             self._under_way = Passage(
                 expected=self.offset,
                 new=passed[-1].id,

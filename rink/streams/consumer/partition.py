@@ -170,7 +170,7 @@ class PartitionGrant:
                 first = min(processor.max_uncommitted, processor.prefetch // 4)
                 self._is_open = True
                 most = scene.reader.first_bytes // part
-                return await scene.store.take(self._place, self._role.token, first, most_bytes=most)
+                return await scene.store.take(self._place, self._role.token, first, max_bytes=most)
             except (StaleToken, StateError):
                 raise
             except RedisError as error:

@@ -34,9 +34,9 @@ _REPEATED_FOR_S = 300.0
 """So long a call is made again; Redis keeps for 600 s what it did, and a later one might append twice."""
 
 
-def _fitting(records: Sequence[bytes], most_bytes: int) -> int:
+def _fitting(records: Sequence[bytes], max_bytes: int) -> int:
     """Return how many of the first records one call has."""
-    return batch_length(map(len, records), most_bytes, _IN_ONE_CALL)
+    return batch_length(map(len, records), max_bytes, _IN_ONE_CALL)
 
 
 @attrs.define(eq=False)
@@ -77,7 +77,7 @@ class Appender:
         self._parcels: deque[_Parcel] = deque()
         self._task: asyncio.Task[None] | None = None
         self._number = 0
-        self._most_bytes = store.limits.reply  # of one call; less after a timeout
+        self._max_bytes = store.limits.reply  # of one call; less after a timeout
         self._trouble: RedisUnavailable | RedisOutOfMemory | None = None
         self._in_call: list[_Parcel] = []
         self._is_full = self._is_closed = False
@@ -159,17 +159,17 @@ class Appender:
 
     def _batch(self) -> tuple[list[bytes], bool]:
         records: list[bytes] = []
-        wants_ids, size, most_bytes = False, 0, self._most_bytes
+        wants_ids, size, max_bytes = False, 0, self._max_bytes
         self._in_call = []
         for parcel in self._parcels:
             if parcel.sent.done():
                 continue
             left = parcel.records[parcel.done : parcel.done + _IN_ONE_CALL - len(records)]
-            if records and size + len(left[0]) > most_bytes:
+            if records and size + len(left[0]) > max_bytes:
                 break
             self._in_call.append(parcel)
             wants_ids = wants_ids or parcel.wants_ids
-            fitting = left[: _fitting(left, most_bytes - size)]
+            fitting = left[: _fitting(left, max_bytes - size)]
             records += fitting
             size += sum(map(len, fitting))
             if len(fitting) < len(left) or len(records) >= _IN_ONE_CALL:
@@ -189,14 +189,14 @@ class Appender:
         while not all(parcel.sent.done() for parcel in self._in_call):
             try:
                 self._answered.clear()
-                some = records[: _fitting(records, self._most_bytes)]
+                some = records[: _fitting(records, self._max_bytes)]
                 count, ids = await self._store.append(
                     self._names, self._bounds, some, self._number, wants_ids
                 )
             except (RedisUnavailable, RedisOutOfMemory) as error:
                 self._trouble = error
                 if isinstance(error, RedisUnavailable) and timed_out(error):
-                    self._most_bytes = max(self._most_bytes // 2, 1)
+                    self._max_bytes = max(self._max_bytes // 2, 1)
                     self._trouble = self._slow(error, records)
                 if asyncio.get_running_loop().time() > until:
                     return self._give_up(error)
@@ -206,7 +206,7 @@ class Appender:
             else:
                 self._trouble = None
                 limit = self._store.limits.reply
-                self._most_bytes = min(self._most_bytes + max(int(limit * _GROWS_BY), 1), limit)
+                self._max_bytes = min(self._max_bytes + max(int(limit * _GROWS_BY), 1), limit)
                 return len(some), count, ids
             finally:
                 self._answered.set()
