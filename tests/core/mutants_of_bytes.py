@@ -69,7 +69,7 @@ BOUNDS = [
     python(
         "a partition holds events however large they are",
         "streams/consumer/reader",
-        "owner.looks_ahead or owner.inbox.size < self._held.share",
+        "owner.looks_ahead or owner.buffer.size < self._held.share",
         "True",
         LARGE,
     ),
@@ -118,8 +118,8 @@ BOUNDS = [
     python(
         "outputs go with a part of what is finished",
         "streams/consumer/committer",
-        "            if self._inbox.passage() is None:\n",
-        "            if self._inbox.passage(1) is None:\n",
+        "            if self._buffer.passage() is None:\n",
+        "            if self._buffer.passage(1) is None:\n",
         "../integration/streams/test_large_records",
     ),
     python(
@@ -132,7 +132,7 @@ BOUNDS = [
     python(
         "a read that came too late is asked again as large",
         "streams/consumer/reader",
-        "            self._found_nothing.clear()\n            raise\n",
+        "            self._empty.clear()\n            raise\n",
         "            raise\n",
         LARGE,
     ),
@@ -146,7 +146,7 @@ BOUNDS = [
     python(
         "a processor that holds all its memory waits for more",
         "streams/consumer/owner",
-        "        is_over = self.is_full and self.inbox.has_yielded\n",
+        "        is_over = self.is_full and self.buffer.has_yielded\n",
         "        is_over = False\n",
         LARGE,
     ),

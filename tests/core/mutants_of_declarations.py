@@ -101,8 +101,8 @@ DECLARATIONS = [
     python(
         "events are given before the hook at the start has succeeded",
         "streams/consumer/partition",
-        "        while not owner.inbox.stopped and not await self._hooks.start():",
-        "        while not owner.inbox.stopped and not await self._hooks.start() and False:",
+        "        while not owner.buffer.stopped and not await self._hooks.start():",
+        "        while not owner.buffer.stopped and not await self._hooks.start() and False:",
         HOOKS,
     ),
     python(

@@ -14,8 +14,8 @@ FAILURES = [
     python(
         "an outage is blamed on an event",
         "streams/consumer/failure_handler",
-        "if is_transient(error, (*policy.transient, *_SURROUNDINGS)):",
-        "if isinstance(error, _SURROUNDINGS):",
+        "if is_transient(error, (*policy.transient, *_BLAMELESS)):",
+        "if isinstance(error, _BLAMELESS):",
         OUTAGES,
     ),
     python(
@@ -49,8 +49,8 @@ FAILURES = [
     python(
         "after an outage events come one by one",
         "streams/consumer/failure_handler",
-        "        owner.inbox.put_back()\n",
-        "        owner.inbox.fail()\n",
+        "        owner.buffer.put_back()\n",
+        "        owner.buffer.fail()\n",
         OUTAGES,
     ),
     python(
@@ -133,8 +133,8 @@ FAILURES = [
     python(
         "the wait for a commit is an event's time",
         "streams/consumer/owner",
-        "        self.stopwatch.stop()  # Redis may be away for long",
-        "        pass  # Redis may be away for long",
+        "        self.stopwatch.stop()  # Redis may be unavailable",
+        "        pass  # Redis may be unavailable",
         FAILURES_ON_SERVERS,
     ),
     python(

@@ -308,7 +308,7 @@ STREAMS = [
     python(
         "outputs go to another app's stream whatever its partitions",
         "streams/consumer/committer",
-        "        for stream in {stream for stream, _ in outputs}:  # it may be another app's",
+        "        for stream in {stream for stream, _ in outputs}:  # it may belong to another app",
         "        for stream in ():",
         TROUBLE,
     ),

@@ -297,7 +297,7 @@ class Store:
             quarantined,
             ends,
             first=answer[6],
-            told=int(answer[7]),
+            begun_us=int(answer[7]),
             is_paused=text(answer[8]) == "1",
             left_out=answer[9],
         )

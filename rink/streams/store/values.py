@@ -84,7 +84,7 @@ class Taken:
         quarantined: why the partition is quarantined; "" if it is not.
         ends: how many owners have ended while an event was marked, by the event's id.
         first: the first entries behind the offset.
-        told: when the previous owner last wrote to Redis which events it begins, in microseconds by
+        begun_us: when the previous owner last wrote to Redis which events it begins, in microseconds by
             its clock; 0 for never.
         is_paused: an operator has paused the processor in this partition.
         left_out: bytes of the entry behind `first`, if there was no room for it; otherwise 0.
@@ -96,7 +96,7 @@ class Taken:
     quarantined: str
     ends: Mapping[str, int]
     first: list[RawEntry]
-    told: int = 0
+    begun_us: int = 0
     is_paused: bool = False
     left_out: int = 0
 
