@@ -90,7 +90,7 @@ BOUNDS = [
     python(
         "what was too much for a call is forgotten with its answer",
         "streams/producer/appender",
-        "min(self._max_bytes + max(int(limit * _GROWS_BY), 1), limit)",
+        "min(self._max_bytes + max(int(limit * _GROWTH), 1), limit)",
         "limit",
         APPENDER,
     ),

@@ -38,7 +38,7 @@ DECLARATIONS = [
     python(
         "a hasher that gives a key two partitions is taken",
         "streams/hashers",
-        "    if found != [_sampled(hasher, stream, key, count) for key in _SAMPLES]:",
+        "    if answers != [_sampled(hasher, stream, key, count) for key in _SAMPLES]:",
         "    if False:",
         HASHERS,
     ),

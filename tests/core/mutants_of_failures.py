@@ -63,8 +63,8 @@ FAILURES = [
     python(
         "one transient error makes a group of errors transient",
         "streams/transient_errors",
-        "return all(is_transient(one, kinds) for one in error.exceptions)",
-        "return any(is_transient(one, kinds) for one in error.exceptions)",
+        "return all(is_transient(member, kinds) for member in error.exceptions)",
+        "return any(is_transient(member, kinds) for member in error.exceptions)",
         TRANSIENT_ERRORS,
     ),
     python(
