@@ -399,7 +399,7 @@ STREAMS = [
     python(
         "whoever asks goes on where Redis is away",
         "streams/admin/targets",
-        "            gone.set()\n",
+        "            unavailable.set()\n",
         "",
         "streams/test_admin_targets",
     ),
