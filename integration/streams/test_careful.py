@@ -32,7 +32,7 @@ def owner_of(steps, token, taken):
 
     return GrantOwner(
         app.processors["bill"], steps.store, steps.place, token, taken,
-        is_held=lambda: True, marks=PoisonSuspects(), metrics=WorkerMetrics("shop"), complaints=Complaints("bill"),
+        is_held=lambda: True, suspects=PoisonSuspects(), metrics=WorkerMetrics("shop"), complaints=Complaints("bill"),
         wants_more=lambda owner: None, may_hold=lambda: 2**20,
     )  # fmt: skip
 
@@ -70,10 +70,10 @@ async def test_redis_knows_of_whom_it_heard_last(steps, server):
         await steps.take(5, place, first=1)
     await steps.store.extend(one, 5, "0", ids[one][1])
     await steps.commit(5, "0-0", ids[two][0], two, ceiling=ids[two][1])
-    told = {place: (await steps.take(6, place)).told for place in places}
+    told = {place: (await steps.take(6, place)).begun_us for place in places}
     assert sorted(places, key=told.get) == [three, one, two]
     await steps.store.mark(three, 6, "0", ids[three][0])
-    told = {place: (await steps.take(7, place)).told for place in places}
+    told = {place: (await steps.take(7, place)).begun_us for place in places}
     assert sorted(places, key=told.get) == [one, two, three]
 
 
@@ -83,7 +83,7 @@ async def test_a_take_that_is_repeated_tells_the_same(steps, server):
     await steps.take(5, first=2)
     first, again = await steps.take(6), await steps.take(6)
     assert first.careful
-    assert (again.careful, again.told) == (first.careful, first.told)
+    assert (again.careful, again.begun_us) == (first.careful, first.begun_us)
 
 
 @stepping
@@ -98,11 +98,11 @@ async def test_crashing_event_that_quarantines_its_partition_holds_nobody_up(ste
     @app.processor(orders, on_error="quarantine", max_crashes=2)
     async def bill(events): ...
 
-    marks, role = PoisonSuspects(), Held(7)
+    suspects, role = PoisonSuspects(), Held(7)
     role.role = steps.place.role
     scene = Scene(
         processor=app.processors["bill"], store=steps.store, reader=make_reader(steps.store, 1, byte_limits.SharedMemory(2**20)),
-        metrics=WorkerMetrics("shop"), marks=marks, complaints=Complaints("bill"), halt=lambda reason: None, given_up=asyncio.Event(),
+        metrics=WorkerMetrics("shop"), suspects=suspects, complaints=Complaints("bill"), halt=lambda reason: None, given_up=asyncio.Event(),
     )  # fmt: skip
     owning = asyncio.create_task(PartitionGrant(scene, steps.place, role).run())
 
@@ -111,9 +111,9 @@ async def test_crashing_event_that_quarantines_its_partition_holds_nobody_up(ste
 
     await until_true(is_quarantined)
     other = owner_of(steps, 8, await steps.take(8))
-    marks.expect(other, is_suspect=True, told=2**60)
+    suspects.expect(other, is_suspect=True, begun_us=2**60)
     async with asyncio.timeout(10):
-        assert await marks.begin(other)
+        assert await suspects.begin(other)
     role.lose()
     await owning
 

@@ -157,7 +157,7 @@ async def _crash(supervised, app, pings):
     print("FIGURE the longest time that a partition of 63 rested", round(longest, 2), "s")
     # A partition that Redis hears of after the culprit, and before the crash, is tried after it. So
     # the second crash may catch it, and how many these are depends on the machine. No partition is
-    # caught by a third. tests/streams/test_marks.py holds the order in which partitions are tried.
+    # caught by a third. tests/streams/test_poison.py holds the order in which partitions are tried.
     assert longest < 2.5 * max(between)
 
 

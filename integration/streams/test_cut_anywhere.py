@@ -87,7 +87,7 @@ class Owning:
         self.reader = make_reader(self.store, processor.prefetch, byte_limits.SharedMemory(2**20))
         scene = Scene(
             processor=processor, store=self.store, reader=self.reader, metrics=WorkerMetrics("shop"),
-            marks=PoisonSuspects(), complaints=Complaints("bill"), halt=lambda reason: None, given_up=self.given_up,
+            suspects=PoisonSuspects(), complaints=Complaints("bill"), halt=lambda reason: None, given_up=self.given_up,
         )  # fmt: skip
         case.stores[token] = self.store
         self.reading = asyncio.create_task(self.reader.run())

@@ -280,8 +280,8 @@ async def test_idle_partition_is_trimmed_by_its_worker(shop):
     names = shop.names(shop.partition("a"))
     await send_yesterday(shop, 100)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(monitor, "LOOK_EVERY_S", 0.05)
-        patch.setattr(monitor, "COUNT_EVERY_S", 0.05)
+        patch.setattr(monitor, "CHECK_INTERVAL_S", 0.05)
+        patch.setattr(monitor, "LAG_INTERVAL_S", 0.05)
         async with shop.workers("one"):
             await until_seen(shop, 100)
             await until_true(lambda: has_length(shop, names, 1))

@@ -417,8 +417,8 @@ def test_closing_an_app_raises_nothing_while_redis_is_away(tmp_path):
 
 def test_worker_tells_of_a_redis_that_evicts(etcd_url, prefix, caplog, monkeypatch):
     """At the start of the policy, and later of each time that keys were evicted."""
-    monkeypatch.setattr(monitor, "LOOK_EVERY_S", 0.05)
-    monkeypatch.setattr(monitor, "COUNT_EVERY_S", 0.05)
+    monkeypatch.setattr(monitor, "CHECK_INTERVAL_S", 0.05)
+    monkeypatch.setattr(monitor, "LAG_INTERVAL_S", 0.05)
     policy = ("--maxmemory-policy", "allkeys-random")
 
     async def body(url):
@@ -429,7 +429,7 @@ def test_worker_tells_of_a_redis_that_evicts(etcd_url, prefix, caplog, monkeypat
                 assert "has evicted" not in caplog.text
                 for number in range(100):
                     await probe.set(f"other:{number}", b"x" * 100_000)
-                await until(lambda: "since the last look" in caplog.text)
+                await until(lambda: "since the last check" in caplog.text)
                 await probe.config_set("maxmemory", 0)
 
     with local_redis(maxmemory="4mb", extra_args=policy) as node:

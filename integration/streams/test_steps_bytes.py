@@ -28,7 +28,7 @@ def test_take_brings_as_many_events_as_the_bytes_allow(rink_redis, sizes, most, 
     async def test(steps, server):
         await steps.redis.flushall()
         ids = await add(steps, *sizes)
-        taken = await steps.store.take(steps.place, 5, 40, most_bytes=most)
+        taken = await steps.store.take(steps.place, 5, 40, max_bytes=most)
         assert [entry_id.decode() for entry_id, _ in taken.first] == ids[: min(count, 40)]
 
     test(rink_redis)

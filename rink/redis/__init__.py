@@ -1,1 +1,4 @@
-"""Reach Redis: clients, Lua scripts, errors and retries. It knows no streams."""
+"""Reach Redis through clients, Lua scripts, error mapping and retries.
+
+Nothing in this package knows streams.
+"""

@@ -1,4 +1,4 @@
-"""Clients of redis-py's, which users make with settings of their own: what is asked of them, and what is set."""
+"""Check and prepare the asyncio clients that users make with redis-py."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from rink.redis.hiredis_packing import pack_in_c
 log = logging.getLogger("rink.streams")
 
 AnyRedis = Redis | RedisCluster
-"""What redis-py has for one server, for Sentinel, and for a cluster."""
+"""An asyncio client of redis-py for one server, for Sentinel, or for a cluster."""
 
 Connect = Callable[[], AnyRedis]
-"""Makes a client of redis-py's, with whatever settings."""
+"""A function that makes a client of redis-py, with any settings."""
 
 _CLOSE_TIMEOUT_S = 1.0
 
-ANSWERS_WITHIN_S = 5.0
-"""So long an answer is waited for where the client has no `socket_timeout`; redis-py 8 has the same."""
+ANSWER_TIMEOUT_S = 5.0
+"""The timeout of an answer if the client has no `socket_timeout`; the default of redis-py 8."""
 
 
 def prepare(redis: AnyRedis) -> float:
-    """Set what every client of ours has: no retries of its own, a bound for each wait, requests packed in C.
+    """Set a client up for Rink: no retries, a timeout, requests packed in C.
 
-    Its retries are switched off since a reader must know of each reconnect, and everything else is asked again
-    by who asked.
+    The client's retries are switched off, since a reader must know of each reconnect. Every other
+    caller repeats its own requests.
 
     Returns:
-        The seconds that it waits for an answer.
+        The seconds that the client waits for an answer.
 
     Raises:
-        ConfigError: it gives text where records are bytes.
+        ConfigError: the client decodes answers to text, but records are bytes.
     """
     settings = settings_of(redis)
     if settings.get("decode_responses"):
@@ -47,20 +47,21 @@ def prepare(redis: AnyRedis) -> float:
             "the Redis client has decode_responses=True: records are bytes, so make it without"
         )
     redis.set_retry(Retry(NoBackoff(), 0))
-    every = [settings]
+    all_settings = [settings]
     if isinstance(redis, RedisCluster):
-        every += [node.connection_kwargs for node in redis.nodes_manager.startup_nodes.values()]
+        nodes = redis.nodes_manager.startup_nodes.values()
+        all_settings += [node.connection_kwargs for node in nodes]
     else:
         pack_in_c(redis)
-        every += [settings_of(sentinel) for sentinel in _sentinels(redis)]
-    for one in every:
-        if one.get("socket_timeout") is None:
-            one["socket_timeout"] = ANSWERS_WITHIN_S
+        all_settings += [settings_of(sentinel) for sentinel in _sentinels(redis)]
+    for kwargs in all_settings:
+        if kwargs.get("socket_timeout") is None:
+            kwargs["socket_timeout"] = ANSWER_TIMEOUT_S
     return float(settings["socket_timeout"])
 
 
 def settings_of(redis: AnyRedis) -> dict[str, Any]:
-    """Return what its connections are made with from now on: the client's own, not a copy."""
+    """Return the settings of a client's new connections: its own, not a copy."""
     if isinstance(redis, RedisCluster):
         return redis.connection_kwargs
     kwargs: dict[str, Any] = redis.connection_pool.connection_kwargs
@@ -68,36 +69,36 @@ def settings_of(redis: AnyRedis) -> dict[str, Any]:
 
 
 def server_of(redis: AnyRedis) -> str:
-    """Return where it looks for Redis, for messages."""
+    """Return the address of a client's Redis, for messages."""
     if isinstance(redis, RedisCluster):
-        # Before it is initialized, those that it was given.
+        # Before the client is initialized, only its startup nodes are known.
         nodes = redis.get_nodes() or redis.nodes_manager.startup_nodes.values()
         return "a cluster of " + ", ".join(str(node.name) for node in nodes)
-    known = settings_of(redis)
-    if "path" in known:
-        return str(known["path"])
-    return f"{known.get('host', 'its Sentinel')}:{known.get('port', '')}".rstrip(":")
+    settings = settings_of(redis)
+    if "path" in settings:
+        return str(settings["path"])
+    return f"{settings.get('host', 'its Sentinel')}:{settings.get('port', '')}".rstrip(":")
 
 
 async def close(redis: AnyRedis) -> None:
-    """Close its connections, to its Sentinels too, which redis-py leaves open.
+    """Close a client's connections, also those to its Sentinels.
 
-    It raises nothing where a server is away. Over TLS redis-py waits until the server confirms the end of a connection,
-    and raises if it does not. The connection is closed all the same.
+    redis-py leaves the connections to Sentinels open. Nothing is raised if a server is unavailable.
+    Over TLS, redis-py waits until the server confirms the end of a connection, and raises if the
+    server does not. Then the connection is aborted.
     """
-    others = _sentinels(redis) if isinstance(redis, Redis) else []
-    for one in (redis, *others):
-        writers = _writers(one)
+    sentinels = _sentinels(redis) if isinstance(redis, Redis) else []
+    for client in (redis, *sentinels):
+        writers = _writers(client)
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-                await one.aclose()
+                await client.aclose()
         except (RedisError, OSError, TimeoutError) as error:
-            log.debug("Redis at %s did not see its connections close: %s", server_of(one), error)
+            log.debug("Redis at %s did not confirm the close: %s", server_of(client), error)
             for writer in writers:
                 writer.transport.abort()
-            await asyncio.sleep(
-                0
-            )  # the loop drops them in its next turn, and may be closed after it
+            # The event loop drops aborted connections in its next turn, and may be closed after it.
+            await asyncio.sleep(0)
 
 
 def _writers(redis: AnyRedis) -> list[asyncio.StreamWriter]:
@@ -113,8 +114,10 @@ def _writers(redis: AnyRedis) -> list[asyncio.StreamWriter]:
             getattr(pool, "_available_connections", ()),
             getattr(pool, "_in_use_connections", ()),
         ]
-    found = [getattr(one, "_writer", None) for connections in pools for one in connections]
-    return [writer for writer in found if writer is not None]
+    writers = [
+        getattr(connection, "_writer", None) for connections in pools for connection in connections
+    ]
+    return [writer for writer in writers if writer is not None]
 
 
 def _sentinels(redis: Redis) -> list[Redis]:

@@ -1,4 +1,4 @@
-"""Blocking clients of redis-py's, which guards, and source and sink of Spark, speak through."""
+"""Check and drive the blocking clients of guards and of Spark."""
 
 from __future__ import annotations
 
@@ -15,74 +15,77 @@ from rink.redis.error_map import reading
 from rink.redis.scripts import Command, ScriptCall, run
 
 Client = redis.Redis | redis.RedisCluster
-"""What redis-py has for one server, for Sentinel, and for a cluster."""
+"""A blocking client of redis-py for one server, for Sentinel, or for a cluster."""
 
-ANSWERS_WITHIN_S = 10.0
-"""A server that is asked for so long is taken for gone, unless the URL has a socket_timeout."""
+ANSWER_TIMEOUT_S = 10.0
+"""The timeout of connecting and of each answer, unless the URL has a socket_timeout."""
 
 
 def client_of(url: str, retry: Retry) -> redis.Redis:
-    """Return a client of one server; what the URL says of its settings counts.
+    """Return a client of one server; settings in the URL win.
 
     Args:
         url: redis://, rediss:// or unix://.
-        retry: how often it asks again by itself.
+        retry: how often the client repeats a request by itself.
 
     Raises:
-        ConfigError: it is no such URL.
+        ConfigError: redis-py cannot read the URL.
     """
     with reading("redis", url):
         return redis.Redis.from_url(
             url,
-            socket_timeout=ANSWERS_WITHIN_S,
-            socket_connect_timeout=ANSWERS_WITHIN_S,
+            socket_timeout=ANSWER_TIMEOUT_S,
+            socket_connect_timeout=ANSWER_TIMEOUT_S,
             retry=retry,
         )
 
 
-def checked(made: object, who: str) -> Client:
-    """Return what a user's function made.
+def checked(made: object, setting: str) -> Client:
+    """Return the client that a user's function made, if Rink can use it.
 
     Args:
-        made: by the function.
-        who: was told of the function, for messages.
+        made: the function's result.
+        setting: the setting that holds the function, for messages.
 
     Raises:
-        ConfigError: it is no blocking client, or one that would wait for a silent server without end.
+        ConfigError: the result is no blocking client, or a client without a timeout.
     """
     if not isinstance(made, redis.Redis | redis.RedisCluster):
         raise ConfigError(
-            f"{who} made {made!r}: it must return a blocking client of redis-py's, a redis.Redis or RedisCluster"
+            f"{setting} made {made!r}: it must return a blocking client of redis-py, a redis.Redis "
+            "or a RedisCluster"
         )
-    if any(_waits_without_end(one) for one in map(settings_of, [made, *_sentinels(made)])):
+    if any(map(_has_no_timeout, map(settings_of, [made, *_sentinels(made)]))):
         raise ConfigError(
-            f"{who} made a client without socket_timeout, which would wait for a silent server for ever: "
-            f"give it one, such as socket_timeout={ANSWERS_WITHIN_S:g}; a Sentinel, too"
+            f"{setting} made a client without socket_timeout, which would wait for a silent server "
+            f"for ever: set socket_timeout={ANSWER_TIMEOUT_S:g}, for example, also for Sentinels"
         )
     return made
 
 
 def settings_of(client: Client) -> dict[str, Any]:
-    """Return what its connections are made with: a copy."""
+    """Return a copy of the settings of a client's connections."""
     if isinstance(client, redis.RedisCluster):
         return dict(client.nodes_manager.connection_kwargs)
     return dict(client.connection_pool.connection_kwargs)
 
 
 def server_of(client: Client) -> str:
-    """Return where it looks for Redis, for messages."""
+    """Return the address of a client's Redis, for messages."""
     if isinstance(client, redis.RedisCluster):
-        return "a cluster of " + ", ".join(str(node.name) for node in client.get_nodes())  # type: ignore[no-untyped-call]
-    known = settings_of(client)
-    if "path" in known:
-        return str(known["path"])
-    return f"{known.get('host', 'its Sentinel')}:{known.get('port', '')}".rstrip(":")
+        nodes = client.get_nodes()  # type: ignore[no-untyped-call]
+        return "a cluster of " + ", ".join(str(node.name) for node in nodes)
+    settings = settings_of(client)
+    if "path" in settings:
+        return str(settings["path"])
+    return f"{settings.get('host', 'its Sentinel')}:{settings.get('port', '')}".rstrip(":")
 
 
 def run_scripts(client: Client, calls: Sequence[ScriptCall]) -> list[Any]:
-    """Run scripts and return their replies: in one round trip, or one by one on a cluster.
+    """Run scripts in one round trip, and return their replies.
 
-    If a script fails, the others may have been carried out; the first error is raised.
+    On a cluster they run one by one. If a script fails, the others may have been carried out. The
+    first error is raised.
 
     Raises:
         redis.RedisError, OSError: as redis-py raises them.
@@ -101,7 +104,7 @@ def run_scripts(client: Client, calls: Sequence[ScriptCall]) -> list[Any]:
 
 
 def _execute(client: Client, commands: Sequence[Command]) -> list[Any]:
-    """Return the replies, with the errors of the server among them."""
+    """Return the replies, errors of the server included."""
     if isinstance(client, redis.RedisCluster) or len(commands) == 1:
         return [_reply(client, command) for command in commands]
     with client.pipeline(transaction=False) as pipeline:
@@ -118,22 +121,23 @@ def _reply(client: Client, command: Command) -> Any:
 
 
 def close_idle(client: Client) -> None:
-    """Close the idle connections of a client, also to Sentinels and cluster nodes.
+    """Close a client's idle connections, also to Sentinels and nodes.
 
     `RedisCluster.close` leaves the connections to nodes open if `from_url` made the client.
     `Redis.close` leaves the connections to Sentinels open.
     """
     if isinstance(client, redis.RedisCluster):
-        nodes = [node.redis_connection for node in client.get_nodes()]  # type: ignore[no-untyped-call]
-        clients = [node for node in nodes if node is not None]
+        nodes = client.get_nodes()  # type: ignore[no-untyped-call]
+        connected = [node.redis_connection for node in nodes]
+        clients = [each for each in connected if each is not None]
     else:
         clients = [client, *_sentinels(client)]
     for each in clients:
         each.connection_pool.disconnect(inuse_connections=False)
 
 
-def _waits_without_end(settings: dict[str, Any]) -> bool:
-    # redis-py 8 has a default, older ones have none.
+def _has_no_timeout(settings: dict[str, Any]) -> bool:
+    # redis-py 8 has a default timeout; older versions have none.
     default = inspect.signature(AbstractConnection).parameters["socket_timeout"].default
     return settings.get("socket_timeout", default) is None
 

@@ -1,4 +1,4 @@
-"""Map the errors of redis-py to errors of Rink, which say where and what to do."""
+"""Map errors of redis-py to errors of Rink: where, and what to do."""
 
 from __future__ import annotations
 
@@ -15,23 +15,29 @@ from rink.redis.errors import CrossSlot, RedisAuth, RedisError, RedisOutOfMemory
 _IN_A_PIPELINE = re.compile(r"Command # \d+ .* of pipeline caused error: ", re.DOTALL)
 """Match what redis-py puts before the server's error message."""
 _OTHER_FORMAT = re.compile(r"FORMAT (\S+) (.*?)(?: script: .*)?$", re.DOTALL)
-"""Matches the error of `check_format` in common.lua, and what Redis puts behind it."""
-_PASSES = re.compile(
+"""Match the error of `check_format` in base.lua, and the text that Redis appends to it."""
+_TRANSIENT_CODES = re.compile(
     r"(?:LOADING|BUSY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|READONLY|MISCONF|NOREPLICAS)\b"
 )
-"""What passes: the server loads its data, fails over, or cannot write just now."""
-_PASSING = (
+"""Match the errors of a server that loads its data, fails over, or cannot write for now."""
+_TRANSIENT_ERRORS = (
     of_redis.ReadOnlyError,
     of_redis.BusyLoadingError,
     of_redis.ClusterDownError,
     of_redis.TryAgainError,
 )
-"""Of these redis-py takes the word away. A MasterDownError is a ClusterDownError."""
+"""The classes for which redis-py removes the code from the text.
+
+A MasterDownError is a ClusterDownError.
+"""
 
 
 @contextlib.contextmanager
 def explained(server: str, *keys: str) -> Iterator[None]:
-    """Raise what redis-py raises inside as one of our errors; the first key is what it is about."""
+    """Raise the errors of redis-py inside as errors of Rink.
+
+    The first key is the subject of the message.
+    """
     try:
         yield
     except (of_redis.RedisError, of_redis.RedisClusterException, OSError, TimeoutError) as error:
@@ -40,9 +46,9 @@ def explained(server: str, *keys: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(setting: str, url: str) -> Iterator[None]:
-    """Raise what redis-py raises about a URL as a ConfigError.
+    """Raise the errors of redis-py about a URL as a ConfigError.
 
-    Neither the error nor its cause shows a part of a password.
+    Neither the error nor its cause shows any part of a password.
     """
     try:
         yield
@@ -50,33 +56,42 @@ def reading(setting: str, url: str) -> Iterator[None]:
         if "@" not in url and "password" not in url.lower():
             raise ConfigError(f"{setting}={url!r} cannot be used: {error}") from error
         raise ConfigError(
-            f"{setting} cannot be used: redis-py cannot read this URL, which is not shown, since it may have a password. "
-            "In a name or a password write / ? # [ ] @ : % as %2F and so on (urllib.parse.quote(text, safe=''))"
+            f"{setting} cannot be used: redis-py cannot read this URL, which is not shown, since "
+            "it may have a password. In a name or a password write / ? # [ ] @ : % as %2F and so "
+            "on (urllib.parse.quote(text, safe=''))"
         ) from None
 
 
-def came_late(error: RedisUnavailable) -> bool:
+def timed_out(error: RedisUnavailable) -> bool:
     """Return whether an answer timed out.
 
-    It may have been large, or Redis is slow or gone.
+    The answer may be large, or Redis is slow or gone.
     """
     return isinstance(error.__cause__, of_redis.TimeoutError | TimeoutError)
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return what to raise for the errors of several tasks: the first, if all are Rink's.
+    """Return the first error of a group, if all its errors are Rink's.
 
-    Where Redis is away each of 64 tasks says the same. Anything else among them is a bug, and stays whole.
+    If Redis is unavailable, each of 64 tasks raises the same error. Any other error in the group is
+    a bug, so then the whole group is returned.
     """
     _, others = group.split(RinkError)
-    found: BaseException = group
-    while others is None and isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found
+    error: BaseException = group
+    while others is None and isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def explain(error: Exception, server: str, *keys: str) -> RinkError:
-    """Return the error of ours for one of redis-py's; the first key is what it is about."""
+    """Return the error of Rink for an error of redis-py.
+
+    The first key is the subject of the message.
+    """
+    # The order of the checks decides. Classes come before text, since the text of a class that
+    # redis-py knows needs no reading. The text comes second: redis-py raises a plain ResponseError
+    # for an error inside a script or a pipeline, with the server's code in the text. An error that
+    # no check knows stays a RedisError, which is never retried.
     text = str(error) or type(error).__name__
     key = keys[0] if keys else ""
     at = f"Redis at {server}" + (f", key {key!r}" if key else "")
@@ -99,23 +114,25 @@ def explain(error: Exception, server: str, *keys: str) -> RinkError:
             | OSError()
         ):
             return RedisUnavailable(f"{at} cannot be reached: {text}", server=server)
-    said = _IN_A_PIPELINE.sub("", text, count=1)  # the command before it may have any words
-    if any(word in said for word in ("WRONGPASS", "NOAUTH")):
+    # The text before the server's message quotes the command, which may hold any words.
+    message = _IN_A_PIPELINE.sub("", text, count=1)
+    if any(code in message for code in ("WRONGPASS", "NOAUTH")):
         return RedisAuth(f"{at}: {text}: check user and password", server=server)
-    if "WRONGTYPE" in said:
+    if "WRONGTYPE" in message:
         where = f"one of the keys {', '.join(map(repr, keys))}" if len(keys) > 1 else "this key"
         return StateError(
-            f"{at}: {text}: something else lies under {where}; remove it, or give the app another name",
+            f"{at}: {text}: something else lies under {where}; remove it, or give the app another "
+            "name",
             key=key,
         )
-    if other := _OTHER_FORMAT.match(said):
-        found = "" if other[1] == "none" else other[1]
-        return stored_format.other_format(server, other[2], found)
-    if "CROSSSLOT" in said:
+    if other := _OTHER_FORMAT.match(message):
+        stored = "" if other[1] == "none" else other[1]
+        return stored_format.other_format(server, other[2], stored)
+    if "CROSSSLOT" in message:
         return CrossSlot(f"{at}: {text}")
-    if "OOM" in said:
+    if "OOM" in message:
         return _full(at, text, server)
-    if _PASSES.match(said) or isinstance(error, _PASSING):
+    if _TRANSIENT_CODES.match(message) or isinstance(error, _TRANSIENT_ERRORS):
         return RedisUnavailable(f"{at} cannot do it now: {text}", server=server)
     return RedisError(f"{at}: {text}", server=server)
 

@@ -26,7 +26,10 @@ class RedisError(RinkError):
 
 
 class RedisUnavailable(RedisError):  # noqa: N818 - as the other public errors are named
-    """Redis did not answer, or cannot answer now; a step may still have been applied."""
+    """Redis did not answer, or cannot answer now.
+
+    The step may still have been applied.
+    """
 
 
 class RedisAuth(RedisError):  # noqa: N818 - as the other public errors are named
@@ -34,7 +37,7 @@ class RedisAuth(RedisError):  # noqa: N818 - as the other public errors are name
 
 
 class RedisOutOfMemory(RedisError):  # noqa: N818 - as the other public errors are named
-    """Redis is out of memory: it takes commits, and nothing that grows."""
+    """Redis is out of memory: it accepts commits, but no new events."""
 
 
 class CrossSlot(UsageError):  # noqa: N818 - as the other public errors are named

@@ -20,7 +20,12 @@ FIELDS = ("partitions", stored_format.FIELD, "hasher")
 
 @attrs.frozen
 class PartitionCount:
-    """The settled number of partitions, and the fingerprint of the hasher ("": the built-in one)."""
+    """The settled number of partitions and hasher of one stream.
+
+    Attributes:
+        count: the number of partitions.
+        hasher: the fingerprint of the hasher; "" for the built-in one.
+    """
 
     count: int
     hasher: str = ""
@@ -48,7 +53,7 @@ def stored(reply: Any, server: str, key: str) -> PartitionCount | None:
 def check_same(
     found: PartitionCount, declared: PartitionCount, stream: str, server: str, key: str
 ) -> None:
-    """Raise a StateError if this program declares another number of partitions or another hasher.
+    """Compare this program's partition count and hasher with the settled ones.
 
     Args:
         found: what is settled in Redis.
@@ -56,18 +61,23 @@ def check_same(
         stream: the stream, for the error: "stream 'orders'".
         server: the address of Redis.
         key: the stream's hash.
+
+    Raises:
+        StateError: they differ.
     """
     lost_order = "keys would go to other partitions than before, and their order be lost. Use "
     if found.count != declared.count:
         raise StateError(
             f"{stream} has {found.count} partitions in Redis at {server} (key {key!r}) and "
-            f"partition_count={declared.count} in this program: {lost_order}{found.count}, or another stream",
+            f"partition_count={declared.count} in this program: {lost_order}{found.count}, or "
+            "another stream",
             key=key,
         )
     if found.hasher != declared.hasher:
         raise StateError(
-            f"{stream} has {_hasher(found)} in Redis at {server} (key {key!r}) and {_hasher(declared)} in this "
-            f"program: {lost_order}the same hasher= in all programs, or another stream",
+            f"{stream} has {_hasher(found)} in Redis at {server} (key {key!r}) and "
+            f"{_hasher(declared)} in this program: {lost_order}the same hasher= in all programs, "
+            "or another stream",
             key=key,
         )
 

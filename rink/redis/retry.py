@@ -1,4 +1,4 @@
-"""Repeat requests to Redis, and log now and then what waits, and for what."""
+"""Repeat requests to Redis, and log at intervals what waits, and why."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ async def repeat_until_answered(
 
 
 def repeat_while_unavailable(timeout_s: float, request: Callable[[], T]) -> T:
-    """Repeat a blocking request while Redis is unavailable, for at most `timeout_s`."""
+    """Repeat a blocking request while Redis is unavailable.
+
+    After `timeout_s` the last error is raised.
+    """
     return repeat_for(
         timeout_s,
         request,

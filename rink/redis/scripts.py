@@ -1,7 +1,8 @@
 """Build Lua scripts, and run them where Redis may not know them yet.
 
-`run` decides what to send and never sends it. Two drivers send for it: `script_pipeline` on asyncio,
-and `blocking_client.run_scripts`. So a script that Redis does not know is handled in one place.
+`run` decides what to send and never sends it. Two drivers send for it: `script_pipeline` on
+asyncio, and `blocking_client.run_scripts`. So a script that Redis does not know is handled in one
+place.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def compose(parts: Iterable[str], flags: str) -> Script:
     text = "\n".join(
         [f"#!lua flags={flags}" if flags else "#!lua", read(__package__, "base"), *parts]
     )
-    return Script(text, hashlib.sha1(text.encode()).hexdigest())  # noqa: S324 - Redis names scripts so
+    # Redis names scripts by their SHA-1.
+    return Script(text, hashlib.sha1(text.encode()).hexdigest())  # noqa: S324
 
 
 def read(package: str, name: str) -> str:
@@ -69,7 +71,7 @@ def settle_script() -> Script:
 
 
 def run(calls: Sequence[ScriptCall]) -> Generator[list[Command], list[Any], list[Any]]:
-    """Yield the commands to send, receive their replies, and return one reply per call.
+    """Yield commands, receive their replies, and return one per call.
 
     An error is received and returned as a reply. A server that was restarted, or that took over,
     does not know the scripts. Then those calls are sent once more with their text.

@@ -1,6 +1,6 @@
-"""Define the format of what Rink stores in Redis.
+"""Define the format of Rink's data in Redis.
 
-Each of its hashes has the format as a field, from the first write on.
+Each hash has the format as a field, from the first write on.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def other_format(server: str, key: str, found: str) -> StateError:
     """
     has = f"has {FIELD} {found}" if found else f"has no {FIELD}"
     return StateError(
-        f"Redis at {server}: key {key!r} {has}, and this version of Rink reads {FIELD} {FORMAT}: another version "
-        f"wrote it. Finish its work with that version; then this removes what it left: {_removal(key)}",
+        f"Redis at {server}: key {key!r} {has}, and this version of Rink reads {FIELD} {FORMAT}: "
+        "another version wrote it. Finish its work with that version; then this removes what it "
+        f"left: {_removal(key)}",
         key=key,
     )
 

@@ -1,4 +1,4 @@
-"""Redis Streams with partitions that each have one owner: ordered, fenced, sticky.
+"""Process Redis Streams in order, with one fenced owner per partition.
 
     app = App("shop")
     orders = app.stream("orders", record=Order, partition_by="customer")
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from rink.streams.stream import Stream, partition_of
     from rink.streams.transient_errors import TRANSIENT
 else:
-    # An app is declared without what its workers need.
+    # Lazy imports: a program that only declares an app does not load what workers need.
     _HOMES = {
         "App": "rink.streams.app",
         "Batches": "rink.streams.processor_events",

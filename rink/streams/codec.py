@@ -1,4 +1,7 @@
-"""Records to bytes and back. JSON by default; anything with `encode` and `decode` will do."""
+"""Encode records to bytes, and decode them.
+
+The default is JSON. Any object with `encode` and `decode` is a codec.
+"""
 
 from __future__ import annotations
 
@@ -22,33 +25,35 @@ class Codec(Protocol[R]):
         """Return the bytes of a record.
 
         Raises:
-            RecordError: it does not match its class.
+            RecordError: the record does not match its class.
         """
 
     def decode(self, data: bytes) -> R:
-        """Return the record of such bytes.
+        """Return the record of these bytes.
 
         Raises:
-            RecordError: they are none.
+            RecordError: the bytes are no record.
         """
 
 
 class JsonCodec(Generic[R]):
-    """A record as a JSON object.
+    """Encodes a record as a JSON object.
 
-    Unknown fields are ignored and missing ones take their defaults, so that a class may gain and
-    lose fields while events of before lie in the stream. Types are checked both ways: "7" is no
-    int, and 7.5 is not made 7. NaN and Infinity are not sent: JSON has no such numbers, and what reads it
-    elsewhere would fail. What was encoded is decoded at once and compared: a record that would come back
-    as another is not sent.
+    Unknown fields are ignored, and missing fields take their defaults. So a class may gain and lose
+    fields while older events lie in the stream. Types are checked both ways: "7" is no int, and 7.5
+    is not turned into 7. NaN and Infinity are not sent, since JSON has no such numbers, and other
+    readers would fail. Each encoded record is decoded at once and compared. It is not sent if it
+    would come back as another.
 
     Args:
         record_class: a subclass of `Record`, a dataclass or an attrs class.
-        hooks: two functions for each type that is not built in, or is to be replaced. One makes JSON of a value
-            (text, numbers, lists, dicts with text as keys), the other makes a value of JSON.
+        hooks: two functions for each type that is not built in, or that is to be replaced. The
+            first turns a value into JSON (text, numbers, lists, dicts with text as keys), the
+            second turns JSON into a value.
 
     Raises:
-        ConfigError: the type of a field is not known, or JSON cannot tell two members of a union apart.
+        ConfigError: the type of a field is not known, or JSON cannot tell two members of a union
+            apart.
     """
 
     def __init__(self, record_class: type[R], *, hooks: Hooks | None = None) -> None:
@@ -57,13 +62,17 @@ class JsonCodec(Generic[R]):
         self._name = shown(record_class)
         self._class: type[Any] = get_origin(record_class) or record_class
         self._shape = shape_of_record(record_class, self.hooks)
-        # Found once: each send and each event goes through them.
+        # Looked up once, since each send and each event calls them.
         self._to_json = self._shape.to_json
         self._from_json = self._shape.from_json
         self._same = self._shape.same
 
     def encode(self, record: R) -> bytes:
-        """Return the JSON of a record, or raise a RecordError that names what does not match."""
+        """Return the JSON of a record.
+
+        Raises:
+            RecordError: the record does not match; the error names the field.
+        """
         if record.__class__ is not self._class:
             raise RecordError(self._wrong_class(record))
         try:
@@ -71,13 +80,17 @@ class JsonCodec(Generic[R]):
             if self._same(record, self._from_json(_loads(text))):
                 return text.encode()
         except Exception as error:
-            why = _why_not_sent(self._shape, record, "$") or _told(error)
+            why = _why_not_sent(self._shape, record, "$") or _text_of(error)
             raise RecordError(f"{brief(record)} does not match {self._name}: {why}") from error
         why = _why_not_sent(self._shape, record, "$") or "it would come back as another"
         raise RecordError(f"{brief(record)} does not match {self._name}: {why}")
 
     def decode(self, data: bytes) -> R:
-        """Return the record, or raise a RecordError that says what does not match."""
+        """Return the record of these bytes.
+
+        Raises:
+            RecordError: the bytes do not match; the error names the field.
+        """
         try:
             plain = _loads(data.decode())
         except ValueError as error:
@@ -85,27 +98,29 @@ class JsonCodec(Generic[R]):
         try:
             return self._from_json(plain)  # type: ignore[no-any-return]
         except Exception as error:
-            why = _why_not_read(self._shape, plain, "$") or _told(error)
+            why = _why_not_read(self._shape, plain, "$") or _text_of(error)
             raise RecordError(f"{_short(data)} does not match {self._name}: {why}") from error
 
     def _wrong_class(self, record: object) -> str:
         name = type(record).__name__
         if isinstance(record, self._class):
             return (
-                f"a {name} was given where the stream has {self._name} records: it would come back as a {self._name}, without "
-                f"its own fields. Send a {self._name}, or declare a stream for {name}"
+                f"a {name} was given where the stream has {self._name} records: it would come back "
+                f"as a {self._name}, without its own fields. Send a {self._name}, or declare a "
+                f"stream for {name}"
             )
         return f"a {name} was given where the stream has {self._name} records"
 
 
 def _why_not_sent(shape: Shape, value: Any, path: str) -> str | None:
-    """Return what is wrong with a value and where; None where nothing is.
+    """Return what is wrong with a value, and the innermost place of it.
 
-    The innermost place is named.
+    Returns:
+        None if nothing is wrong.
     """
     try:
-        for step, part, one in shape.parts(value):
-            if why := _why_not_sent(part, one, path + step):
+        for step, part, inner in shape.parts(value):
+            if why := _why_not_sent(part, inner, path + step):
                 return why
         text = _dumps(shape.to_json(value))
         text.encode()
@@ -115,7 +130,7 @@ def _why_not_sent(shape: Shape, value: Any, path: str) -> str | None:
         step, value, back = shape.difference(value, back)
     except Exception as error:
         is_of_the_type = isinstance(value, shape.classes)
-        why = _told(error) if is_of_the_type else f"{brief(value)} is no {shown(shape.hint)}"
+        why = _text_of(error) if is_of_the_type else f"{brief(value)} is no {shown(shape.hint)}"
         return f"{why} @ {path}"
     return f"{brief(value)} would come back as {brief(back)} @ {path}{step}"
 
@@ -124,16 +139,16 @@ def _why_not_read(shape: Shape, plain: Any, path: str) -> str | None:
     if path == "$" and not isinstance(plain, dict):
         return f"{brief(plain)} is no object @ $"
     try:
-        for step, part, one in shape.json_parts(plain):
-            if why := _why_not_read(part, one, path + step):
+        for step, part, inner in shape.json_parts(plain):
+            if why := _why_not_read(part, inner, path + step):
                 return why
         shape.from_json(plain)
     except Exception as error:
-        return f"{_told(error)} @ {path}"
+        return f"{_text_of(error)} @ {path}"
     return None
 
 
-def _told(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"required field {error} is missing"
     return str(error) or type(error).__name__
@@ -143,7 +158,10 @@ _DECODER = json.JSONDecoder()
 
 
 def _loads(text: str) -> Any:
-    """As json.loads, without its looks for spaces before and after, of which there are none."""
+    """Return the value of a JSON text, faster than `json.loads`.
+
+    Rink writes no spaces around the value. If there are any, `json.loads` handles them.
+    """
     try:
         value, end = _DECODER.raw_decode(text)
     except ValueError:

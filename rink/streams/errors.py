@@ -1,14 +1,14 @@
-"""What goes wrong with streams, beside what `rink.errors` has.
+"""Define the errors of streams, besides those of `rink.errors`.
 
     RinkError
-        RecordError (ValueError)          a record that does not match its class, or has no key
+        RecordError (ValueError)          a record does not match its class, or has no key
         EventTimeout                      a processor took longer for an event than its `timeout`
-        WorkerHalted                      a processor with on_error="halt" met an event that it cannot process
-        PartitionFull                     a partition had no room for as long as the sender waits
+        WorkerHalted                      a processor with on_error="halt" cannot process an event
+        PartitionFull                     a partition had no room during the sender's timeout
         TooManyUncommitted (UsageError)   more events taken than may be uncommitted
 
-`StaleToken` (rink.errors) is raised by a commit of whoever is not the owner any more, `StateError` where what
-lies in Redis is not ours, has another type, or was rolled back. `rink.redis.errors` has the errors of
+`StaleToken` (rink.errors) is raised by a commit of a former owner. `StateError` is raised if a key
+in Redis is not Rink's, has another type, or was rolled back. `rink.redis.errors` has the errors of
 calls to Redis.
 """
 
@@ -18,15 +18,15 @@ from rink.errors import RinkError, StateError, UsageError
 
 
 class RecordError(RinkError, ValueError):
-    """A record that does not match its class, or has no partition key."""
+    """A record does not match its class, or has no partition key."""
 
 
 class PartitionFull(RinkError):  # noqa: N818 - as the other public errors are named
-    """A partition had no room for as long as the sender was ready to wait.
+    """A partition had no room during the sender's timeout.
 
     Attributes:
-        stream: which stream; where an output found no room, its partition's key in Redis.
-        partition: which of its partitions; -1 where it is part of the key.
+        stream: the stream; for an output, its partition's key in Redis.
+        partition: the number of the partition; -1 if it is part of the key.
     """
 
     def __init__(self, *args: object, stream: str = "", partition: int = -1) -> None:
@@ -36,14 +36,14 @@ class PartitionFull(RinkError):  # noqa: N818 - as the other public errors are n
 
 
 class TooManyUncommitted(UsageError):  # noqa: N818 - as the other public errors are named
-    """A processor that commits by hand took more events than may be uncommitted."""
+    """A processor with manual commits took more events than allowed."""
 
 
 class RedisRolledBack(StateError):  # noqa: N818 - as the other public errors are named
-    """Says that Redis has older data than this owner knows.
+    """Redis has older data than this owner knows.
 
     Attributes:
-        known: the offset that this owner had committed; "" where it had none yet.
+        known: the offset that this owner had committed; "" if it had none yet.
     """
 
     def __init__(self, *args: object, key: str = "", known: str = "") -> None:
@@ -52,15 +52,18 @@ class RedisRolledBack(StateError):  # noqa: N818 - as the other public errors ar
 
 
 class OffsetMoved(RinkError):  # noqa: N818 - as the other public errors are named
-    """An operator moved the offset meanwhile; the partition is taken anew. Users do not see it."""
+    """An operator moved the offset, so the partition is taken again.
+
+    Users do not see this error.
+    """
 
 
 class EventTimeout(RinkError):  # noqa: N818 - as the other public errors are named
-    """Says that a processor was cancelled by a time limit.
+    """A processor was cancelled by a timeout.
 
-    The limit was its `timeout`, or one that the processor set itself.
+    The timeout was its `timeout`, or one that the processor set itself.
     """
 
 
 class WorkerHalted(RinkError):  # noqa: N818 - as the other public errors are named
-    """A processor with `on_error="halt"` met an event that it cannot process."""
+    """A processor with `on_error="halt"` cannot process an event."""

@@ -16,8 +16,8 @@ class Event(Generic[R_co]):
     """One event.
 
     Attributes:
-        id: its id in the partition, `milliseconds-sequence`.
-        record: what was sent.
+        id: the event's id in the partition, `milliseconds-sequence`.
+        record: the record that was sent.
     """
 
     __slots__ = ("id", "record")
@@ -28,9 +28,9 @@ class Event(Generic[R_co]):
 
     @property
     def sent_at(self) -> float:
-        """Return when it was added, in seconds since 1970.
+        """Return when the event was added, in seconds since 1970.
 
-        The time is by the Redis server's clock.
+        The time is that of the Redis server's clock.
         """
         return entry_ids.seconds(self.id)
 

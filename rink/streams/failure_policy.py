@@ -1,4 +1,4 @@
-"""What becomes of an event that fails, as the user wrote it at the processor."""
+"""Define what happens to an event that fails, as the user declares it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from rink.streams.consumer.circuit_breaker import LAST
 from rink.streams.transient_errors import TRANSIENT, TransientError, check_transient, is_transient
 
 OnError = Literal["dead-letter", "quarantine", "halt"]
-"""What happens to an event that is given up.
+"""The end of an event that is given up.
 
-It becomes a dead letter, or its partition is quarantined; `halt` also ends this worker with an error.
+It becomes a dead letter, or its partition is quarantined. `halt` also ends this worker with an
+error.
 """
 
-_LEAST_PAUSE_S = 0.001
-"""Shortest pause, even if the user wants none: transient errors may go on for hours."""
+_MIN_PAUSE_S = 0.001
+"""The shortest pause, even if the user wants none, since transient errors may last for hours."""
 
-_LONGEST_TRACE = 16_384
+_MAX_TRACE = 16_384
+"""The most characters of a traceback in a dead letter."""
 
 
 @attrs.frozen
@@ -34,14 +36,15 @@ class Policy:
     Attributes:
         on_error: see `OnError`.
         max_attempts: how often an event must fail alone before it is given up.
-        max_crashes: how many crashes an event may cause, 2 or more: the first names no event.
-        backoff: the first pause between two tries, and the longest one, in seconds.
-        retry_for: seconds for which an event is retried, at least; by each owner anew.
-        transient: errors that pass by themselves: no event is blamed for them.
-        transient_for: seconds until a partition with nothing but such errors is quarantined.
+        max_crashes: how many crashes an event may cause, 2 or more, since the first crash names no
+            event.
+        backoff: the first and the longest pause between two tries, in seconds.
+        retry_for: the least seconds for which each owner retries an event.
+        transient: errors that pass by themselves, so no event is blamed for them.
+        transient_for: seconds until a partition with only such errors is quarantined.
         timeout: seconds for an event; None for no limit.
-        breaker: how many events in a row, or half of the last 100, quarantine their partition instead
-            of being given up; None for no limit.
+        breaker: how many failed events in a row quarantine their partition instead of being given
+            up, as do half of the last 100; None for no limit.
     """
 
     on_error: OnError = "dead-letter"
@@ -64,8 +67,8 @@ class Policy:
         check_count("max_attempts", self.max_attempts)
         if check_count("max_crashes", self.max_crashes) < 2:
             raise ConfigError(
-                f"max_crashes={self.max_crashes}: the first process that ends does not tell which event it was; "
-                "give 2 or more"
+                f"max_crashes={self.max_crashes}: the first crash does not show which event caused "
+                "it; give 2 or more"
             )
         _check_backoff(self.backoff)
         check_seconds("retry_for", self.retry_for)
@@ -78,8 +81,8 @@ class Policy:
             check_count("breaker", self.breaker, most=LAST)
 
     def pauses(self) -> Backoff:
-        """Return the pauses between tries, from the beginning."""
-        first, longest = (max(one, _LEAST_PAUSE_S) for one in self.backoff)
+        """Return the pauses between tries, from the first one on."""
+        first, longest = (max(pause, _MIN_PAUSE_S) for pause in self.backoff)
         return Backoff(first, longest)
 
     def is_transient(self, error: BaseException) -> bool:
@@ -87,22 +90,23 @@ class Policy:
         return is_transient(error, self.transient)
 
     def condemns(self, crashes: int) -> bool:
-        """Return whether so many crashes under its mark condemn an event."""
+        """Return whether this many crashes under its mark condemn an event."""
         return crashes + 1 >= self.max_crashes
 
 
 def _check_backoff(backoff: object) -> None:
     if not isinstance(backoff, Sequence) or len(backoff) != 2:
         raise ConfigError(
-            f"backoff must be two numbers of seconds, the first pause and the longest, not {backoff!r}"
+            "backoff must be two numbers of seconds, the first pause and the longest, "
+            f"not {backoff!r}"
         )
-    first, longest = (check_seconds("backoff", one) for one in backoff)
+    first, longest = (check_seconds("backoff", pause) for pause in backoff)
     if first > longest:
         raise ConfigError(f"backoff={backoff!r}: the first pause is longer than the longest")
 
 
 class Undecodable(RinkError):  # noqa: N818 - as the other errors are named
-    """Says that a record does not decode; users do not see it."""
+    """A record does not decode; users do not see this error."""
 
     def __init__(self, entry: Entry, error: Exception) -> None:
         super().__init__(said(error))
@@ -111,12 +115,12 @@ class Undecodable(RinkError):  # noqa: N818 - as the other errors are named
 
 
 class Quarantined(RinkError):  # noqa: N818 - as the other public errors are named
-    """Says that a partition is not processed until it is unquarantined.
+    """A partition is not processed until it is unquarantined.
 
     Users do not see this error.
 
     Attributes:
-        halts: the worker is to end, too.
+        halts: the worker must end, too.
     """
 
     def __init__(self, reason: str, *, halts: bool = False) -> None:
@@ -125,26 +129,29 @@ class Quarantined(RinkError):  # noqa: N818 - as the other public errors are nam
 
 
 def letter_of(error: BaseException, attempts: int) -> Letter:
-    """Return what a dead letter says of an error."""
+    """Return the dead letter of an event that failed with an error."""
     trace = printable("".join(traceback.format_exception(error)))
-    if len(trace) > _LONGEST_TRACE:
-        trace = "…" + trace[-_LONGEST_TRACE:]
+    if len(trace) > _MAX_TRACE:
+        trace = "…" + trace[-_MAX_TRACE:]
     return Letter(printable(f"{type(error).__name__}: {said(error)}"), trace, attempts)
 
 
 def said(error: BaseException) -> str:
-    """Return what an error says, also where that raises."""
+    """Return an error's text, even if its `__str__` raises."""
     try:
         return str(error)
-    except Exception as another:  # it must not keep the event from its end
+    except Exception as another:  # such an error must not keep its event from being given up
         return f"(its __str__ raised {type(another).__name__})"
 
 
 def printable(text: str) -> str:
-    """Return a text that can be encoded: a half of a surrogate pair, as JSON may bring, cannot."""
+    """Return a text that can be encoded.
+
+    JSON may contain half of a surrogate pair, which cannot be encoded.
+    """
     return text.encode(errors="backslashreplace").decode()
 
 
 def letter_of_crash(crashes: int) -> Letter:
-    """Return what a dead letter says of an event that ended its processes."""
+    """Return the dead letter of an event that crashed its processes."""
     return Letter(f"{crashes} processes crashed while they processed it", "", crashes)

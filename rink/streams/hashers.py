@@ -1,9 +1,9 @@
 """Call hashers of users, and compare their fingerprints.
 
 A hasher is a function that gives the number of a key's partition, in place of the built-in hash.
-
-Every program that sends to the stream must have the same function. Functions cannot be compared, so their answers for
-fixed sample keys are: the fingerprint of these answers lies in Redis, beside the number of partitions.
+Every program that sends to the stream must have the same function. Functions cannot be compared,
+but their answers for fixed sample keys can. So the fingerprint of these answers lies in Redis,
+beside the number of partitions.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from rink.errors import ConfigError
 from rink.streams.errors import RecordError
 
 Hasher = Callable[[str], int]
-"""Turns a key's text into a number; the partition is that number modulo their count."""
+"""A function from a key's text to a number; the partition is that number modulo the count."""
 
-# A change here changes every fingerprint: programs of two versions would refuse each other.
+# A change of the samples changes every fingerprint, so that programs of two versions refuse each
+# other.
 _SAMPLES = (
     *(
         "A",
@@ -46,28 +47,29 @@ def check_hasher(hasher: Hasher, stream: str, count: int) -> str:
     """Return the fingerprint of a hasher.
 
     Args:
-        hasher: of the user. It may raise for a sample, and still be right for all real keys.
-        stream: its name, for the errors.
+        hasher: the user's function. It may raise for samples, and still be right for all real keys.
+        stream: the stream's name, for the errors.
         count: how many partitions the stream has.
 
     Raises:
-        ConfigError: it cannot be called with a text, does not return an int, or gives the same key two
-            partitions.
+        ConfigError: the hasher cannot be called with a text, does not return an int, or gives the
+            same key two partitions.
     """
     if hasher is hash:
         raise ConfigError(
-            f"stream {stream!r}: hasher=hash cannot be used, since Python's hash of a text differs in each process: "
-            "leave it out for the built-in one, or use a function of hashlib or zlib"
+            f"stream {stream!r}: hasher=hash cannot be used, since Python's hash of a text differs "
+            "in each process: leave it out for the built-in one, or use a function of hashlib or "
+            "zlib"
         )
     check_plain("hasher", hasher, "key")
     _check_type(hasher, stream)
-    found = [_sampled(hasher, stream, key, count) for key in _SAMPLES]
-    if found != [_sampled(hasher, stream, key, count) for key in _SAMPLES]:
+    answers = [_sampled(hasher, stream, key, count) for key in _SAMPLES]
+    if answers != [_sampled(hasher, stream, key, count) for key in _SAMPLES]:
         raise ConfigError(
-            f"stream {stream!r}: the hasher gave the same key two partitions in two calls: it must depend on the key "
-            "alone"
+            f"stream {stream!r}: the hasher gave the same key two partitions in two calls: it must "
+            "depend only on the key"
         )
-    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join(answers).encode()).hexdigest()[:16]
 
 
 def _check_type(hasher: Hasher, stream: str) -> None:
@@ -77,34 +79,35 @@ def _check_type(hasher: Hasher, stream: str) -> None:
             hasher(key)
             return
         except TypeError as error:
-            told = error
-        except Exception:  # it is made for texts of another form
+            refusal = error
+        except Exception:  # the hasher takes only texts of another form
             return
-    raise ConfigError(f"stream {stream!r}: the hasher must take a text, and does not: {told}")
+    raise ConfigError(f"stream {stream!r}: the hasher must take a text, and does not: {refusal}")
 
 
 def _sampled(hasher: Hasher, stream: str, key: str, count: int) -> str:
     try:
-        given: object = hasher(key)
-    except Exception:  # it is made for other keys, such as numbers
+        answer: object = hasher(key)
+    except Exception:  # the hasher takes only other keys, such as numbers
         return "none"
     try:
-        return str(_number(given) % count)
+        return str(_number(answer) % count)
     except TypeError as error:
         raise ConfigError(
-            f"stream {stream!r}: the hasher must return an int, and returned {given!r} for the key {key!r}"
+            f"stream {stream!r}: the hasher must return an int, and returned {answer!r} for the "
+            f"key {key!r}"
         ) from error
 
 
-def _number(given: Any) -> int:
-    return operator.index(given)  # of numpy's ints, too; it refuses all else
+def _number(answer: Any) -> int:
+    return operator.index(answer)  # takes ints, also numpy's, and nothing else
 
 
 def hashed(hasher: Hasher, key: str, count: int) -> int:
     """Return the partition that a user's hasher gives a key.
 
     Raises:
-        RecordError: it raised, or did not return an int.
+        RecordError: the hasher raised an error, or did not return an int.
     """
     try:
         return _number(hasher(key)) % count

@@ -1,4 +1,4 @@
-"""Records as JSON by msgspec, which encodes and checks them in C."""
+"""Encode and check records as JSON with msgspec, in C."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ R = TypeVar("R")
 
 
 class MsgspecCodec(Generic[R]):
-    """Encodes a record as a JSON object by msgspec.
+    """Encodes a record as a JSON object with msgspec.
 
-    A worker processes small records faster with it than with `JsonCodec`. A record that is sent is compared with what
-    would come back. It takes the types of msgspec, and writes the same JSON as `JsonCodec`: a stream may change from one to
-    the other.
+    A worker processes small records faster with this codec than with `JsonCodec`. A record is
+    compared before it is sent: it must come back the same. The codec takes the types of msgspec,
+    and writes the same JSON as `JsonCodec`. So a stream may change from one codec to the other.
 
     Args:
         record_class: a `msgspec.Struct`, a dataclass, an attrs class or a subclass of `Record`.
         enc_hook: turns a value of an unknown type into one that msgspec knows.
-        dec_hook: makes a value of an unknown type; called with the type and the decoded JSON.
+        dec_hook: makes a value of an unknown type from the type and the decoded JSON.
 
     Raises:
-        ConfigError: msgspec does not know the type of a field, or cannot tell the members of a union apart.
+        ConfigError: msgspec does not know the type of a field, or cannot tell the members of a
+            union apart.
     """
 
     def __init__(
@@ -41,17 +42,22 @@ class MsgspecCodec(Generic[R]):
     ) -> None:
         if field_names(record_class) is None:
             raise ConfigError(
-                f"{record_class!r} declares no fields: give a msgspec.Struct, a dataclass or a Record"
+                f"{record_class!r} declares no fields: give a msgspec.Struct, a dataclass or "
+                "a Record"
             )
         self.record_class = record_class
         try:
             self._decoder = msgspec.json.Decoder(record_class, dec_hook=dec_hook)
-        except Exception as error:  # of msgspec, or of an annotation
+        except Exception as error:  # an error of msgspec, or of an annotation
             raise ConfigError(f"msgspec cannot read {shown(record_class)}: {error}") from error
         self._encoder = msgspec.json.Encoder(enc_hook=enc_hook)
 
     def encode(self, record: R) -> bytes:
-        """Return the JSON of a record, or raise a RecordError with the reason."""
+        """Return the JSON of a record.
+
+        Raises:
+            RecordError: the record does not match.
+        """
         try:
             data = self._encoder.encode(record)
             back = self._decoder.decode(data)
@@ -64,7 +70,11 @@ class MsgspecCodec(Generic[R]):
         return data
 
     def decode(self, data: bytes) -> R:
-        """Return the record, or raise a RecordError that says what does not match."""
+        """Return the record of these bytes.
+
+        Raises:
+            RecordError: the bytes do not match.
+        """
         try:
             return self._decoder.decode(data)
         except Exception as error:
@@ -75,28 +85,32 @@ class MsgspecCodec(Generic[R]):
         return shown(self.record_class)
 
 
-def _difference(one: Any, other: Any, path: str) -> str:
-    """Return where two values differ; "" if they do not.
+def _difference(value: Any, back: Any, path: str) -> str:
+    """Return where a value and what came back differ; "" if they do not.
 
-    Times in the hour that a clock passes twice are never equal across time zones. They are the same if their text is.
+    Times in the hour that a clock passes twice are never equal across time zones. They are the same
+    if their texts are.
     """
-    if one.__class__ is other.__class__:
-        if isinstance(one, datetime | time) and one.isoformat() == other.isoformat():
+    # Containers of one class are compared part by part, and only unequal parts are visited. So the
+    # innermost difference is named, and a time that differs only by its zone object counts as
+    # equal wherever it lies.
+    if value.__class__ is back.__class__:
+        if isinstance(value, datetime | time) and value.isoformat() == back.isoformat():
             return ""
-        if parts := _parts(one, other):
-            found = (_difference(a, b, path + step) for step, a, b in parts if a != b)
-            return next((where for where in found if where), "")
-    if one.__class__ is other.__class__ and one == other:
+        if parts := _parts(value, back):
+            differences = (_difference(a, b, path + step) for step, a, b in parts if a != b)
+            return next((difference for difference in differences if difference), "")
+    if value.__class__ is back.__class__ and value == back:
         return ""
-    return f"{brief(one)} would come back as {brief(other)} @ {path}"
+    return f"{brief(value)} would come back as {brief(back)} @ {path}"
 
 
-def _parts(one: Any, other: Any) -> list[tuple[str, Any, Any]]:
-    """Return pairs of the parts of two alike containers, else []."""
-    if (names := field_names(type(one))) is not None:
-        return [(f".{name}", getattr(one, name), getattr(other, name)) for name in names]
-    if isinstance(one, list | tuple) and len(one) == len(other):
-        return [(f"[{at}]", a, b) for at, (a, b) in enumerate(zip(one, other, strict=True))]
-    if isinstance(one, Mapping) and one.keys() == other.keys():
-        return [(f"[{name!r}]", one[name], other[name]) for name in one]
+def _parts(value: Any, back: Any) -> list[tuple[str, Any, Any]]:
+    """Return the pairs of parts of two similar containers, otherwise []."""
+    if (names := field_names(type(value))) is not None:
+        return [(f".{name}", getattr(value, name), getattr(back, name)) for name in names]
+    if isinstance(value, list | tuple) and len(value) == len(back):
+        return [(f"[{at}]", a, b) for at, (a, b) in enumerate(zip(value, back, strict=True))]
+    if isinstance(value, Mapping) and value.keys() == back.keys():
+        return [(f"[{name!r}]", value[name], back[name]) for name in value]
     return []

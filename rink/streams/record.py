@@ -1,4 +1,4 @@
-"""Records: what an event holds, as a class of the user's."""
+"""Define records: the values of events, as classes of users."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ class Record:
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        # Without slots attrs changes this very class, and does not return another one.
+        # Without slots, attrs changes this class itself, and returns no other class.
         attrs.frozen(cls, kw_only=True, slots=False)

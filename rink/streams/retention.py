@@ -1,4 +1,4 @@
-"""Say how long events stay that every processor has passed."""
+"""Define how long events stay that every processor has passed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ _NAMES = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 @attrs.frozen
 class Retention:
-    """Says how long a partition keeps events that all have passed.
+    """The time and bytes for which a partition keeps passed events.
+
+    Without both, events go as soon as all processors have passed them.
 
     Attributes:
-        ms: milliseconds by Redis' clock; 0 for no limit.
-        size: bytes in each partition; 0 for no limit. Without both, events go as soon as all have passed.
+        ms: milliseconds by the clock of Redis; 0 for no limit.
+        size: bytes in each partition; 0 for no limit.
     """
 
     ms: int = 0
@@ -39,7 +41,7 @@ class Retention:
 
 
 def check_retention(keep: Keep | None, keep_bytes: int | None) -> Retention | None:
-    """Return the retention of a stream; None where neither is given."""
+    """Return the retention of a stream; None if neither value is given."""
     if keep is None and keep_bytes is None:
         return None
     ms = 0 if keep is None else math.ceil(_seconds(keep) * 1000)
@@ -53,18 +55,18 @@ def _seconds(keep: object) -> float:
         return check_seconds("keep", keep.total_seconds())
     if not isinstance(keep, str):
         return check_seconds("keep", keep)
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([smhdw])", keep, re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([smhdw])", keep, re.ASCII)
+    if match is None:
         raise ConfigError(
-            f'keep={keep!r} is no duration: give a number with s, m, h, d or w, such as "7d", a timedelta, or '
-            "a number of seconds"
+            f"keep={keep!r} is no duration: give a number with s, m, h, d or w, such as "
+            '"7d", a timedelta, or a number of seconds'
         )
-    return float(found[1]) * _SECONDS[found[2]]
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 def _shown(ms: int) -> str:
-    """Return a duration in the largest unit that it is a whole number of."""
-    for name, each in _NAMES:
-        if ms % each == 0:
-            return f"{ms // each} {name}"
+    """Return a duration in the largest unit that divides it."""
+    for name, unit_ms in _NAMES:
+        if ms % unit_ms == 0:
+            return f"{ms // unit_ms} {name}"
     return f"{ms} ms"

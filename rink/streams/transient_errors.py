@@ -1,4 +1,4 @@
-"""Knows the errors that pass by themselves, and are no event's fault."""
+"""Recognize transient errors: they pass, and are no event's fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rink.streams.errors import EventTimeout
 log = logging.getLogger("rink.streams")
 
 TransientError = type[BaseException] | Callable[[Any], bool]
-"""A class of exceptions, or a function that tells whether an exception is transient."""
+"""A class of exceptions, or a function that returns whether an exception is transient."""
 
 _BY_NAME = {
     "aiohttp": {"ClientConnectionError", "ClientPayloadError"},
@@ -34,14 +34,18 @@ _NETWORK_IS_DOWN = {
     errno.EHOSTDOWN,
     errno.EHOSTUNREACH,
 }
-"""Python raises these as a plain OSError, and not as a ConnectionError."""
+"""The error numbers that Python raises as a plain OSError, not as a ConnectionError."""
 
 
 def is_disconnect(error: BaseException) -> bool:
     """Return whether a connection broke, or could not be made.
 
-    It knows the errors of the operating system, and by name those of aiohttp, httpx, redis-py, requests, SQLAlchemy.
+    It knows the errors of the operating system, and by name those of aiohttp, httpx, redis-py,
+    requests and SQLAlchemy.
     """
+    # The order matters: `gaierror` is an OSError of its own meaning, so it comes before the plain
+    # OSError, and only one of its numbers is transient. The names come last, since they cost most.
+    # A class counts by the names of its bases, so a subclass of a known class counts as well.
     if isinstance(error, socket.gaierror):
         return error.errno == socket.EAI_AGAIN
     if type(error) is OSError:
@@ -50,16 +54,17 @@ def is_disconnect(error: BaseException) -> bool:
         return is_several or error.errno in _NETWORK_IS_DOWN
     if isinstance(error, EtcdUnavailable):
         return True
-    names = {(one.__module__.partition(".")[0], one.__name__) for one in type(error).__mro__}
+    names = {(base.__module__.partition(".")[0], base.__name__) for base in type(error).__mro__}
     if any(name in _BY_NAME.get(package, ()) for package, name in names):
         return True
     return ("sqlalchemy", "DBAPIError") in names and _is_sql_disconnect(error, names)
 
 
 def _is_sql_disconnect(error: Any, names: set[tuple[str, str]]) -> bool:
-    """Tell an outage of a database from what a statement did.
+    """Return whether an error of SQLAlchemy is an outage of the database.
 
-    A failure to connect does not count as a disconnect for SQLAlchemy, but has no statement.
+    SQLAlchemy does not count a failure to connect as a disconnect. But such an error has no
+    statement.
     """
     if error.connection_invalidated:
         return True
@@ -72,16 +77,18 @@ TRANSIENT: tuple[TransientError, ...] = (ConnectionError, TimeoutError, is_disco
 
 
 def check_transient(kinds: object) -> tuple[TransientError, ...]:
-    """Return what `transient=` was given, or raise a ConfigError."""
+    """Return the value of `transient=`, or raise a ConfigError."""
     if isinstance(kinds, str) or not isinstance(kinds, Sequence):
         raise ConfigError(
-            f"transient={kinds!r} is no tuple: give exception classes, and functions of an exception"
+            f"transient={kinds!r} is no tuple: give exception classes, and functions of an "
+            "exception"
         )
     for kind in kinds:
         is_error = isinstance(kind, type) and issubclass(kind, BaseException)
         if not is_error and (isinstance(kind, type) or not callable(kind)):
             raise ConfigError(
-                f"transient={kinds!r}: {kind!r} is neither a class of exceptions nor a function of one"
+                f"transient={kinds!r}: {kind!r} is neither a class of exceptions nor a function of "
+                "one"
             )
     return tuple(kinds)
 
@@ -89,26 +96,26 @@ def check_transient(kinds: object) -> tuple[TransientError, ...]:
 def is_transient(error: BaseException, kinds: Sequence[TransientError]) -> bool:
     """Return whether an error, or a cause of it, is of these kinds.
 
-    Of a group of errors, each has to be.
+    A group of errors is transient only if each of its errors is.
     """
     if isinstance(error, BaseExceptionGroup):
-        return all(is_transient(one, kinds) for one in error.exceptions)
-    for one in _causes(error):
-        if isinstance(one, BaseExceptionGroup):
-            return is_transient(one, kinds)
-        if any(_is_of(one, kind) for kind in kinds):
+        return all(is_transient(member, kinds) for member in error.exceptions)
+    for cause in _causes(error):
+        if isinstance(cause, BaseExceptionGroup):
+            return is_transient(cause, kinds)
+        if any(_is_of(cause, kind) for kind in kinds):
             return True
     return False
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Iterate over an error and what it was raised from."""
+    """Yield an error and its causes."""
     passed: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in passed:
         yield cause
         passed.add(id(cause))
-        # The event took too long, even if its cancellation raised another error in a call.
+        # A timeout is the event's fault, even if the cancelled call raised a transient error.
         cause = None if isinstance(cause, EventTimeout) else cause.__cause__
 
 

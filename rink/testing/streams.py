@@ -169,7 +169,7 @@ class _Partition:
             store=store,
             reader=_NoReader(store, 1, SharedMemory(1)),
             metrics=WorkerMetrics(self._processor.stream.app.name),
-            marks=PoisonSuspects(),
+            suspects=PoisonSuspects(),
             complaints=Complaints(self._processor.name),
             halt=lambda reason: None,
             given_up=self._given_up,
@@ -177,9 +177,8 @@ class _Partition:
         owner = _OwnerOfAll(
             self._processor, store, self._place, _TOKEN,
             Taken(entry_ids.NONE, "0", "", "", {}, []),
-            is_held=lambda: True, marks=scene.marks, metrics=scene.metrics,
-            complaints=scene.complaints, wants_more=self._feed,
-            may_hold=lambda: self.limits.in_flight,
+            is_held=lambda: True, suspects=scene.suspects, metrics=scene.metrics, complaints=scene.complaints,
+            wants_more=self._feed, may_hold=lambda: self.limits.in_flight,
         )  # fmt: skip
         owner.targets, owner.unread = self._targets, self._unread
         self._feed(owner)
@@ -194,7 +193,7 @@ class _Partition:
     async def _over(self, owner: GrantOwner[Any]) -> bool:
         """Wait until all is committed, or the processor waits for more."""
         while not self._done.is_set():
-            if owner.is_idle and not self._unread and not owner.inbox.ready:
+            if owner.is_idle and not self._unread and not owner.buffer.ready:
                 break
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_INTERVAL_S):
@@ -202,7 +201,7 @@ class _Partition:
         return True
 
     def _feed(self, owner: GrantOwner[Any]) -> None:
-        if (room := owner.inbox.room) and self._unread:
+        if (room := owner.buffer.room) and self._unread:
             owner.feed(self._unread[:room])
             del self._unread[:room]
 
@@ -258,7 +257,7 @@ class _OwnerOfAll(GrantOwner[Any]):
     unread: list[RawEntry]
 
     def _has_all(self) -> bool:
-        return not self.unread and not self.inbox.ready
+        return not self.unread and not self.buffer.ready
 
     def _is_over(self, deadline: float) -> bool:
         return self._has_all() or super()._is_over(deadline)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mutants_of_streams import INBOX, LANES, base, lua, python
+from mutants_of_streams import APPENDER, BUFFER, base, lua, python
 
 BYTES = "../integration/streams/test_steps_bytes"
 LARGE = "../integration/streams/test_large_records"
 LAYOUT = "../integration/streams/test_layout"
-SIZES = "streams/test_sizes"
+BYTE_LIMITS = "streams/test_byte_limits"
 
 BOUNDS = [
     lua(
@@ -27,49 +27,49 @@ BOUNDS = [
     python(
         "one small event hides large ones as much as many do",
         "streams/store/byte_limits",
-        "min(count / _FORGETS, 0.5)",
+        "min(count / _HALVING_COUNT, 0.5)",
         "0.5",
-        SIZES,
+        BYTE_LIMITS,
     ),
     python(
         "the password in a URL that cannot be read is shown",
         "redis/error_map",
         '        if "@" not in url and',
         "        if True or",
-        "streams/test_faults",
+        "streams/test_redis_error_map",
     ),
     python(
         "small events come one by one where others are large",
         "streams/store/byte_limits",
-        "            if is_like_it and total",
+        "            if is_similar and total",
         "            if total",
-        SIZES,
+        BYTE_LIMITS,
     ),
     python(
         "a timeout teaches nothing of sizes",
         "streams/store/byte_limits",
-        "            self._seen[key] = max(self._size(key), self._most / (len(asked) * count)) * 2\n",
+        "            self._sizes[key] = max(self._size(key), answered) * 2\n",
         "            pass\n",
-        SIZES,
+        BYTE_LIMITS,
     ),
     python(
         "a few small entries hide that large ones come",
         "streams/store/byte_limits",
-        "        self._seen[key] = max(mean, before + (mean - before) * weight)\n",
-        "        self._seen[key] = before + (mean - before) * weight\n",
-        SIZES,
+        "        self._sizes[key] = max(mean, before + (mean - before) * weight)\n",
+        "        self._sizes[key] = before + (mean - before) * weight\n",
+        BYTE_LIMITS,
     ),
     python(
         "the same partitions are asked each time",
         "streams/store/byte_limits",
-        "[*(key for key in order if key not in asked), *asked]",
-        "[*asked, *(key for key in order if key not in asked)]",
-        SIZES,
+        "[*(key for key in order if key not in planned), *planned]",
+        "[*planned, *(key for key in order if key not in planned)]",
+        BYTE_LIMITS,
     ),
     python(
         "a partition holds events however large they are",
         "streams/consumer/reader",
-        "owner.looks_ahead or owner.inbox.size < self._held.share",
+        "owner.looks_ahead or owner.buffer.size < self._held.share",
         "True",
         LARGE,
     ),
@@ -83,16 +83,16 @@ BOUNDS = [
     python(
         "a call that came late is sent again as large",
         "streams/producer/appender",
-        "                    self._most_bytes = max(self._most_bytes // 2, 1)\n",
+        "                    self._max_bytes = max(self._max_bytes // 2, 1)\n",
         "",
-        LANES,
+        APPENDER,
     ),
     python(
         "what was too much for a call is forgotten with its answer",
         "streams/producer/appender",
-        "min(self._most_bytes + max(int(limit * _GROWS_BY), 1), limit)",
+        "min(self._max_bytes + max(int(limit * _GROWTH), 1), limit)",
         "limit",
-        LANES,
+        APPENDER,
     ),
     python(
         "a take that came late brings as much the next time",
@@ -106,20 +106,20 @@ BOUNDS = [
         "streams/consumer/buffer",
         "            self.size -= len(entry.data) if entry.fields is None else entry.size\n",
         "",
-        INBOX,
+        BUFFER,
     ),
     python(
         "a commit has dead letters however large they are",
         "streams/consumer/buffer",
-        "            if most_bytes is not None and any(",
+        "            if max_bytes is not None and any(",
         "            if False and any(",
-        INBOX,
+        BUFFER,
     ),
     python(
         "outputs go with a part of what is finished",
         "streams/consumer/committer",
-        "            if self._inbox.passage() is None:\n",
-        "            if self._inbox.passage(1) is None:\n",
+        "            if self._buffer.passage() is None:\n",
+        "            if self._buffer.passage(1) is None:\n",
         "../integration/streams/test_large_records",
     ),
     python(
@@ -132,7 +132,7 @@ BOUNDS = [
     python(
         "a read that came too late is asked again as large",
         "streams/consumer/reader",
-        "            self._found_nothing.clear()\n            raise\n",
+        "            self._empty.clear()\n            raise\n",
         "            raise\n",
         LARGE,
     ),
@@ -146,7 +146,7 @@ BOUNDS = [
     python(
         "a processor that holds all its memory waits for more",
         "streams/consumer/owner",
-        "        is_over = self.is_full and self.inbox.has_yielded\n",
+        "        is_over = self.is_full and self.buffer.has_yielded\n",
         "        is_over = False\n",
         LARGE,
     ),
@@ -162,7 +162,7 @@ BOUNDS = [
         "streams/consumer/buffer",
         "            self.count_finished -= not entry.skipped\n",
         "",
-        INBOX,
+        BUFFER,
     ),
     base(
         "a hash of another format is taken for ours",

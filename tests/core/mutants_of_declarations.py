@@ -9,9 +9,9 @@ HASHER = "../integration/streams/test_hasher_agreed"
 LETTERS = "../integration/streams/test_dead_letters"
 ON_SPARK = "../integration/spark/test_source_and_sink_options"
 HASHERS = "streams/test_hashers"
-DEAD = "streams/test_dead"
+DEAD_LETTER_STREAM = "streams/test_dead_letter_stream"
 HOOKS = "streams/test_hooks"
-TASKS = "streams/test_tasks"
+APP_TASKS = "streams/test_app_tasks"
 
 DECLARATIONS = [
     python(
@@ -38,7 +38,7 @@ DECLARATIONS = [
     python(
         "a hasher that gives a key two partitions is taken",
         "streams/hashers",
-        "    if found != [_sampled(hasher, stream, key, count) for key in _SAMPLES]:",
+        "    if answers != [_sampled(hasher, stream, key, count) for key in _SAMPLES]:",
         "    if False:",
         HASHERS,
     ),
@@ -75,7 +75,7 @@ DECLARATIONS = [
         "streams/dead_letter_stream",
         '        if wanted == "dead-letter":',
         "        if False:",
-        DEAD,
+        DEAD_LETTER_STREAM,
     ),
     python(
         "the letters of a misspelt processor are read for ever",
@@ -89,20 +89,20 @@ DECLARATIONS = [
         "streams/consumer/app_tasks",
         "        await asyncio.Event().wait()\n",
         "        return\n",
-        TASKS,
+        APP_TASKS,
     ),
     python(
         "a task at the start that failed is done",
         "streams/consumer/app_tasks",
         "            succeeds = False",
         "            pass",
-        TASKS,
+        APP_TASKS,
     ),
     python(
         "events are given before the hook at the start has succeeded",
         "streams/consumer/partition",
-        "        while not owner.inbox.stopped and not await self._hooks.start():",
-        "        while not owner.inbox.stopped and not await self._hooks.start() and False:",
+        "        while not owner.buffer.stopped and not await self._hooks.start():",
+        "        while not owner.buffer.stopped and not await self._hooks.start() and False:",
         HOOKS,
     ),
     python(

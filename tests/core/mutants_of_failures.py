@@ -5,17 +5,17 @@ from __future__ import annotations
 from mutants_of_streams import lua, python
 
 OUTAGES = "streams/test_outages"
-TRANSIENT = "streams/test_transient"
-BREAKER = "streams/test_breaker"
-COMPLAINTS = "streams/test_complaints"
+TRANSIENT_ERRORS = "streams/test_transient_errors"
+CIRCUIT_BREAKER = "streams/test_circuit_breaker"
+ERROR_LOG = "streams/test_error_log"
 FAILURES_ON_SERVERS = "../integration/streams/test_failures"
 
 FAILURES = [
     python(
         "an outage is blamed on an event",
         "streams/consumer/failure_handler",
-        "if is_transient(error, (*policy.transient, *_SURROUNDINGS)):",
-        "if isinstance(error, _SURROUNDINGS):",
+        "if is_transient(error, (*policy.transient, *_BLAMELESS)):",
+        "if isinstance(error, _BLAMELESS):",
         OUTAGES,
     ),
     python(
@@ -49,8 +49,8 @@ FAILURES = [
     python(
         "after an outage events come one by one",
         "streams/consumer/failure_handler",
-        "        owner.inbox.put_back()\n",
-        "        owner.inbox.fail()\n",
+        "        owner.buffer.put_back()\n",
+        "        owner.buffer.fail()\n",
         OUTAGES,
     ),
     python(
@@ -63,37 +63,37 @@ FAILURES = [
     python(
         "one transient error makes a group of errors transient",
         "streams/transient_errors",
-        "return all(is_transient(one, kinds) for one in error.exceptions)",
-        "return any(is_transient(one, kinds) for one in error.exceptions)",
-        TRANSIENT,
+        "return all(is_transient(member, kinds) for member in error.exceptions)",
+        "return any(is_transient(member, kinds) for member in error.exceptions)",
+        TRANSIENT_ERRORS,
     ),
     python(
         "whatever a database refuses is an outage",
         "streams/transient_errors",
         "return error.statement is None and bool(names & could_not_connect)",
         "return True",
-        TRANSIENT,
+        TRANSIENT_ERRORS,
     ),
     python(
         "a timeout is transient where its cancellation met an outage",
         "streams/transient_errors",
         "cause = None if isinstance(cause, EventTimeout) else cause.__cause__",
         "cause = cause.__cause__",
-        TRANSIENT,
+        TRANSIENT_ERRORS,
     ),
     python(
         "a success between does not begin a new row",
         "streams/consumer/circuit_breaker",
         "            if not end:\n                break",
         "            if not end:\n                continue",
-        BREAKER,
+        CIRCUIT_BREAKER,
     ),
     python(
         "half of the last hundred may fail for ever",
         "streams/consumer/circuit_breaker",
         "if len(dead) * 2 >= LAST:",
         "if len(dead) >= LAST:",
-        BREAKER,
+        CIRCUIT_BREAKER,
     ),
     python(
         "records of a bad deploy are given up one by one",
@@ -133,8 +133,8 @@ FAILURES = [
     python(
         "the wait for a commit is an event's time",
         "streams/consumer/owner",
-        "        self.stopwatch.stop()  # Redis may be away for long",
-        "        pass  # Redis may be away for long",
+        "        self.stopwatch.stop()  # Redis may be unavailable",
+        "        pass  # Redis may be unavailable",
         FAILURES_ON_SERVERS,
     ),
     python(
@@ -142,7 +142,7 @@ FAILURES = [
         "streams/consumer/error_log",
         "        if seen is None:",
         "        if True:",
-        COMPLAINTS,
+        ERROR_LOG,
     ),
     python(
         "events in memory are given in spite of a pause",
@@ -177,21 +177,21 @@ FAILURES = [
         "streams/consumer/error_log",
         "if not self._waiting and seconds >= REPORT_INTERVAL_S:",
         "if seconds >= REPORT_INTERVAL_S:",
-        COMPLAINTS,
+        ERROR_LOG,
     ),
     python(
         "what was finished before an outage ends it",
         "streams/consumer/error_log",
         "if self._waiting.get(role, finished) >= finished:",
         "if role not in self._waiting:",
-        COMPLAINTS,
+        ERROR_LOG,
     ),
     python(
         "an outage goes on for a partition that another owner has",
         "streams/consumer/error_log",
         "        self._waiting.pop(role, None)\n",
         "        pass\n",
-        COMPLAINTS,
+        ERROR_LOG,
     ),
     python(
         "a partition that was lost meanwhile is told to be quarantined",

@@ -213,7 +213,7 @@ OFFERS = [
     worker(
         "a reader that fails while its worker leaves is passed over",
         "streams/consumer/executor",
-        "            raise error  # it failed while the worker waited for a successor\n",
+        "            raise error  # the reader failed while the worker waited for a successor\n",
         "            pass\n",
     ),
     worker(

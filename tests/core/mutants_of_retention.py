@@ -8,7 +8,7 @@ KEEP = "../integration/streams/test_retention"
 COUNTERS = "../integration/streams/test_retention_counters"
 SERVERS = "../integration/streams/test_servers_of_redis"
 ADMIN = "../integration/streams/test_admin"
-LOOKOUT = "streams/test_lookout"
+MONITOR = "streams/test_monitor"
 
 RETENTION = [
     lua(
@@ -140,7 +140,7 @@ RETENTION = [
     lua(
         "a program that says nothing ends retention",
         "partition",
-        "    if part.says and not part.has_said then",
+        "    if part.says and not part.has_retention then",
         "    if true then part.keep, part.keep_bytes = unpack(part.says or {0, 0}) elseif part.says then",
         KEEP,
     ),
@@ -149,7 +149,7 @@ RETENTION = [
         "streams/consumer/monitor",
         "    if owner.place.bounds.retention:",
         "    if False:",
-        LOOKOUT,
+        MONITOR,
         KEEP,
     ),
     python(
@@ -190,8 +190,8 @@ RETENTION = [
     lua(
         "retention that Redis has lost stays lost",
         "trim",
-        "if part.says and not part.has_said then say(part) end",
-        "if false then say(part) end",
+        "if part.says and not part.has_retention then store_retention(part) end",
+        "if false then store_retention(part) end",
         KEEP,
     ),
     lua(

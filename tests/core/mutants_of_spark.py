@@ -558,7 +558,7 @@ SPARK = [
         "rink/redis/error_map.py",
         '_IN_A_PIPELINE.sub("", text, count=1)',
         "text",
-        ("streams/test_faults",),
+        ("streams/test_redis_error_map",),
     ),
     python(
         "a start that is refused leaves partitions registered",

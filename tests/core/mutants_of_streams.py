@@ -8,9 +8,9 @@ STEPS = "../integration/streams/test_steps"
 WORKERS = "../integration/streams/test_workers"
 TROUBLE = "../integration/streams/test_trouble"
 CAREFUL = "../integration/streams/test_careful"
-INBOX = "streams/test_inbox"
-MARKS = "streams/test_marks"
-LANES = "streams/test_lanes"
+BUFFER = "streams/test_buffer"
+POISON = "streams/test_poison"
+APPENDER = "streams/test_appender"
 PROCESSORS = "streams/test_processors"
 TYPES = "streams/test_record_types"
 
@@ -118,8 +118,8 @@ STREAMS = [
     lua(
         "an append that found no room is not remembered",
         "append",
-        "local told =",
-        "if count == 0 then return {0, ''} end\nlocal told =",
+        "local answered_ids =",
+        "if count == 0 then return {0, ''} end\nlocal answered_ids =",
     ),
     lua(
         "after a loss of everything what was sent since is passed over",
@@ -175,21 +175,21 @@ STREAMS = [
         "streams/consumer/buffer",
         "        count = min(count, self.may_yield)\n",
         "",
-        INBOX,
+        BUFFER,
     ),
     python(
         "what is only gathered is finished by a commit from aside",
         "streams/consumer/buffer",
         "        if self.held_back:\n",
         "        if False:\n",
-        INBOX,
+        BUFFER,
     ),
     python(
         "one by one, more is yielded than Redis knows of",
         "streams/consumer/buffer",
         " or entry_ids.order(entry.id) > ceiling:",
         ":",
-        INBOX,
+        BUFFER,
     ),
     lua(
         "what comes late lowers what may have begun",
@@ -209,48 +209,48 @@ STREAMS = [
         "streams/consumer/poison",
         "        return mine is not None and any(other < mine for other in self._expected.values())",
         "        return False",
-        MARKS,
+        POISON,
     ),
     python(
         "whoever never asks for its turn is waited for without end",
         "streams/consumer/poison",
         " and now() < until:",
         ":",
-        MARKS,
+        POISON,
     ),
     lua(
         "who has ended in order is open again after a reconnect",
         "take",
-        "end\n\nlocal ends,",
-        "end\nredis.call('HSET', at, 'open', '1')\n\nlocal ends,",
+        "end\n\n-- Return how many owners have",
+        "end\nredis.call('HSET', at, 'open', '1')\n\n-- Return how many owners have",
     ),
     python(
         "a commit under way is made anew",
         "streams/consumer/buffer",
         "if self._under_way is None and self._finished:",
         "if self._finished:",
-        INBOX,
+        BUFFER,
     ),
     python(
         "after a failure all come together again",
         "streams/consumer/buffer",
         "self._alone = max(self._alone or (0, 0), entry_ids.order(last.id))",
         "pass",
-        INBOX,
+        BUFFER,
     ),
     python(
         "an event that was given up leaves no letter",
         "streams/consumer/buffer",
         "entry.skipped, entry.letter = True, self._condemned[entry.id]",
         "entry.skipped = True",
-        INBOX,
+        BUFFER,
     ),
     python(
         "what was given up waits for an event that succeeds",
         "streams/consumer/buffer",
         "        self._finish_skipped()\n        while self._out:",
         "        while self._out:",
-        INBOX,
+        BUFFER,
     ),
     python(
         "who is cancelled and returns has finished what it was given",
@@ -278,7 +278,7 @@ STREAMS = [
         "streams/producer/appender",
         "                self._trouble = error\n",
         "                self._trouble = error\n                self._number += 1\n",
-        LANES,
+        APPENDER,
     ),
     lua(
         "a mark that comes late names an event of before",
@@ -308,16 +308,16 @@ STREAMS = [
     python(
         "outputs go to another app's stream whatever its partitions",
         "streams/consumer/committer",
-        "        for stream in {stream for stream, _ in outputs}:  # it may be another app's",
+        "        for stream in {stream for stream, _ in outputs}:  # it may belong to another app",
         "        for stream in ():",
         TROUBLE,
     ),
     python(
         "a client is waited for without end",
         "redis/async_client",
-        '            one["socket_timeout"] = ANSWERS_WITHIN_S',
+        '            kwargs["socket_timeout"] = ANSWER_TIMEOUT_S',
         "            pass",
-        "streams/test_clients",
+        "streams/test_async_client",
     ),
     python(
         "the first send does not wait for Redis",
@@ -394,13 +394,13 @@ STREAMS = [
         "streams/consumer/buffer",
         "            if (alone or self.has_one_alone) and self.has_yielded:",
         "            if alone and self.has_yielded:",
-        INBOX,
+        BUFFER,
     ),
     python(
         "whoever asks goes on where Redis is away",
         "streams/admin/targets",
-        "            gone.set()\n",
+        "            unavailable.set()\n",
         "",
-        "streams/test_changes",
+        "streams/test_admin_targets",
     ),
 ]

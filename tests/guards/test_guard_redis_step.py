@@ -15,7 +15,7 @@ from rink.guards import Batch, Fence, RedisGuard
 from rink.guards.redis_line import CommandSpec, Line, connected
 from rink.guards.redis_step import CommandBounds, RedisStep
 from rink.redis import blocking_client
-from rink.redis.blocking_client import ANSWERS_WITHIN_S
+from rink.redis.blocking_client import ANSWER_TIMEOUT_S
 from rink.streams import CrossSlot, RedisUnavailable
 
 WRITES = frozenset({"write", "denyoom"})
@@ -249,7 +249,7 @@ def test_a_guard_that_is_made_again_has_the_connections_of_the_first():
         guard.close()
 
 
-@pytest.mark.parametrize(("url", "seconds"), [("", ANSWERS_WITHIN_S), ("?socket_timeout=3", 3.0)])
+@pytest.mark.parametrize(("url", "seconds"), [("", ANSWER_TIMEOUT_S), ("?socket_timeout=3", 3.0)])
 def test_a_server_that_is_silent_is_not_waited_for_for_ever(url, seconds):
     client = connected(f"redis://127.0.0.1:1/{url}").client
     assert client.get_connection_kwargs()["socket_timeout"] == seconds

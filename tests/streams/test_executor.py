@@ -70,7 +70,7 @@ async def an_executor(cluster):
             session,
             name="a",
             metrics=nothing,
-            marks=nothing,
+            suspects=nothing,
             held=nothing,
             halt=nothing,
         )

@@ -68,7 +68,7 @@ def executor_of(session, stream_name, wait_s):
         session,
         name="a",
         metrics=NOTHING,
-        marks=NOTHING,
+        suspects=NOTHING,
         held=NOTHING,
         halt=NOTHING,
         handover_wait=wait_s,

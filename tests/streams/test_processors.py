@@ -178,7 +178,7 @@ def test_who_never_commits_what_is_left_loses_nothing_and_is_told(caplog):
     outcome = shop.process(90)
     assert numbers(outcome.outputs["out"]) == list(range(90))
     assert outcome.dead == []
-    assert "commit what is left" in caplog.text
+    assert "then commit the rest" in caplog.text
 
 
 def test_what_is_left_of_max_uncommitted_goes_to_who_commits_later():

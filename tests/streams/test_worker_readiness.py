@@ -36,7 +36,7 @@ def without_redis(monkeypatch):
 
     monkeypatch.setattr(executor, "make_reader", lambda *_: Reader())
     monkeypatch.setattr(partition.PartitionGrant, "run", work)
-    monkeypatch.setattr(worker, "look_out", wait)
+    monkeypatch.setattr(worker, "monitor_partitions", wait)
     monkeypatch.setattr(worker, "Evictions", lambda _: NOTHING)
 
 

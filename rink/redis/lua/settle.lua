@@ -1,4 +1,5 @@
--- Settles what all programs of a stream must agree on. The first program writes all of it at once.
+-- Settles the partition count and hasher, on which all programs of a stream must agree. The first
+-- program writes both at once, and later ones change nothing.
 -- KEYS: about. ARGV: number of partitions, fingerprint of the hasher ('': the built-in one).
 check_format(KEYS[1])
 if redis.call('HEXISTS', KEYS[1], 'partitions') == 1 then return end

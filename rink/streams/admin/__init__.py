@@ -1,11 +1,12 @@
-"""What an operator sees and does, as plain async functions: what `rink streams` is made of.
+"""Inspect and operate streams with async functions, as `rink streams` does.
 
     async with app:
-        for one in await admin.lag(app):
-            if one.quarantined: ...
+        for lag in await admin.lag(app):
+            if lag.quarantined: ...
 
-All of it works while workers run. What is seen is not one moment: each partition is looked at by itself.
-Processors that Redis knows and the app does not declare are meant, too: trimming waits for them as well.
+All functions work while workers run. A result is not a snapshot of one moment, since each partition
+is read by itself. Processors that only Redis knows are included, since trimming waits for them,
+too.
 """
 
 from rink.streams.admin.dead_letters import (

@@ -1,4 +1,4 @@
-"""Dead letters: events that a processor has given up, and how they become events again."""
+"""Show dead letters, turn them into events again, or discard them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class DeadLetterRow:
     """An event that was given up.
 
     Attributes:
-        id: of the letter.
-        event: the id that the event had.
-        given_up: when, by Redis' clock.
+        id: the id of the dead letter.
+        event: the id of the event.
+        given_up: when the event was given up, by the clock of Redis.
         sent: when the event was sent.
-        error: the last one, in one line.
-        attempts: how often it was tried alone; or how many processes it ended.
-        record: its bytes as text.
+        error: the last error, in one line.
+        attempts: how often the event was tried alone, or how many processes it crashed.
+        record: the record's bytes as text.
         trace: the error's traceback.
     """
 
@@ -46,7 +46,7 @@ class DeadLetterRow:
 
 @attrs.frozen
 class DeadLetters:
-    """How many there are, and the newest of them, oldest first."""
+    """The number of dead letters, and the newest of them, oldest first."""
 
     total: int
     letters: tuple[DeadLetterRow, ...]
@@ -54,7 +54,12 @@ class DeadLetters:
 
 @attrs.frozen(kw_only=True)
 class Requeued:
-    """A dead letter that is an event again, for its processor alone: its id then and now."""
+    """A dead letter that is an event again, only for its processor.
+
+    Attributes:
+        letter: the id of the dead letter.
+        event: the id of the new event.
+    """
 
     processor: str
     stream: str
@@ -65,7 +70,7 @@ class Requeued:
 
 @attrs.frozen(kw_only=True)
 class Discarded:
-    """How many dead letters of a processor in one partition were removed."""
+    """The number of removed dead letters of a processor in a partition."""
 
     processor: str
     stream: str
@@ -84,24 +89,25 @@ async def dead_letters(
     """Return the newest dead letters.
 
     Args:
-        app: whose.
-        processor: only this one's; that of one that was forgotten, too.
-        stream: only this one's.
-        partition: only this one's.
-        last: how many.
+        app: the app.
+        processor: only this processor, which may be one that was forgotten.
+        stream: only this stream.
+        partition: only this partition.
+        last: the most dead letters to return.
 
     Raises:
         ConfigError: there is no such processor, stream or partition.
         StateError: Redis has another number of partitions than the app.
-        RedisError: Redis did not answer as it should.
+        RedisError: a call to Redis failed.
     """
     store = await store_of(app)
     found = await find(app, processor=processor, stream=stream, partition=partition, gone=True)
-    totals = await each(lambda one: _count(store, one), found)
-    full = [one for one, total in zip(found, totals, strict=True) if total]
-    pages = await each(lambda one: _newest(store, one, last), full)
-    every = sorted((one for page in pages for one in page), key=lambda one: entry_ids.order(one.id))
-    return DeadLetters(sum(totals), tuple(every[-last:]))
+    totals = await each(lambda target: _count(store, target), found)
+    targets = [target for target, total in zip(found, totals, strict=True) if total]
+    pages = await each(lambda target: _newest(store, target, last), targets)
+    letters = [letter for page in pages for letter in page]
+    letters.sort(key=lambda letter: entry_ids.order(letter.id))
+    return DeadLetters(sum(totals), tuple(letters[-last:]))
 
 
 async def dead_letter(
@@ -115,13 +121,13 @@ async def dead_letter(
     """Return one dead letter by its id.
 
     Raises:
-        StateError: there is none of this id, or several partitions have one.
+        StateError: there is no dead letter with this id, or several partitions have one.
         ConfigError, RedisError: as `dead_letters`.
     """
     store = await store_of(app)
     found = await find(app, processor=processor, stream=stream, partition=partition, gone=True)
-    one = await _holder(store, found, letter)
-    return _letter(one, (await _range(store, one, letter))[0])
+    holder = await _holder(store, found, letter)
+    return _letter(holder, (await _range(store, holder, letter))[0])
 
 
 async def requeue(
@@ -132,36 +138,37 @@ async def requeue(
     stream: str | None = None,
     partition: int | None = None,
 ) -> tuple[Requeued, ...]:
-    """Make dead letters events again, at the end of their partitions and for their processor alone.
+    """Turn dead letters into events again, only for their processor.
 
-    They come behind what was sent since: of their keys, the order is not kept.
+    The events are added at the end of their partitions, behind events that were sent since. So the
+    order of their keys is not kept.
 
     Args:
-        app: whose.
-        letter: only the one with this id; all that there are when it begins where None, oldest first.
-        processor: only this one's.
-        stream: only this one's.
-        partition: only this one's.
+        app: the app.
+        letter: only the dead letter with this id; None for all present ones, oldest first.
+        processor: only this processor.
+        stream: only this stream.
+        partition: only this partition.
 
     Raises:
-        StateError: there is no letter of this id, several partitions have one, or its processor is not
-            registered (any more).
-        PartitionFull: there is no room; those before it are events again.
+        StateError: there is no dead letter with this id, several partitions have one, or its
+            processor is not registered (any more).
+        PartitionFull: there is no room; the dead letters before it are events again.
         ConfigError, RedisError: as `dead_letters`.
     """
     store = await store_of(app)
     found = await find(app, processor=processor, stream=stream, partition=partition, gone=True)
     if letter is not None:
-        one = await _holder(store, found, letter)
-        done = await _requeue(store, one, letter, 0)
+        holder = await _holder(store, found, letter)
+        done = await _requeue(store, holder, letter, 0)
         if done is None:
             raise _no_letter(letter)
         return (done,)
     requeued: list[Requeued] = []
-    for one in found:
-        for letter_id in await _all_ids(store, one):
-            done = await _requeue(store, one, letter_id, len(requeued))
-            requeued += [done] if done else []  # None: somebody else was faster
+    for target in found:
+        for letter_id in await _all_ids(store, target):
+            done = await _requeue(store, target, letter_id, len(requeued))
+            requeued += [done] if done else []  # None: another call has requeued it meanwhile
     return tuple(requeued)
 
 
@@ -169,20 +176,21 @@ async def _requeue(store: Store, found: Found, letter: str, before: int) -> Requ
     place = found.place
     names, bounds = place.names, place.bounds
     keys = [names.dead(place.processor), *names.keys]
-    said, *answer = await store.run("requeue", keys, place.processor, letter, *bounds.given)
-    match text(said):
+    status, *answer = await store.run("requeue", keys, place.processor, letter, *bounds.given)
+    match text(status):
         case "gone":
             return None
         case "unknown":
             raise StateError(
-                f"processor {place.processor!r} is not registered in {place.role!r}: nobody would process "
-                "the event; start a worker that has it first",
+                f"processor {place.processor!r} is not registered in {place.role!r}, so the event "
+                "would not be processed; start a worker that has the processor first",
                 key=names.offsets,
             )
         case "full":
             raise PartitionFull(
-                f"partition {place.role!r} holds {bounds.limit} events that some processor has not committed, "
-                f"and has no room for dead letter {letter}; {before} letters were requeued before",
+                f"partition {place.role!r} holds {bounds.limit} events that some processor has not "
+                f"committed, and has no room for dead letter {letter}; {before} letters were "
+                "requeued before",
                 stream=place.stream,
                 partition=place.number,
             )
@@ -203,32 +211,34 @@ async def discard(
     stream: str | None = None,
     partition: int | None = None,
 ) -> tuple[Discarded, ...]:
-    """Remove dead letters for good: they have no bound, and whoever has looked into them needs them no more.
+    """Remove dead letters for good.
+
+    Rink itself never removes dead letters.
 
     Args:
-        app: whose.
-        letter: only the one with this id; all that there are when it begins where None.
-        processor: only this one's; that of one that was forgotten, too.
-        stream: only this one's.
-        partition: only this one's.
+        app: the app.
+        letter: only the dead letter with this id; None for all present ones.
+        processor: only this processor, which may be one that was forgotten.
+        stream: only this stream.
+        partition: only this partition.
 
     Raises:
-        StateError: there is no letter of this id, or several partitions have one.
+        StateError: there is no dead letter with this id, or several partitions have one.
         ConfigError, RedisError: as `dead_letters`.
     """
     store = await store_of(app)
     found = await find(app, processor=processor, stream=stream, partition=partition, gone=True)
     if letter is not None:
-        one = await _holder(store, found, letter)
-        count = await read(store, _key(one), lambda redis: redis.xdel(_key(one), letter))
+        holder = await _holder(store, found, letter)
+        count = await read(store, _key(holder), lambda redis: redis.xdel(_key(holder), letter))
         if not count:
             raise _no_letter(letter)
-        return (_discarded(one, count),)
-    return await change(lambda one: _discard_all(store, one), found)
+        return (_discarded(holder, count),)
+    return await change(lambda target: _discard_all(store, target), found)
 
 
 async def _discard_all(store: Store, found: Found) -> Discarded | None:
-    """Remove the letters there are now, and none that comes meanwhile."""
+    """Remove the present letters, and none that arrive meanwhile."""
     key = _key(found)
     last = await read(store, key, lambda redis: redis.xrevrange(key, count=1))
     if not last:
@@ -247,15 +257,15 @@ def _discarded(found: Found, count: int) -> Discarded:
 
 
 async def _holder(store: Store, found: list[Found], letter: str) -> Found:
-    """Return the one place that has a letter of this id."""
+    """Return the only place that has a letter with this id."""
     if not entry_ids.is_id(letter):
         raise StateError(f"{letter!r} is no id of a dead letter: they look like 1700000000000-0")
-    pages = await each(lambda one: _range(store, one, letter), found)
-    holders = [one for one, page in zip(found, pages, strict=True) if page]
+    pages = await each(lambda target: _range(store, target, letter), found)
+    holders = [target for target, page in zip(found, pages, strict=True) if page]
     if not holders:
         raise _no_letter(letter)
     if len(holders) > 1:
-        where = ", ".join(f"{one.place.role} of {one.place.processor}" for one in holders)
+        where = ", ".join(f"{holder.place.role} of {holder.place.processor}" for holder in holders)
         raise StateError(
             f"several dead letters have the id {letter}: name one partition of {where}"
         )
@@ -291,7 +301,10 @@ async def _range(store: Store, found: Found, letter: str) -> list[Any]:
 
 
 async def _all_ids(store: Store, found: Found) -> list[str]:
-    """Return the ids of the letters there are now: one that comes back meanwhile waits for the next time."""
+    """Return the ids of the present letters.
+
+    A requeued event may fail again and become a letter meanwhile. It is not requeued twice.
+    """
     return [text(entry_id) async for entry_id, _ in store.entries(_key(found))]
 
 

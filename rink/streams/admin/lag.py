@@ -1,4 +1,4 @@
-"""How far each processor is behind, and who holds trimming back."""
+"""Show the lag of each processor, and which one holds trimming back."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Lag:
-    """One processor in one partition.
+    """The lag of one processor in one partition.
 
     Attributes:
-        declared: the app has this processor; Redis may know others, which hold trimming back as well.
-        lag: events that it has not committed. If it was never started, these are all events, or none with
-            `start="latest"`.
-        offset: the last committed event; "" if it was never registered.
-        oldest: when the first event behind the offset was sent, by Redis' clock; "" where there is none.
+        declared: the app has this processor. Redis may know others, which hold trimming back, too.
+        lag: events that the processor has not committed. If it was never started, these are all
+            events, or none with `start="latest"`.
+        offset: the last committed event; "" if the processor was never registered.
+        oldest: when the first event behind the offset was sent, by the clock of Redis; "" if there
+            is none.
         kept: all events in the partition, including processed ones that are not trimmed yet.
         bytes: the size of these events, at most one segment too large.
-        since: when the first of these events was sent, by Redis' clock; "" if there is none.
+        since: when the first of these events was sent, by the clock of Redis; "" if there is none.
         keep: how long the partition keeps processed events, in words; "" if they go at once.
-        held: events that count towards `size`. With retention, only those that some processor has not committed,
-            without its replay.
+        held: events that count towards `size`. With retention, only the events that some processor
+            has not committed, without its replay.
         size: how many events the partition may hold; 0 for no limit, as for dead letters.
         holds_back: the partition's oldest events are kept for this processor.
-        owned: an owner is at work.
+        owned: there is an owner.
         quarantined: why the partition is quarantined; "" if it is not.
         paused: an operator has paused the processor here.
         processed: events processed since the beginning.
         dead: events given up since the beginning.
-        lost: events that `trim="oldest"` dropped before it had processed them.
+        lost: events that `trim="oldest"` dropped before the processor had processed them.
         unclean: owners that crashed.
     """
 
@@ -66,10 +67,7 @@ class Lag:
 
     @property
     def is_sparks(self) -> bool:
-        """Return whether it is a query of Spark.
-
-        It is then no processor that the app once had.
-        """
+        """Return whether this is a query of Spark, and no former processor."""
         return not self.declared and self.processor.startswith(OF_SPARK)
 
 
@@ -80,29 +78,31 @@ async def lag(
     stream: str | None = None,
     partition: int | None = None,
 ) -> tuple[Lag, ...]:
-    """Return how far each processor is behind in each partition; it changes nothing.
+    """Return the lag of each processor in each partition.
+
+    This changes nothing in Redis.
 
     Args:
-        app: whose.
-        processor: only this one; those that only Redis knows are shown, too.
-        stream: only this one.
-        partition: only this one.
+        app: the app.
+        processor: only this processor; those that only Redis knows are shown, too.
+        stream: only this stream.
+        partition: only this partition.
 
     Raises:
         ConfigError: there is no such processor, stream or partition.
         StateError: Redis has another number of partitions than the app.
-        RedisError: Redis did not answer as it should.
+        RedisError: a call to Redis failed.
     """
     store = await store_of(app)
     found = await find(app, processor=processor, stream=stream, partition=partition)
-    return tuple(await each(lambda one: _lag(store, one), found))
+    return tuple(await each(lambda target: _lag(store, target), found))
 
 
 async def _lag(store: Store, found: Found) -> Lag:
     place = found.place
     look = await store.look(place)
     position = look.position
-    is_log = bool(look.retention) and place.bounds.loses  # nobody is waited for
+    is_log = bool(look.retention) and place.bounds.loses  # senders wait for no processor
     behind = look.lag if position.offset or place.start == "earliest" else 0
     return Lag(
         processor=place.processor,

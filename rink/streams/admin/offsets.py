@@ -1,7 +1,7 @@
-"""Move offsets, or end them: unquarantine, reset, forget.
+"""Move offsets, or remove them: unquarantine, reset, forget.
 
-Each partition is one step in Redis, and each raises the place's `epoch`: an owner at work learns with its next
-commit that an operator was here, and takes the partition anew.
+Each partition takes one step in Redis. Each step raises the processor's `epoch`. So a present owner
+learns of the change with its next commit, and takes the partition again.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Unquarantined:
     """A partition that is processed again.
 
     Attributes:
-        reason: what it was quarantined for.
-        offset: where it goes on.
-        skipped: the event that was passed over and is a dead letter now; "" where none was.
+        reason: why it was quarantined.
+        offset: the offset behind which processing continues.
+        skipped: the event that was skipped and is a dead letter now; "" for none.
     """
 
     processor: str
@@ -45,12 +45,13 @@ class Unquarantined:
 
 @attrs.frozen(kw_only=True)
 class Moved:
-    """Describes an offset that was moved from `before` to `after`.
-
-    Both are IDs. The event behind `after` comes next.
+    """An offset that was moved.
 
     Attributes:
-        gone_before: events behind `after` that were sent before this time may be gone; "" where none is.
+        before: the id before the move.
+        after: the id after the move; the event behind it comes next.
+        gone_before: events behind `after` that were sent before this time may be gone; "" if none
+            is.
     """
 
     processor: str
@@ -63,13 +64,14 @@ class Moved:
 
 @attrs.frozen(kw_only=True)
 class Forgotten:
-    """A processor that trimming waits for no longer.
+    """A processor for which trimming no longer waits.
 
     Attributes:
-        declared: the app has it still: the next worker registers it again, where it says that it starts.
-        waited: events that it had not committed.
-        trimmed: events that were kept for nobody but it, and are gone now.
-        letters: its dead letters, which stay.
+        declared: the app still has the processor. Then the next worker registers it again, at its
+            `start`.
+        waited: events that the processor had not committed.
+        trimmed: events that were kept only for this processor, and are gone now.
+        letters: the processor's dead letters, which stay.
     """
 
     processor: str
@@ -89,28 +91,28 @@ async def unquarantine(
     partition: int | None = None,
     skip: bool = False,
 ) -> tuple[Unquarantined, ...]:
-    """Have quarantined partitions processed again.
+    """Process quarantined partitions again.
 
-    Those that are not quarantined are left alone.
+    Partitions that are not quarantined are left alone.
 
     Args:
-        app: whose.
-        processor: only this one's.
-        stream: only this one's.
-        partition: only this one.
-        skip: pass over the event that the partition was quarantined for: it becomes a dead letter.
+        app: the app.
+        processor: only this processor.
+        stream: only this stream.
+        partition: only this partition.
+        skip: skip the event for which the partition was quarantined; it becomes a dead letter.
 
     Raises:
         ConfigError: there is no such processor, stream or partition, or it is a query of Spark.
-        StateError: Redis has another number of partitions than the app; or, with `skip`, the next event is not
-            the one that the partition was quarantined for.
-        RedisError: Redis did not answer as it should.
+        StateError: Redis has another number of partitions than the app; or, with `skip`, the next
+            event is not the one for which the partition was quarantined.
+        RedisError: a call to Redis failed.
     """
     if processor is not None:
         check_not_sparks(app, processor)
     store = await store_of(app)
     found = await find(app, processor=processor, stream=stream, partition=partition)
-    return await change(lambda one: _unquarantine(store, one, skip=skip), found)
+    return await change(lambda target: _unquarantine(store, target, skip=skip), found)
 
 
 async def _unquarantine(store: Store, found: Found, *, skip: bool) -> Unquarantined | None:
@@ -119,10 +121,10 @@ async def _unquarantine(store: Store, found: Found, *, skip: bool) -> Unquaranti
     if not position.quarantined:
         return None
     if skip:
-        said, *answer = await _skip(store, found, position.quarantined)
+        status, *answer = await _skip(store, found, position.quarantined)
     else:
-        said, *answer = await store.run("unquarantine", place.keys, place.processor, place.start)
-    if text(said) != "ok":  # somebody else was faster
+        status, *answer = await store.run("unquarantine", place.keys, place.processor, place.start)
+    if text(status) != "ok":  # another call has unquarantined it meanwhile
         return None
     reason, offset = (text(part) for part in answer)
     return Unquarantined(
@@ -140,20 +142,20 @@ async def _skip(store: Store, found: Found, reason: str) -> list[object]:
     culprit = _CULPRIT.match(reason)
     if culprit is None:
         raise StateError(
-            f"partition {place.role!r} of processor {place.processor!r} was not quarantined for an event: "
-            f"{reason}: unquarantine it without skip, or reset its offset",
+            f"partition {place.role!r} of processor {place.processor!r} was not quarantined for an "
+            f"event: {reason}: unquarantine it without skip, or reset its offset",
             key=place.at,
         )
     keys = [*place.keys, place.names.dead(place.processor)]
     letter = f"Skipped by an operator: {reason}"
-    given = (place.processor, culprit[1], letter, int(found.stream.is_trimmed))
-    answer: list[object] = await store.run("skip", keys, *given)
+    args = (place.processor, culprit[1], letter, int(found.stream.is_trimmed))
+    answer: list[object] = await store.run("skip", keys, *args)
     match text(answer[0]):
         case "none" | "other":
-            there = f"is {text(answer[1])}" if len(answer) > 1 else "is not there"
+            state = f"is {text(answer[1])}" if len(answer) > 1 else "is not there"
             raise StateError(
-                f"partition {place.role!r} of processor {place.processor!r} was quarantined for event "
-                f"{culprit[1]}, and the next one {there}: unquarantine it without skip",
+                f"partition {place.role!r} of processor {place.processor!r} was quarantined for "
+                f"event {culprit[1]}, and the next one {state}: unquarantine it without skip",
                 key=place.at,
             )
     return answer
@@ -169,48 +171,53 @@ async def reset(
 ) -> tuple[Moved, ...]:
     """Move a processor's offset; process quarantined partitions again.
 
-    Backwards, events are processed again. Forwards, those passed over never are.
+    A move back processes events again. After a move forward, the events in between are never
+    processed.
 
     Args:
-        app: whose.
-        processor: whose offset; it may be one that only Redis knows.
-        to: `earliest`, `latest`, or an event's id, which the partition goes on behind. Or a time, from which on events
-            come: a datetime or ISO 8601, in UTC where there is no zone, or milliseconds since 1970.
-        stream: only this one's.
-        partition: only this one.
+        app: the app.
+        processor: the processor, which may be one that only Redis knows.
+        to: `earliest`, `latest`, or an event's id, behind which processing continues. Or a time
+            from which on events come: a datetime or ISO 8601, in UTC without a zone, or
+            milliseconds since 1970.
+        stream: only this stream.
+        partition: only this partition.
 
     Raises:
-        ConfigError: there is no such processor, stream or partition, it is a query of Spark, or `to` is none of that.
-        StateError: the id lies behind the end of a partition; no offset was moved. Or Redis has another number
-            of partitions than the app.
-        RedisError: Redis did not answer as it should.
+        ConfigError: there is no such processor, stream or partition, it is a query of Spark, or
+            `to` cannot be read.
+        StateError: the id lies behind the end of a partition, and no offset was moved; or Redis has
+            another number of partitions than the app.
+        RedisError: a call to Redis failed.
     """
     target, is_time = _target(to)
     check_not_sparks(app, processor)
     store = await store_of(app)
     found = await find(app, processor=processor, stream=stream, partition=partition)
-    registered = [one for one in found if one.place.processor in one.offsets]
-    targets = dict.fromkeys((one.place.role for one in registered), (target, ""))
+    registered = [item for item in found if item.place.processor in item.offsets]
+    targets = dict.fromkeys((item.place.role for item in registered), (target, ""))
     if target not in ("earliest", "latest"):
-        within = await each(lambda one: _within(store, one.place, target, is_time), registered)
+        within = await each(lambda item: _within(store, item.place, target, is_time), registered)
         targets = dict(zip(targets, within, strict=True))
-    return await change(lambda one: _reset(store, one.place, *targets[one.place.role]), registered)
+    return await change(
+        lambda item: _reset(store, item.place, *targets[item.place.role]), registered
+    )
 
 
 def _target(to: str | datetime) -> tuple[str, bool]:
-    """Return what Redis is asked for, and whether that was a time."""
+    """Return the offset for Redis, and whether it comes from a time."""
     if isinstance(to, str):
         if to in ("earliest", "latest"):
             return to, False
-        if entry_ids.is_id(
-            to
-        ):  # scripts compare ids part by part as text: there is one way to write each
+        if entry_ids.is_id(to):
+            # Scripts compare ids as text, so each id must have only one form.
             return "{}-{}".format(*entry_ids.order(to)), False
     ms = _milliseconds(to)
     if ms is None or ms < 1:
         raise ConfigError(
-            f"{to!r} is no offset: give earliest, latest, an event's id such as 1700000000000-0, a time since 1970 "
-            "such as 2026-11-27T00:00 (UTC) or 2026-11-27T00:00+02:00, or milliseconds since 1970"
+            f"{to!r} is no offset: give earliest, latest, an event's id such as 1700000000000-0, "
+            "a time since 1970 such as 2026-11-27T00:00 (UTC) or 2026-11-27T00:00+02:00, or "
+            "milliseconds since 1970"
         )
     return f"{ms - 1}-{2**64 - 1}", True
 
@@ -220,8 +227,8 @@ def _milliseconds(to: str | datetime) -> int | None:
         return entry_ids.ms_of(to)
     if re.fullmatch(r"\d{8,10}", to, re.ASCII):
         raise ConfigError(
-            f"{to!r} may be a date, seconds or milliseconds: write a date as 2026-11-27, and milliseconds since 1970 "
-            "with all of their digits"
+            f"{to!r} may be a date, seconds or milliseconds: write a date as 2026-11-27, and "
+            "milliseconds since 1970 with all of their digits"
         )
     if re.fullmatch(r"\d{1,19}", to, re.ASCII):
         return int(to)
@@ -234,12 +241,13 @@ def _milliseconds(to: str | datetime) -> int | None:
 async def _within(
     store: Store, place: PartitionPlace, target: str, is_time: bool
 ) -> tuple[str, str]:
-    """Refuse an ID that was never given.
+    """Refuse an id behind the end of the partition.
 
-    With such an offset the next owner would find that Redis lost data.
+    With such an offset the next owner would find that Redis has lost data.
 
     Returns:
-        The id to go on behind, and until when events behind it may be gone; "" where none is.
+        The id to continue behind, and the time before which events behind it may be gone; "" if
+        none is.
     """
     key = place.names.stream
     look = await store.look(place)
@@ -248,11 +256,11 @@ async def _within(
     if entry_ids.order(target) <= entry_ids.order(end):
         is_gone = look.removed and entry_ids.order(target) < entry_ids.order(look.oldest)
         return target, entry_ids.when(look.oldest) if is_gone else ""
-    if is_time:  # nothing was sent since
+    if is_time:  # no event was sent since that time
         return end, ""
     raise StateError(
-        f"partition {place.role!r} ends at {end}, before {target}: give latest for its end; no offset was "
-        "moved",
+        f"partition {place.role!r} ends at {end}, before {target}: give latest for its end; no "
+        "offset was moved",
         key=key,
     )
 
@@ -261,8 +269,8 @@ async def _reset(
     store: Store, place: PartitionPlace, target: str, gone_before: str
 ) -> Moved | None:
     answer = await store.run("reset", place.keys, place.processor, target)
-    said, *offsets = (text(part) for part in answer)
-    if said != "ok":
+    status, *offsets = (text(part) for part in answer)
+    if status != "ok":
         return None
     return Moved(
         processor=place.processor,
@@ -277,38 +285,41 @@ async def _reset(
 async def forget_group(
     app: App, processor: str, *, stream: str | None = None, force: bool = False
 ) -> tuple[Forgotten, ...]:
-    """Have trimming wait for a processor no longer: its offsets go, its dead letters stay.
+    """Forget a retired processor, so that trimming no longer waits for it.
 
-    For one that was retired. If it is started again, it begins where it says that it starts.
+    Its offsets are removed, and its dead letters stay. If the processor is started again, it begins
+    at its `start`.
 
     Args:
-        app: whose.
-        processor: which; it may be one that only Redis knows.
-        stream: only this one.
-        force: forget it even if it has owners or quarantined partitions. Partitions with an owner are quarantined
-            with its next commit, and a worker that waits for the end of a quarantine registers the processor again.
+        app: the app.
+        processor: the processor, which may be one that only Redis knows.
+        stream: only this stream.
+        force: forget the processor even if it has owners or quarantined partitions. An owner's
+            partition is quarantined with its next commit. A worker that waits for the end of a
+            quarantine registers the processor again.
 
     Raises:
         ConfigError: there is no such processor or stream.
-        StateError: an owner is at work, or a partition is quarantined, and nothing was forgotten. If that happened
-            meanwhile, a note of the error says what was forgotten. Or Redis has another number of partitions.
-        RedisError: Redis did not answer as it should.
+        StateError: there is an owner, or a partition is quarantined, and nothing was forgotten. If
+            that happened meanwhile, a note of the error names what was forgotten. Or Redis has
+            another number of partitions.
+        RedisError: a call to Redis failed.
     """
     store = await store_of(app)
     found = [
-        one
-        for one in await find(app, processor=processor, stream=stream)
-        if processor in one.offsets
+        target
+        for target in await find(app, processor=processor, stream=stream)
+        if processor in target.offsets
     ]
-    positions = await each(lambda one: store.position(one.place), found)
+    positions = await each(lambda target: store.position(target.place), found)
     owned = [
-        one.place.role
-        for one, at in zip(found, positions, strict=True)
-        if at.is_open or at.quarantined
+        target.place.role
+        for target, position in zip(found, positions, strict=True)
+        if position.is_open or position.quarantined
     ]
     if owned and not force:
         raise _at_work(processor, owned)
-    return await change(lambda one: _forget(store, one, force=force), found)
+    return await change(lambda target: _forget(store, target, force=force), found)
 
 
 async def _forget(store: Store, found: Found, *, force: bool) -> Forgotten:
@@ -334,6 +345,7 @@ async def _forget(store: Store, found: Found, *, force: bool) -> Forgotten:
 
 def _at_work(processor: str, roles: list[str]) -> StateError:
     return StateError(
-        f"processor {processor!r} is at work in {some(tuple(roles))}, or quarantined there and its workers may "
-        "register it again: stop its workers, or force it (a partition with an owner is quarantined then)"
+        f"processor {processor!r} is at work in {some(tuple(roles))}, or quarantined there and its "
+        "workers may register it again: stop its workers, or force it (a partition with an owner "
+        "is quarantined then)"
     )

@@ -1,6 +1,6 @@
-"""Pauses a processor, and resumes it.
+"""Pause a processor, and resume it.
 
-Its partitions keep their owners meanwhile, and no events are given.
+Meanwhile its partitions keep their owners, and yield no events.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Paused:
-    """Names a partition in which a processor was paused.
+    """A partition in which a processor was paused.
 
     Attributes:
-        lag: events that it had not committed by then, counted up to 100,000.
+        lag: events that the processor had not committed by then, counted up to 100,000.
     """
 
     processor: str
@@ -32,7 +32,7 @@ class Paused:
 
 @attrs.frozen(kw_only=True)
 class Resumed:
-    """Names a partition in which a processor goes on; `lag` as in `Paused`."""
+    """A partition in which a processor was resumed; `lag` as in `Paused`."""
 
     processor: str
     stream: str
@@ -46,22 +46,22 @@ async def pause(
     """Pause a processor, in all partitions or in one.
 
     Partitions that are paused already are left alone. Workers notice within about two seconds, and
-    finish and commit their in-flight events. The partition keeps its owner. It stays paused if its owner
-    ends or another one takes over.
+    finish and commit their in-flight events. A partition keeps its owner. It stays paused if its
+    owner ends or another one takes over.
 
     Args:
-        app: whose.
-        processor: which; it may be one that only Redis knows, or that was never started.
-        stream: only this one's.
-        partition: only this one.
+        app: the app.
+        processor: the processor, which may be one that only Redis knows, or that was never started.
+        stream: only this stream.
+        partition: only this partition.
 
     Raises:
         ConfigError: there is no such processor, stream or partition, or it is a query of Spark.
         StateError: Redis has another number of partitions than the app.
-        RedisError: Redis did not answer as it should.
+        RedisError: a call to Redis failed.
     """
 
-    async def one(store: Store, found: Found) -> Paused | None:
+    async def pause_one(store: Store, found: Found) -> Paused | None:
         lag = await _set(store, found, paused=True)
         place = found.place
         return (
@@ -73,7 +73,7 @@ async def pause(
         )
 
     store, found = await _found(app, processor, stream, partition)
-    return await change(lambda place: one(store, place), found)
+    return await change(lambda target: pause_one(store, target), found)
 
 
 async def resume(
@@ -84,7 +84,7 @@ async def resume(
     Partitions that are not paused are left alone. Arguments and errors are those of `pause`.
     """
 
-    async def one(store: Store, found: Found) -> Resumed | None:
+    async def resume_one(store: Store, found: Found) -> Resumed | None:
         lag = await _set(store, found, paused=False)
         place = found.place
         return (
@@ -96,7 +96,7 @@ async def resume(
         )
 
     store, found = await _found(app, processor, stream, partition)
-    return await change(lambda place: one(store, place), found)
+    return await change(lambda target: resume_one(store, target), found)
 
 
 async def _found(
@@ -108,6 +108,6 @@ async def _found(
 
 
 async def _set(store: Store, found: Found, *, paused: bool) -> int | None:
-    """Return the lag; None if nothing was to be changed."""
+    """Return the lag; None if there was nothing to change."""
     answer = await store.run("pause", [found.place.at], int(paused))
     return await store.lag(found.place) if text(answer[0]) == "ok" else None

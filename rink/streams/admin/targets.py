@@ -1,4 +1,7 @@
-"""Which partitions an operator means: of processors that the app declares, and of those only Redis knows."""
+"""Find the partitions that an operator selects.
+
+They may belong to processors of the app, or to processors that only Redis knows.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +27,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 V = TypeVar("V")
 
-AT_ONCE = 16
-"""So many requests are under way at a time: each has a connection of its own."""
+MAX_REQUESTS = 16
+"""The most requests under way at a time, since each has a connection of its own."""
 
 
 @attrs.frozen
 class Found:
-    """One partition as one processor sees it, and all that trimming waits for there.
+    """One partition as one processor sees it, with all offsets.
 
     Attributes:
-        stream: as the app declares it.
-        place: the processor's place; of one that the app does not declare, too.
-        offsets: of every registered processor, by name.
+        stream: the stream, as the app declares it.
+        place: the processor's place, even if the app does not declare the processor.
+        offsets: the offset of each registered processor, by name.
         declared: the app has this processor.
     """
 
@@ -45,15 +48,18 @@ class Found:
     declared: bool
 
 
-async def each(ask: Callable[[T], Awaitable[V]], items: Iterable[T]) -> list[V]:
-    """Ask for every item, a few at a time; the first error ends it all."""
-    gate = asyncio.Semaphore(AT_ONCE)
+async def each(request: Callable[[T], Awaitable[V]], items: Iterable[T]) -> list[V]:
+    """Send a request for each item, a few at a time.
 
-    async def one(item: T) -> V:
+    The first error ends all requests.
+    """
+    gate = asyncio.Semaphore(MAX_REQUESTS)
+
+    async def send(item: T) -> V:
         async with gate:
-            return await ask(item)
+            return await request(item)
 
-    tasks = [asyncio.ensure_future(one(item)) for item in items]
+    tasks = [asyncio.ensure_future(send(item)) for item in items]
     try:
         return list(await asyncio.gather(*tasks))
     finally:
@@ -63,58 +69,68 @@ async def each(ask: Callable[[T], Awaitable[V]], items: Iterable[T]) -> list[V]:
 
 
 async def change(
-    ask: Callable[[Found], Awaitable[V | None]], found: Iterable[Found]
+    request: Callable[[Found], Awaitable[V | None]], targets: Iterable[Found]
 ) -> tuple[V, ...]:
-    """Change every place, a few at a time; an error keeps none of the others from it, unless Redis is away.
+    """Change each target, a few at a time.
+
+    After an error the other targets are still changed. Only if Redis is unavailable, no more
+    requests are sent.
 
     Args:
-        ask: changes one, and returns what came of it; None where there was nothing to change.
-        found: which.
+        request: changes a target, and returns the result; None if there was nothing to change.
+        targets: the targets to change.
 
     Returns:
-        What came of it where there was something to change.
+        The results, without those that are None.
 
     Raises:
-        RinkError: the first one; a note of it says which places were changed all the same, and which may be.
+        RinkError: the first error. Its note names the targets that were changed all the same, and
+            those that may have been.
     """
-    places, gone = list(found), asyncio.Event()
+    places, unavailable = list(targets), asyncio.Event()
 
-    async def one(place: Found) -> V | Exception | None:
-        if gone.is_set():
+    async def send(place: Found) -> V | Exception | None:
+        if unavailable.is_set():
             return None
         try:
-            return await ask(place)
+            return await request(place)
         except RedisUnavailable as error:
-            gone.set()
+            unavailable.set()
             return error
         except Exception as error:
             return error
 
-    answers = await each(one, places)
+    answers = await each(send, places)
     errors = [answer for answer in answers if isinstance(answer, Exception)]
     if errors:
         errors[0].add_note(_note(places, answers))
         raise errors[0]
-    return tuple(one for one in answers if one is not None and not isinstance(one, Exception))
+    return tuple(
+        answer for answer in answers if answer is not None and not isinstance(answer, Exception)
+    )
 
 
 def _note(places: Sequence[Found], answers: Sequence[Any]) -> str:
-    names = [f"{one.place.processor} {one.place.role}" for one in places]
+    names = [f"{found.place.processor} {found.place.role}" for found in places]
     pairs = list(zip(names, answers, strict=True))
     done = [name for name, answer in pairs if not isinstance(answer, Exception | None)]
     unsure = [name for name, answer in pairs if isinstance(answer, RedisUnavailable)]
-    told = f"it was done in {some(done)}" if done else "it was done nowhere"
-    return told + (f", but maybe in {some(unsure)}" if unsure else "")
+    note = f"it was done in {some(done)}" if done else "it was done nowhere"
+    return note + (f", but maybe in {some(unsure)}" if unsure else "")
 
 
 def check_not_sparks(app: App, processor: str) -> None:
-    """Refuse to move the offset of a Spark query: its checkpoint has it."""
+    """Refuse to move the offset of a Spark query.
+
+    The offset is in the query's checkpoint.
+    """
     if processor.startswith(OF_SPARK) and processor not in app.processors:
         raise ConfigError(
-            f"{processor!r} is a query of Spark, whose checkpoint has its offsets: it would undo a change here. Stop it, "
-            "delete its checkpoint and forget its group (`rink streams forget-group MODULE:ATTR "
-            f"{shlex.quote(processor)}`), or start it with another group and a new checkpoint. Its option startingOffsets "
-            "says where it then begins"
+            f"{processor!r} is a query of Spark, whose checkpoint has its offsets: it would undo a "
+            "change here. Stop it, delete its checkpoint and forget its group "
+            f"(`rink streams forget-group MODULE:ATTR {shlex.quote(processor)}`), or start it with "
+            "another group and a new checkpoint. Its option startingOffsets says where it then "
+            "begins"
         )
 
 
@@ -123,10 +139,10 @@ async def store_of(app: App) -> Store:
     return (await app.connections.open()).store
 
 
-async def read(store: Store, key: str, ask: Callable[[Any], Awaitable[Any]]) -> Any:
-    """Ask Redis for what one command returns; the errors are ours."""
+async def read(store: Store, key: str, request: Callable[[Any], Awaitable[Any]]) -> Any:
+    """Send one command to Redis; raise errors of Rink."""
     with explained(store.server, key):
-        return await ask(store.redis)
+        return await request(store.redis)
 
 
 async def find(
@@ -137,53 +153,64 @@ async def find(
     partition: int | None = None,
     gone: bool = False,
 ) -> list[Found]:
-    """Return the places that are meant, by processor, stream and partition.
+    """Return the places that a processor, stream and partition select.
 
     Args:
-        app: whose.
-        processor: only this one; it may be one that only Redis knows.
-        stream: only this one.
-        partition: only this one.
-        gone: the processor may also be one that was forgotten, and has left dead letters.
+        app: the app.
+        processor: only this processor, which may be one that only Redis knows.
+        stream: only this stream.
+        partition: only this partition.
+        gone: also take a processor that was forgotten and has left dead letters.
 
     Raises:
         ConfigError: there is no such processor, stream or partition.
         StateError: Redis has another number of partitions than the app.
-        RedisError: Redis did not answer as it should.
+        RedisError: a call to Redis failed.
     """
+    # Every filter must name something that exists, so that a typing error is no empty result. A
+    # processor that is unknown in all wanted partitions may still have dead letters there: they
+    # stay when it is forgotten. They are searched for only after the processor was not found, as
+    # that costs one more request for each partition.
     store, streams = await store_of(app), _streams(app, stream)
-    for one in streams:
-        # Unlike a worker, it writes nothing.
-        await store.check_count(one.names, one.name, one.partition_count, one.hasher)
-    wanted = [(one, n) for one in streams for n in _numbers(one, partition)]
-    found = [
-        place for places in await each(lambda at: _found(app, *at), wanted) for place in places
+    for each_stream in streams:
+        # Check only: unlike a worker, an operator's command must not settle the count.
+        count, hasher = each_stream.partition_count, each_stream.hasher
+        await store.check_count(each_stream.names, each_stream.name, count, hasher)
+    wanted = [
+        (each_stream, number)
+        for each_stream in streams
+        for number in _numbers(each_stream, partition)
     ]
+    pages = await each(lambda at: _found(app, *at), wanted)
+    places = [found for page in pages for found in page]
     if partition is not None and not wanted:
-        most = max((one.partition_count for one in streams), default=0)
-        raise ConfigError(f"there is no partition {partition}: they are 0 to {most - 1}")
-    chosen = [one for one in found if processor in (None, one.place.processor)]
+        count = max((each_stream.partition_count for each_stream in streams), default=0)
+        raise ConfigError(f"there is no partition {partition}: they are 0 to {count - 1}")
+    chosen = [found for found in places if processor in (None, found.place.processor)]
     if processor is not None and not chosen:
         if gone:
             chosen = await _with_letters(app, wanted, processor)
         if not chosen:
-            raise _unknown(app, processor, stream, {one.place.processor for one in found})
-    return sorted(chosen, key=lambda one: (one.place.stream, one.place.processor, one.place.number))
+            raise _unknown(app, processor, stream, {found.place.processor for found in places})
+    return sorted(
+        chosen,
+        key=lambda found: (found.place.stream, found.place.processor, found.place.number),
+    )
 
 
 async def _with_letters(
     app: App, wanted: Iterable[tuple[Stream[Any], int]], processor: str
 ) -> list[Found]:
-    """Return the places of a processor that was forgotten and has left dead letters."""
+    """Return the places of a forgotten processor with dead letters."""
     store = await store_of(app)
 
     async def look(at: tuple[Stream[Any], int]) -> list[Found]:
-        one = _stranger(*at, processor)
-        key = one.names.dead(processor)
-        there = await read(store, key, lambda redis: redis.exists(key))
-        return [Found(at[0], one, {}, declared=False)] if there else []
+        place = _undeclared(*at, processor)
+        key = place.names.dead(processor)
+        exists = await read(store, key, lambda redis: redis.exists(key))
+        return [Found(at[0], place, {}, declared=False)] if exists else []
 
-    return [one for places in await each(look, wanted) for one in places]
+    return [found for places in await each(look, wanted) for found in places]
 
 
 def _streams(app: App, stream: str | None) -> list[Stream[Any]]:
@@ -207,11 +234,15 @@ async def _found(app: App, stream: Stream[Any], number: int) -> list[Found]:
     store = await store_of(app)
     names = stream.names.partition(number)
     offsets = await store.registered(names)
-    declared = {one.name: one for one in app.processors.values() if one.stream is stream}
+    declared = {
+        processor.name: processor
+        for processor in app.processors.values()
+        if processor.stream is stream
+    }
     return [
         Found(
             stream,
-            declared[name].place(number) if name in declared else _stranger(stream, number, name),
+            declared[name].place(number) if name in declared else _undeclared(stream, number, name),
             offsets,
             name in declared,
         )
@@ -219,8 +250,8 @@ async def _found(app: App, stream: Stream[Any], number: int) -> list[Found]:
     ]
 
 
-def _stranger(stream: Stream[Any], number: int, processor: str) -> PartitionPlace:
-    """A partition as a processor sees it that the app does not declare."""
+def _undeclared(stream: Stream[Any], number: int, processor: str) -> PartitionPlace:
+    """Return the place of a processor that the app does not declare."""
     return PartitionPlace(
         stream.name, number, stream.names.partition(number), processor, partition_bounds(stream)
     )
@@ -228,7 +259,8 @@ def _stranger(stream: Stream[Any], number: int, processor: str) -> PartitionPlac
 
 def _unknown(app: App, processor: str, stream: str | None, known: set[str]) -> ConfigError:
     of = f" of stream {stream!r}" if stream else ""
-    there = f"there are {sorted(known)}" if known else "there is none"
+    names = f"there are {sorted(known)}" if known else "there is none"
     return ConfigError(
-        f"app {app.name!r} declares no processor {processor!r}{of}, and none is registered in Redis: {there}"
+        f"app {app.name!r} declares no processor {processor!r}{of}, and none is registered in "
+        f"Redis: {names}"
     )

@@ -1,1 +1,1 @@
-"""Process the events of partitions: the worker, from a grant to its loss."""
+"""Process the events of partitions in a worker, from grant to loss."""

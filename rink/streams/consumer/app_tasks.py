@@ -1,6 +1,6 @@
 """Run the tasks of an app: at the start, or on a timer.
 
-They run in every worker, or on the leader alone.
+They run in every worker, or only on the leader.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ T = TypeVar("T")
 log = logging.getLogger("rink.streams")
 
 _A_MINUTE = timedelta(minutes=1)
-_LOOKS_EVERY_S = 10.0
-_PAUSES_S = (1.0, 60.0)
-"""The bounds of the first pause, and of every pause, before a task at the start is tried again."""
+_CLOCK_INTERVAL_S = 10.0
+"""How often a task on a cron date reads the clock, which may be set."""
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 60.0
+"""Bounds of the pauses before a task at the start is tried again."""
 
 LEADER = "leader"
 """The role of the app's group under which tasks with `on_leader` run."""
@@ -36,7 +37,7 @@ LEADER = "leader"
 
 @attrs.frozen
 class Task:
-    """What `App.task` declared."""
+    """A task that `App.task` declared."""
 
     name: str
     function: Callable[..., Any]
@@ -55,7 +56,11 @@ class Task:
         at_start: bool,
         on_leader: bool,
     ) -> Task:
-        """Check what was declared; raises a ConfigError."""
+        """Check a declaration, and return its task.
+
+        Raises:
+            ConfigError: the declaration cannot be used.
+        """
         if (every is not None) + (cron is not None) + bool(at_start) != 1:
             raise ConfigError(
                 f"task {name!r}: give one of every=seconds, cron='0 4 * * *' and at_start=True"
@@ -73,7 +78,10 @@ class Task:
         return cls(name, function, every, cron, bool(at_start), on_leader)
 
     async def run(self) -> None:
-        """Run it whenever it is time, until cancelled; one run at a time, and an error ends none but its own."""
+        """Run the task whenever it is due, until cancelled.
+
+        Runs never overlap, and an error ends only its own run.
+        """
         if self.at_start:
             await self._run_at_start()
         wait = self._each_period() if self.cron is None else self._each_date(self.cron)
@@ -81,19 +89,20 @@ class Task:
             await self._run_once("when it is due")
 
     async def _run_at_start(self) -> None:
-        """Run it until it has succeeded once; then wait until cancelled.
+        """Run the task until it has succeeded once; then wait until cancelled.
 
         The wait keeps the leader's role.
         """
-        pauses = Backoff(*_PAUSES_S)
-        while not await self._run_once("soon"):  # noqa: ASYNC110 - it is the task that is run
+        pauses = Backoff(_FIRST_PAUSE_S, _MAX_PAUSE_S)
+        while not await self._run_once("soon"):  # noqa: ASYNC110 - each turn runs the task
             await asyncio.sleep(pauses.next())
         await asyncio.Event().wait()
 
     async def _run_once(self, again: str) -> bool:
-        """Run it; return whether it succeeded.
+        """Run the task; return whether it succeeded.
 
-        `again` says in the log when it is tried again.
+        Args:
+            again: when it runs again after an error, for the log.
         """
         this, succeeds = running_task(), True
         try:
@@ -103,7 +112,7 @@ class Task:
                 raise
             log.exception("task %r failed; it runs again %s", self.name, again)
             succeeds = False
-        if is_ending(this):  # the run turned our cancellation into an error
+        if is_ending(this):  # the run has replaced the cancellation by an error
             raise asyncio.CancelledError
         return succeeds
 
@@ -111,12 +120,15 @@ class Task:
         if is_async(self.function):
             await self.function()
             return
-        found = await _to_its_end(asyncio.to_thread(self.function), self.name)
-        if inspect.isawaitable(found):  # an async function behind a decorator that is none
-            await found
+        result = await _outlast_thread(asyncio.to_thread(self.function), self.name)
+        if inspect.isawaitable(result):  # a plain decorator wraps an async function
+            await result
 
     async def _each_period(self) -> AsyncIterator[None]:
-        """Tell of each time that it is due; a run that takes longer delays the next one."""
+        """Yield each time that the task is due by its period.
+
+        A run that takes longer than a period delays the next run.
+        """
         assert self.every is not None
         loop = asyncio.get_running_loop()
         due = loop.time()
@@ -128,19 +140,26 @@ class Task:
             yield
 
     async def _each_date(self, cron: str) -> AsyncIterator[None]:
-        """As `_each_period`, by the clock on the wall, which is looked at again and again: it may be set."""
+        """Yield each time that the task is due by the wall clock.
+
+        The clock is read at intervals, since it may be set.
+        """
         due = _now()
         while True:
             now = _now()
-            # Set back a little, it comes to the same minute twice; set back far, that is another day.
+            # If the clock was set back by less than a minute, the same minute comes twice, and the
+            # run that it had must not come again. If it was set back far, the dates come anew.
             due = next(CronSim(cron, due if now < due < now + _A_MINUTE else now))
-            while (left := (due - _now()).total_seconds()) > 0:  # noqa: ASYNC110 - nobody tells of a clock
-                await asyncio.sleep(min(left, _LOOKS_EVERY_S))
+            while (left := (due - _now()).total_seconds()) > 0:  # noqa: ASYNC110 - no event is set
+                await asyncio.sleep(min(left, _CLOCK_INTERVAL_S))
             yield
 
 
-async def _to_its_end(work: Coroutine[Any, Any, T], name: str) -> T:
-    """Wait for what runs in a thread, also where this is cancelled: the role is kept until it has returned."""
+async def _outlast_thread(work: Coroutine[Any, Any, T], name: str) -> T:
+    """Wait for the end of a thread, even if this is cancelled.
+
+    So the leader's role is kept until the thread has returned.
+    """
     running = asyncio.create_task(work)
     try:
         return await asyncio.shield(running)
@@ -159,7 +178,7 @@ async def run_tasks(tasks: list[Task], rink: Any) -> None:
     """Run all tasks until cancelled; those of the leader until the group is left.
 
     Args:
-        tasks: of the app.
+        tasks: the tasks of the app.
         rink: the app's group, joined.
     """
     led = [task for task in tasks if task.on_leader]

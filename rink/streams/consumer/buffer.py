@@ -1,19 +1,36 @@
-"""What one grant of a partition holds in memory: read, yielded, finished, committed. Pure.
+"""Hold the events of one grant in memory: read, in flight, finished. Pure.
 
 An entry moves one way only:
 
     read (`feed`) → yielded (`give`) → finished (`finish`) → settled (`settled`)
 
-and goes back a step only where it was not processed: the processor failed (`fail`, to come again alone), or
-did not get or keep it (`take_back`, `put_back`); or where a commit was refused (`unfinish`).
-Entries are finished in the order of their ids, and a commit passes a prefix of them; so the offset never
-passes an event that was not finished. An event ends without having been processed in one way: it is
-*condemned*, then skipped, and its dead letter goes along with the commit that passes it.
+It goes back a step only if it was not processed. The processor failed, and the entry comes again
+alone (`fail`). Or the entry did not reach the processor, or the processor could not keep it
+(`take_back`, `put_back`). Or a commit was refused (`unfinish`).
 
-At most `prefetch` entries are held, and at most `max_uncommitted` of them are yielded and not settled: that
-bounds what can come again after a crash of this owner.
+Entries finish in the order of their ids, and a commit passes a prefix of the finished entries. So
+the offset never passes an event that was not finished. Only one way ends an event without
+processing: the event is *condemned*. It is skipped then, and its dead letter goes along with the
+commit that passes it.
 
-Deliberately absent: time, Redis, tasks. Who waits for what is `partition.py`.
+At most `prefetch` entries are held. At most `max_uncommitted` of them are yielded and not settled,
+which bounds the events that may come again after a crash of this owner.
+
+Careful mode: after a crash, the events that the crashed owner may have begun come one by one, and
+each is marked in Redis before it is processed. Two bounds decide this, and `_alone` is never lower
+than `_careful`:
+
+    `_careful`  events up to it were possibly begun at a crash: alone, and marked (`must_mark`)
+    `_alone`    events up to it come alone: those up to `_careful`, and after a failure all events
+                up to the last one that was in flight (`fail`)
+
+The invariant: while an event that came alone is in flight, no other event is. `_give_with_care`
+yields nothing while anything is in flight, if either the next entry or the last yielded one comes
+alone. So an error or a crash then has exactly one event to blame. The mode ends when the next entry
+to yield lies above `_alone`. By then every entry up to `_alone` was finished or condemned, since
+each one came alone, and the next entry came only after that.
+
+Deliberately absent: time, Redis, tasks. `partition.py` decides what waits for what.
 """
 
 from __future__ import annotations
@@ -34,12 +51,12 @@ ONLY = b"only"
 
 @attrs.frozen
 class Letter:
-    """Why an event was given up.
+    """The reason why an event was given up.
 
     Attributes:
-        error: one line.
+        error: the error, in one line.
         trace: the traceback, or "".
-        attempts: how often it was tried.
+        attempts: how often the event was tried.
     """
 
     error: str
@@ -52,11 +69,12 @@ class Entry:
     """One event of the partition, as it was read.
 
     Attributes:
+        id: the entry's id.
         data: the record's bytes.
-        only: the one processor that it is for; None: each.
-        skipped: it is passed without being processed, see `letter`.
-        letter: why it was given up; None where it was for another processor.
-        fields: all fields of the entry, by name; None if it has `data` alone.
+        only: the one processor that the event is for; None for all.
+        skipped: the event is passed without being processed, see `letter`.
+        letter: why the event was given up; None if it is for another processor.
+        fields: all fields of the entry, by name; None if it has only `data`.
     """
 
     id: str
@@ -68,14 +86,14 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """Return its size in bytes, including a dead letter's traceback."""
+        """Return the size in bytes, including a dead letter's traceback."""
         return len(self.data) if self.fields is None else sum(map(len, self.fields.values()))
 
     @classmethod
     def of(cls, raw: RawEntry) -> Entry:
-        """Return what Redis sent as an entry."""
+        """Return an entry as Redis sent it."""
         key, fields = raw
-        if len(fields) == 2 and fields[0] == DATA:  # nearly all are so
+        if len(fields) == 2 and fields[0] == DATA:  # nearly all entries
             return cls(key.decode(), fields[1])
         named = dict(zip(fields[::2], fields[1::2], strict=True))
         return cls(key.decode(), named.get(DATA, b""), named.get(ONLY), fields=named)
@@ -83,7 +101,14 @@ class Entry:
 
 @attrs.frozen
 class Passage:
-    """What one commit passes."""
+    """The events that one commit passes.
+
+    Attributes:
+        expected: the offset before the commit.
+        new: the offset after the commit.
+        processed: how many of the events were processed.
+        dead: the events that become dead letters.
+    """
 
     expected: str
     new: str
@@ -92,23 +117,23 @@ class Passage:
 
 
 class Buffer:
-    """One grant of one partition.
+    """Holds the events of one grant of a partition.
 
     Args:
-        processor: whose; an entry that is for another one only is skipped.
-        offset: what is committed.
+        processor: the processor's name; an entry that is only for another one is skipped.
+        offset: the committed offset.
         prefetch: how many entries may be held.
-        max_uncommitted: how many of them may be yielded and not settled.
-        careful: up to this id, each comes alone and is to be marked before; "" for nothing.
+        max_uncommitted: how many entries may be yielded and not settled.
+        careful: each entry up to this id comes alone, and is marked before; "" for none.
 
     Attributes:
-        offset: what is committed, and known to be.
-        read_to: what was read last; read on from behind it.
-        stopped: nothing more is yielded.
+        offset: the offset that is known to be committed.
+        read_to: the id that was read last; reading continues behind it.
+        stopped: no more events are yielded.
         count_finished: how many events have been finished.
-        size: bytes of all that is held.
-        held_back: how many of those that were yielded last have not reached the processor yet: whoever gathers
-            a batch has them, and nothing finishes them.
+        size: the bytes of all held events.
+        held_back: how many of the last yielded entries have not reached the processor yet. They are
+            being gathered for a batch, and `finish` leaves them.
     """
 
     def __init__(
@@ -123,10 +148,10 @@ class Buffer:
         self._out: deque[Entry] = deque()
         self._finished: deque[Entry] = deque()
         self.count_finished = self.held_back = self.size = 0
-        self._unsettled = 0  # of those two, how many are not skipped
+        self._unsettled = 0  # how many entries of `_out` and `_finished` are not skipped
         self._under_way: Passage | None = None
         self._careful = entry_ids.order(careful) if careful else None
-        self._alone = self._careful  # up to here, each comes alone
+        self._alone = self._careful
         self._attempts: dict[str, int] = {}
         self._condemned: dict[str, Letter] = {}
 
@@ -140,15 +165,17 @@ class Buffer:
 
     @property
     def ready(self) -> int:
-        """Return how many entries were read and not yielded."""
+        """Return how many entries were read and not yet yielded."""
         return len(self._read)
 
     def feed(self, entries: Iterable[RawEntry]) -> None:
-        """Take in what was read from behind `read_to`, in order."""
+        """Add the entries that were read behind `read_to`, in order."""
         read = [Entry.of(raw) for raw in entries]
         self._read.extend(read)
-        # Nearly all have no other fields, and a property costs as much as the rest of this loop.
-        self.size += sum([len(one.data) if one.fields is None else one.size for one in read])
+        # Nearly all entries have only data, and the property costs as much as the rest of the loop.
+        self.size += sum(
+            [len(entry.data) if entry.fields is None else entry.size for entry in read]
+        )
         if read:
             self.read_to = read[-1].id
 
@@ -156,16 +183,15 @@ class Buffer:
 
     @property
     def may_yield(self) -> int:
-        """Return how many may be yielded before something is settled."""
+        """Return how many events may be yielded before another is settled."""
         return self.max_uncommitted - self._unsettled
 
     @property
     def next_ceiling(self) -> str:
-        """Return the last ID that may be yielded for now.
+        """Return the last id that may be yielded for now.
 
-        It is at most `max_uncommitted` events ahead, however many were read.
-
-        If this owner crashes, the next one runs the events up to it one by one.
+        It is at most `max_uncommitted` events ahead, however many were read. If this owner crashes,
+        the next owner runs the events up to it one by one.
         """
         if not self._read:
             return self.read_to
@@ -180,45 +206,44 @@ class Buffer:
     def is_held_up(self) -> bool:
         """Return whether `max_uncommitted` is used up.
 
-        Then nothing is yielded before something that was yielded is finished.
+        Then no event is yielded before an in-flight event is finished.
         """
         return self._unsettled >= self.max_uncommitted and not self._finished
 
     def behind(self, entry: Entry, count: int) -> list[Entry]:
-        """Return the entries behind one, up to `count`, that will be yielded."""
-        mine = (
-            one
-            for one in self._read
-            if one.only in (None, self._processor) and one.id not in self._condemned
+        """Return up to `count` entries behind one that will be yielded."""
+        position = entry_ids.order(entry.id)
+        later = (
+            other
+            for other in self._read
+            if other.only in (None, self._processor)
+            and other.id not in self._condemned
+            and entry_ids.order(other.id) > position
         )
-        return list(
-            islice(
-                (one for one in mine if entry_ids.order(one.id) > entry_ids.order(entry.id)), count
-            )
-        )
+        return list(islice(later, count))
 
     def give(self, count: int) -> list[Entry]:
-        """Yield up to `count` entries; those that are skipped go along silently."""
-        given: list[Entry] = []
+        """Yield up to `count` entries, and pass skipped entries silently."""
+        entries: list[Entry] = []
         count = min(count, self.may_yield)
         if self.stopped or count <= 0:
-            return given
+            return entries
         if self._alone is None and not self._condemned:
-            while self._read and len(given) < count:
+            while self._read and len(entries) < count:
                 entry = self._read.popleft()
                 self._out.append(entry)
                 self._skip_others(entry)
                 if not entry.skipped:
-                    given.append(entry)
+                    entries.append(entry)
         else:
-            self._give_with_care(count, given)
-        self._unsettled += len(given)
-        if not given:
+            self._give_with_care(count, entries)
+        self._unsettled += len(entries)
+        if not entries:
             self._finish_skipped()
-        return given
+        return entries
 
     def give_plain(self, ceiling: tuple[int, int]) -> Entry | None:
-        """Yield one entry, if nothing about it is special and it is not above the ceiling."""
+        """Yield one entry, if it is ordinary and not above the ceiling."""
         if self.stopped or not self._read or self._alone or self._condemned or self.may_yield < 1:
             return None
         entry = self._read[0]
@@ -228,8 +253,10 @@ class Buffer:
         self._unsettled += 1
         return entry
 
-    def _give_with_care(self, count: int, given: list[Entry]) -> None:
-        while self._read and len(given) < count:
+    def _give_with_care(self, count: int, entries: list[Entry]) -> None:
+        # See "Careful mode" above. The check comes before the entry leaves `_read`. So an entry
+        # that comes alone is yielded only if no other is in flight, and no other joins it.
+        while self._read and len(entries) < count:
             entry = self._read[0]
             alone = self._is_alone(entry)
             if (alone or self.has_one_alone) and self.has_yielded:
@@ -240,7 +267,7 @@ class Buffer:
                 entry.skipped, entry.letter = True, self._condemned[entry.id]
             if entry.skipped:
                 continue
-            given.append(entry)
+            entries.append(entry)
             if alone:
                 return
         if self._read and not self._is_alone(self._read[0]):
@@ -254,20 +281,20 @@ class Buffer:
         return self._alone is not None and entry_ids.order(entry.id) <= self._alone
 
     def must_mark(self, entry: Entry) -> bool:
-        """Return whether an earlier owner crashed while it had this entry.
-
-        The entry may be the cause.
-        """
+        """Return whether this entry may have crashed an earlier owner."""
         return self._careful is not None and entry_ids.order(entry.id) <= self._careful
 
     def stop(self) -> None:
-        """Yield nothing more."""
+        """Yield no more events."""
         self.stopped = True
 
     # ── the end of an event ──────────────────────────────────────────────────────────────────
 
     def finish(self, count: int | None = None) -> None:
-        """What was yielded has been processed: all of it, or the first `count` of what was not skipped."""
+        """Move in-flight events to the finished: all, or the first `count`.
+
+        Skipped entries do not count.
+        """
         if self.held_back:
             reached = sum(not entry.skipped for entry in self._out) - self.held_back
             count = reached if count is None else min(count, reached)
@@ -280,7 +307,10 @@ class Buffer:
             self._finished.append(self._out.popleft())
 
     def unfinish(self) -> None:
-        """The commit under way was refused, and nothing of it written: what it passes is not finished."""
+        """Put the finished events back in flight, after a refused commit.
+
+        Nothing of such a commit was written.
+        """
         self._under_way = None
         while self._finished:
             entry = self._finished.pop()
@@ -292,16 +322,16 @@ class Buffer:
             self._finished.append(self._out.popleft())
 
     def fail(self) -> tuple[Entry | None, int]:
-        """What is yielded and not finished comes again, each alone.
+        """Put the in-flight events back after an error, to come again alone.
 
         Returns:
-            The event to blame and how often it has failed: None where several were out at once.
+            The event to blame and how often it has failed; None if several were in flight.
         """
-        tried = self.in_hand
-        if not tried:
+        in_flight = self.in_hand
+        if not in_flight:
             return None, 0
-        last = tried[-1]
-        was_alone = len(tried) == 1 or self._is_alone(last)
+        last = in_flight[-1]
+        was_alone = len(in_flight) == 1 or self._is_alone(last)
         self.put_back()
         self._alone = max(self._alone or (0, 0), entry_ids.order(last.id))
         if not was_alone:
@@ -310,7 +340,10 @@ class Buffer:
         return last, self._attempts[last.id]
 
     def put_back(self) -> None:
-        """What is yielded and not finished is yielded again; what is skipped before it has come to its end."""
+        """Put the in-flight events back, to be yielded again.
+
+        Skipped entries before them are finished.
+        """
         self._finish_skipped()
         while self._out:
             entry = self._out.pop()
@@ -319,11 +352,17 @@ class Buffer:
             self._read.appendleft(entry)
 
     def end_alone(self) -> None:
-        """Yield events together again: who commits several at once cannot be given them one by one."""
+        """End the careful mode.
+
+        A processor that commits several events at once cannot get them one by one.
+        """
         self._alone = self._careful = None
 
     def take_back(self, first: Entry) -> None:
-        """What was yielded from this one on has reached nobody: it is yielded again."""
+        """Put the yielded entries from `first` on back.
+
+        They have not reached the processor.
+        """
         entry = None
         while entry is not first:
             entry = self._out.pop()
@@ -331,38 +370,41 @@ class Buffer:
             self._read.appendleft(entry)
 
     def condemn(self, entry_id: str, letter: Letter) -> None:
-        """Skip an event that was not yielded, or came back, when it is its turn."""
+        """Skip an event when its turn comes.
+
+        The event was not yielded yet, or was put back.
+        """
         self._condemned[entry_id] = letter
 
     @property
     def in_hand(self) -> list[Entry]:
-        """Return what is yielded and not finished, and not skipped."""
+        """Return the in-flight events: yielded, not finished, not skipped."""
         return [entry for entry in self._out if not entry.skipped]
 
     @property
     def has_yielded(self) -> bool:
-        """Something is yielded and not finished."""
+        """Return whether any event is in flight."""
         return any(not entry.skipped for entry in self._out)
 
     # ── committing ───────────────────────────────────────────────────────────────────────────
 
     @property
     def has_finished(self) -> bool:
-        """There is something to commit, or a commit is under way."""
+        """Return whether there is anything to commit, or a commit under way."""
         return bool(self._finished)
 
-    def passage(self, most_bytes: int | None = None) -> Passage | None:
-        """Return the next commit: the same until it is settled, or None.
+    def passage(self, max_bytes: int | None = None) -> Passage | None:
+        """Return the next commit, or None; it stays the same until settled.
 
         Args:
-            most_bytes: limits the dead letters in one commit, one at least; None for no limit. Events that were
-                finished behind them go into the next commit.
+            max_bytes: limits the dead letters of one commit, at least one; None for no limit. The
+                events behind them go into the next commit.
         """
         if self._under_way is None and self._finished:
             passed = list(self._finished)
-            if most_bytes is not None and any(entry.letter for entry in passed):
+            if max_bytes is not None and any(entry.letter for entry in passed):
                 sizes = (len(entry.data) if entry.letter else 0 for entry in passed)
-                passed = passed[: batch_length(sizes, most_bytes, len(passed))]
+                passed = passed[: batch_length(sizes, max_bytes, len(passed))]
             self._under_way = Passage(
                 expected=self.offset,
                 new=passed[-1].id,
@@ -372,9 +414,9 @@ class Buffer:
         return self._under_way
 
     def settled(self) -> None:
-        """The commit under way was carried out."""
+        """Forget the events of the commit under way, which is done."""
         passage = self._under_way
-        assert passage is not None, "nothing is under way"
+        assert passage is not None, "no commit is under way"
         self._under_way = None
         self.offset = passage.new
         while self._finished:

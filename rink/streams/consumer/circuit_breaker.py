@@ -1,21 +1,21 @@
-"""Stops a partition in which the program is to blame for failures. Pure."""
+"""Stop a partition if the program is to blame for failures. Pure."""
 
 from __future__ import annotations
 
 from collections import deque
 
 LAST = 100
-"""Events whose ends are remembered."""
+"""How many outcomes of events are remembered."""
 
 
 class Breaker:
-    """Remembers how the last events of one owner's partition ended.
+    """Remembers the outcomes of the last events of one owner's partition.
 
-    It is not kept in Redis: the next owner counts anew. It takes minutes to give up an event, so an
-    owner that is soon replaced has given up few of them.
+    The outcomes are not kept in Redis, so the next owner starts to count again. It takes minutes to
+    give up an event, so an owner that is soon replaced has given up few events.
 
     Args:
-        limit: so many events in a row trip the breaker; None switches it off.
+        limit: this many failures in a row trip the breaker; None switches it off.
     """
 
     def __init__(self, limit: int | None) -> None:
@@ -24,7 +24,7 @@ class Breaker:
         self._passed = 0
 
     def room(self, passed: int) -> int | None:
-        """Return how many more events in a row would trip it; None if it is off."""
+        """Return how many more failures in a row trip it; None if it is off."""
         self._note_passed(passed)
         return None if self._limit is None else self._limit - self._in_a_row()
 
@@ -32,11 +32,11 @@ class Breaker:
         """Note that an event is to be given up.
 
         Args:
-            passed: how many events were processed before it, since the owner began.
-            error: which event, and why.
+            passed: how many events were processed before this event, since the owner began.
+            error: the event's id and its error.
 
         Returns:
-            Why the partition is to be quarantined instead; "" where it is not.
+            Why the partition is to be quarantined instead; "" if it is not.
         """
         self._note_passed(passed)
         self._ends.append(error)

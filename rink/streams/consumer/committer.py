@@ -1,4 +1,7 @@
-"""The commits of one grant: what is finished becomes the offset, in steps that are repeated until answered."""
+"""Commit the finished events of one grant.
+
+Each commit is one step, which is repeated until Redis answers it.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,17 @@ class Committer:
     """Commits for one owner, one step at a time.
 
     Args:
-        processor: whose.
-        store: where.
-        place: which partition.
-        token: of the grant, and `epoch` of the offset when it was taken.
-        inbox: what says what to commit next.
-        on_settled: called when something was committed.
+        processor: the processor.
+        store: the store to write to.
+        place: the partition.
+        token: the token of the grant.
+        epoch: the epoch of the offset at the take.
+        buffer: the events in memory, which give the next commit.
+        metrics: counts the commits.
+        on_settled: called after each commit.
 
     Attributes:
-        ceiling: Redis knows that events up to here are being yielded; as `ids.order` has it.
+        ceiling: the last event that may be yielded, as Redis knows it; a key of `entry_ids.order`.
     """
 
     def __init__(
@@ -45,32 +50,34 @@ class Committer:
         place: PartitionPlace,
         token: int,
         epoch: str,
-        inbox: Buffer,
+        buffer: Buffer,
         metrics: WorkerMetrics,
         on_settled: Callable[[], None],
     ) -> None:
-        self.ceiling = entry_ids.order(inbox.read_to)
+        self.ceiling = entry_ids.order(buffer.read_to)
         self._processor = processor
         self._store = store
         self._place = place
         self._token = token
         self._epoch = epoch
-        self._inbox = inbox
+        self._buffer = buffer
         self._metrics = metrics
         self._on_settled = on_settled
         self._finished = asyncio.Event()
         self._committing = asyncio.Lock()
         self._closes = False
-        self._step: CommitStep | None = None  # under way: repeated as it is until it is answered
+        # The commit under way. It is repeated unchanged until it is answered: Redis may have
+        # carried it out, so a changed commit would be refused, or pass events twice.
+        self._step: CommitStep | None = None
         self._untrimmed = 0
 
     def note_finished(self) -> None:
         """Schedule a commit of the finished events."""
-        if self._inbox.has_finished:
+        if self._buffer.has_finished:
             self._finished.set()
 
     async def keep(self) -> None:
-        """Commit whatever gets finished, until closed; raises what a commit ends with."""
+        """Commit finished events until closed; raise the error of a commit."""
         while True:
             await self._finished.wait()
             self._finished.clear()
@@ -79,32 +86,33 @@ class Committer:
                 return
 
     def close(self) -> None:
-        """Nothing more gets finished: `keep` is to commit what is there, and return."""
+        """Make `keep` return after a last commit: no more events finish."""
         self._closes = True
         self._finished.set()
 
     async def flush(self) -> None:
-        """Commit what is finished, and return when that is done."""
+        """Commit all finished events, and wait until that is done."""
         async with self._committing:
             await self._settle_all()
 
     async def commit(
         self, outputs: Iterable[tuple[Stream[Any], Any]], count: int | None = None
     ) -> None:
-        """Commit all that was given, or its first `count`; outputs with it."""
+        """Commit the in-flight events, or the first `count`, with outputs."""
         outputs = list(outputs)
-        for stream in {stream for stream, _ in outputs}:  # it may be another app's
+        for stream in {stream for stream, _ in outputs}:  # it may belong to another app
             await repeat_until_answered(self._place.role, partial(settle, stream, self._store))
         written = tuple(stream.written(record) for stream, record in outputs)
         _refuse_too_many(self._place, written, self._store.limits)
         async with self._committing:
             await self._settle_all()
-            self._inbox.finish(count)
-            if self._inbox.passage() is None:
+            self._buffer.finish(count)
+            if self._buffer.passage() is None:
                 if written:
                     raise UsageError(
-                        f"processor {self._processor.name!r} commits {len(written)} outputs, and was given "
-                        f"no event of {self._place.role!r} since the last commit that they could go with"
+                        f"processor {self._processor.name!r} commits {len(written)} outputs, and "
+                        f"was given no event of {self._place.role!r} since the last commit that "
+                        "they could go with"
                     )
                 return
             self._step = self._next_step(written)
@@ -112,15 +120,15 @@ class Committer:
                 await self._settle()
             except (StaleToken, OffsetMoved, RedisRolledBack):
                 raise
-            except RinkError:  # the outputs were refused, and will be the next time
+            except RinkError:  # the outputs were refused, so a retry would be refused, too
                 self._step = None
-                self._inbox.unfinish()
+                self._buffer.unfinish()
                 raise
 
     async def cover(self, last: Entry) -> None:
-        """Raise the ceiling in Redis, so that a crash has known suspects."""
+        """Raise the ceiling in Redis up to an entry, before it is yielded."""
         if entry_ids.order(last.id) > self.ceiling:
-            ceiling = self._inbox.next_ceiling
+            ceiling = self._buffer.next_ceiling
             place, token, epoch = self._place, self._token, self._epoch
             await repeat_until_answered(
                 place.role, lambda: self._store.extend(place, token, epoch, ceiling)
@@ -128,16 +136,17 @@ class Committer:
             self.ceiling = entry_ids.order(ceiling)
 
     async def _settle_all(self) -> None:
-        most = self._store.limits.reply
-        while self._step is not None or self._inbox.passage(most) is not None:
+        max_bytes = self._store.limits.reply
+        while self._step is not None or self._buffer.passage(max_bytes) is not None:
             self._step = self._step or self._next_step(())
             await self._settle()
 
     def _next_step(self, outputs: tuple[Output, ...]) -> CommitStep:
-        passage = self._inbox.passage()
+        passage = self._buffer.passage()
         assert passage is not None
         letters = tuple(self._letter(entry) for entry in passage.dead)
-        ceiling = self._inbox.next_ceiling  # along with a commit it costs nothing; alone, a request
+        # In a commit, the new ceiling costs nothing. By itself it would cost a request.
+        ceiling = self._buffer.next_ceiling
         return CommitStep(
             token=self._token,
             epoch=self._epoch,
@@ -155,7 +164,7 @@ class Committer:
         return Output(dead, None, _letter_fields(entry))
 
     async def _settle(self) -> None:
-        """Have the step under way carried out, however often it must be asked for."""
+        """Repeat the commit under way until Redis answers it."""
         step = self._step
         if step is None:
             return
@@ -168,7 +177,7 @@ class Committer:
         self._step = None
         if step.ceiling:
             self.ceiling = max(self.ceiling, entry_ids.order(step.ceiling))
-        self._inbox.settled()
+        self._buffer.settled()
         self._metrics.committed(self._place, step, time.perf_counter() - began)
         self._on_settled()
         self._untrimmed += step.processed
@@ -189,16 +198,17 @@ def _refuse_too_many(
     if size > limits.in_flight:
         raise UsageError(
             f"a commit of {place.role!r} has {len(outputs)} outputs of {size} bytes, more than "
-            f"max_in_flight_bytes={limits.in_flight} of the app, and was not written: commit fewer events at once, "
-            "or give the app a larger max_in_flight_bytes"
+            f"max_in_flight_bytes={limits.in_flight} of the app, and was not written: commit "
+            "fewer events at once, or give the app a larger max_in_flight_bytes"
         )
     counts = Counter(output.target for output in outputs)
     for output in outputs:
         if output.bounds is not None and counts[output.target] > output.bounds.limit:
             raise UsageError(
                 f"a commit of {place.role!r} has {counts[output.target]} outputs for "
-                f"{output.target.stream!r}, which holds {output.bounds.limit} (partition_size): nothing was "
-                "written; commit fewer events at once, or give that stream a larger partition_size"
+                f"{output.target.stream!r}, which holds {output.bounds.limit} (partition_size): "
+                "nothing was written; commit fewer events at once, or give that stream a larger "
+                "partition_size"
             )
 
 

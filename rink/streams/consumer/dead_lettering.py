@@ -1,4 +1,4 @@
-"""Gives up the events of one owner that fail, or do not decode."""
+"""Give up the events of one owner that fail, or that do not decode."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ class GivingUp(Generic[R]):
     """Gives up events as the processor's policy says, and decodes them.
 
     Args:
-        processor: whose policy and codec.
-        place: which partition.
-        inbox: the events in memory.
+        processor: has the policy and the codec.
+        place: the partition.
+        buffer: the events in memory.
 
     Attributes:
-        verdict: why the partition is to be quarantined, even if the processor catches that error.
+        verdict: why the partition is to be quarantined, even if the processor catches the error.
     """
 
-    def __init__(self, processor: Processor[R], place: PartitionPlace, inbox: Buffer) -> None:
+    def __init__(self, processor: Processor[R], place: PartitionPlace, buffer: Buffer) -> None:
         self.verdict: Quarantined | None = None
         self._processor = processor
         self._policy = processor.policy
         self._what = f"of {place.role!r}, processor {processor.name!r}"
-        self._inbox = inbox
+        self._buffer = buffer
         self._breaker = Breaker(processor.policy.breaker)
-        self._waits: tuple[str, float] = ("", 0.0)  # the event that does not decode, and since when
+        # The event that does not decode, and since when its verdict is awaited.
+        self._waits: tuple[str, float] = ("", 0.0)
 
     def bury(self, entry_id: str, letter: Letter) -> None:
         """Give an event up, or quarantine the partition, as the policy says.
@@ -47,10 +48,13 @@ class GivingUp(Generic[R]):
         if why := self._breaker.note(self._passed, f"event {entry_id}: {letter.error}"):
             self._quarantine(entry_id, letter, why)
         log.error("event %s %s becomes a dead letter: %s", entry_id, self._what, letter.error)
-        self._inbox.condemn(entry_id, letter)
+        self._buffer.condemn(entry_id, letter)
 
     def raise_verdict(self) -> None:
-        """Raise the verdict, if there is one: the processor may have caught it."""
+        """Raise the verdict, if there is one.
+
+        The processor may have caught it.
+        """
         if self.verdict is not None:
             raise self.verdict
 
@@ -63,38 +67,40 @@ class GivingUp(Generic[R]):
 
     @property
     def _passed(self) -> int:
-        """Return how many events were processed, or given and have not failed yet."""
-        return self._inbox.count_finished + len(self._inbox.in_hand)
+        """Return how many events were processed, or are in flight."""
+        return self._buffer.count_finished + len(self._buffer.in_hand)
 
     # ── records ──────────────────────────────────────────────────────────────────────────────
 
     def decode(self, entries: list[Entry]) -> list[tuple[Entry, R]]:
-        """Decode entries up to one that does not decode, which is taken back.
+        """Decode entries up to the first that does not decode.
+
+        The entries from that one on are taken back.
 
         Raises:
-            Undecodable: the first one does not decode.
+            Undecodable: the first entry does not decode.
         """
         decode = self._processor.stream.decode
-        given: list[tuple[Entry, R]] = []
+        decoded: list[tuple[Entry, R]] = []
         try:
             for entry in entries:
-                given.append((entry, decode(entry)))
-        except Exception as error:  # whatever a codec raises, it is this event's
-            if not given:
+                decoded.append((entry, decode(entry)))
+        except Exception as error:  # any error of a codec is an error of this event
+            if not decoded:
                 raise Undecodable(entry, error) from error
-            self._inbox.take_back(entry)  # after those before it
-        return given
+            self._buffer.take_back(entry)
+        return decoded
 
     def judge_undecodable(self, error: Undecodable, now: float) -> float | None:
-        """Give up an event that does not decode, or wait for those behind it.
+        """Give up an event that does not decode, or wait for more events.
 
-        If one of them decodes, the event is odd. If as many as the breaker allows do not decode, the
-        program is to blame, as after a deploy with a new required field: the partition is quarantined
-        before this event.
+        If an event behind it decodes, the event itself is to blame. If as many events as the
+        breaker allows do not decode, the program is to blame, as after a deploy with a new required
+        field. Then the partition is quarantined before this event.
 
         Args:
             error: names the event, which was not given to the processor.
-            now: the time, in seconds.
+            now: the present time, in seconds.
 
         Returns:
             The time until which to wait, in seconds; None if the event was given up.
@@ -107,7 +113,7 @@ class GivingUp(Generic[R]):
         if policy.is_transient(error.error):
             raise error.error
         letter, wanted = letter_of(error.error, 1), self._witnesses()
-        behind = self._inbox.behind(entry, wanted)
+        behind = self._buffer.behind(entry, wanted)
         if wanted and not any(map(self._does_decode, behind)):
             if len(behind) == wanted:
                 events = f"{wanted} event{'s' * (wanted > 1)}"
@@ -120,15 +126,15 @@ class GivingUp(Generic[R]):
         return None
 
     def _witnesses(self) -> int:
-        """Return how many events behind one show whether the program is to blame.
+        """Return how many later events show whether the program is to blame.
 
-        0 if the breaker is off or trips anyway, or if the processor has in-flight events: it may
-        commit them only when it gets more.
+        It is 0 if the breaker is off or trips anyway. It is also 0 if the processor has in-flight
+        events, since it may commit them only when it gets more.
         """
         room = self._breaker.room(self._passed)
-        if self._policy.on_error != "dead-letter" or room is None or self._inbox.in_hand:
+        if self._policy.on_error != "dead-letter" or room is None or self._buffer.in_hand:
             return 0
-        return min(room, self._inbox.prefetch) - 1
+        return min(room, self._buffer.prefetch) - 1
 
     def _does_decode(self, entry: Entry) -> bool:
         try:

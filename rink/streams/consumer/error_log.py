@@ -1,6 +1,6 @@
-"""Logs each error with its traceback once, then how often it came.
+"""Log each error once with its traceback, then how often it came again.
 
-It also logs when an outage is over.
+The end of an outage is logged, too.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from rink.streams.failure_policy import said
 log = logging.getLogger("rink.streams")
 
 _FIRST_SUMMARY_S = 1.0
-"""Seconds after the traceback: until then the other partitions have met the same error."""
-_FORGOTTEN_AFTER_S = 300.0
-"""An error that was not seen for so long is logged with its traceback again."""
+"""The time from the traceback to the first summary.
+
+By then the other partitions have met the same error.
+"""
+_FORGET_AFTER_S = 300.0
+"""The time after which the same error is logged with its traceback again."""
 
 Kind = tuple[type[BaseException], str, int]
-"""What makes two errors the same: their class, and the file and line that raised them."""
+"""The identity of an error: its class, and the file and line that raised it."""
 
 
 @attrs.define(eq=False)
@@ -37,13 +40,14 @@ class Complaints:
     """Collects the errors of one processor in all partitions of a worker.
 
     Args:
-        processor: its name.
+        processor: the processor's name.
     """
 
     def __init__(self, processor: str) -> None:
         self._processor = processor
         self._seen: dict[Kind, _Seen] = {}
-        self._waiting: dict[str, int] = {}  # partitions in an outage: events finished before it
+        # The partitions in an outage, with the events that each had finished before it.
+        self._waiting: dict[str, int] = {}
         self._outage_since = 0.0
 
     def tell(
@@ -54,14 +58,14 @@ class Complaints:
         then: str = "",
         level: int = logging.WARNING,
     ) -> None:
-        """Log an error, or count it where the same one was logged shortly before.
+        """Log an error, or count it if it was logged shortly before.
 
         Args:
-            error: what the processor raised.
-            role: in which partition.
+            error: the processor's error.
+            role: the role of the partition.
             event: the id of the event to blame; "" for none.
             then: what follows.
-            level: of the line with the traceback.
+            level: the level of the line with the traceback.
         """
         loop = asyncio.get_running_loop()
         kind, now = _kind(error), loop.time()
@@ -82,13 +86,15 @@ class Complaints:
         if seen.timer is None:
             seen.timer = loop.call_later(wait, self._sum_up, seen)
 
-    # ── outages: transient errors, from the first partition that waits to the last one that goes on ──
+    # ── outages ──────────────────────────────────────────────────────────────────────────────
+    # An outage lasts from the first partition that waits for a transient error to pass, to the
+    # last one that finishes an event again.
 
     def note_wait(self, role: str, finished: int) -> None:
         """Note that a partition waits for a transient error to pass.
 
         Args:
-            role: which partition.
+            role: the role of the partition.
             finished: how many events its owner has finished by now.
         """
         if not self._waiting:
@@ -103,18 +109,18 @@ class Complaints:
         seconds = asyncio.get_running_loop().time() - self._outage_since
         if not self._waiting and seconds >= REPORT_INTERVAL_S:
             log.warning(
-                "processor %r goes on in all its partitions: it had waited for transient errors to pass for %.0f s",
-                self._processor, seconds,
+                "processor %r goes on in all its partitions: it had waited for transient errors "
+                "to pass for %.0f s", self._processor, seconds,
             )  # fmt: skip
 
     def note_end(self, role: str) -> None:
-        """Note that another owner waits for the partition from here on."""
+        """Note that the partition goes to another owner."""
         self._waiting.pop(role, None)
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 
     def close(self) -> None:
-        """Log what was counted and not logged yet."""
+        """Log the errors that were counted and not logged yet."""
         for seen in self._seen.values():
             if seen.timer is not None:
                 self._sum_up(seen)
@@ -125,15 +131,17 @@ class Complaints:
             seen.timer.cancel()
         count, partitions = seen.count, len(seen.places)
         log.warning(
-            "processor %r failed %d more time%s with the same error, in %d partition%s, at last in %s",
-            self._processor, count, "s" * (count != 1), partitions, "s" * (partitions != 1), seen.latest,
+            "processor %r failed %d more time%s with the same error, in %d partition%s, "
+            "at last in %s",
+            self._processor, count, "s" * (count != 1), partitions, "s" * (partitions != 1),
+            seen.latest,
         )  # fmt: skip
         seen.timer, seen.count = None, 0
         seen.places.clear()
 
     def _forget(self, now: float) -> None:
         for kind, seen in list(self._seen.items()):
-            if seen.timer is None and now - seen.last > _FORGOTTEN_AFTER_S:
+            if seen.timer is None and now - seen.last > _FORGET_AFTER_S:
                 del self._seen[kind]
 
 

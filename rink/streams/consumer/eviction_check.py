@@ -18,10 +18,10 @@ _KEEPS_ALL = "noeviction"
 
 
 class Evictions:
-    """Watches, for one worker, whether its Redis evicts keys.
+    """Checks for one worker whether its Redis evicts keys.
 
     Args:
-        store: which Redis.
+        store: the store to check.
     """
 
     def __init__(self, store: Store) -> None:
@@ -30,28 +30,29 @@ class Evictions:
         self._evicted: dict[str, int] = {}
 
     async def look(self) -> None:
-        """Log an evicting policy once, and each time that keys were evicted."""
+        """Log an evicting policy once, and each eviction of keys."""
         try:
-            found = await self._ask()
-        except RinkError as error:  # not allowed, or away: other steps report that
-            log.debug("cannot tell whether Redis evicts keys: %s", error)
+            info = await self._info()
+        except RinkError as error:  # forbidden or unavailable, which other steps report
+            log.debug("cannot check whether Redis evicts keys: %s", error)
             return
-        for server, facts in found.items():
+        for server, facts in info.items():
             policy = str(facts.get("maxmemory_policy", ""))
             self._look_at_policy(server, policy if facts.get("maxmemory") else "")
             self._look_at_count(server, int(facts.get("evicted_keys", 0)), policy)
 
-    async def _ask(self) -> dict[str, Mapping[str, Any]]:
-        """Return what each master says of its memory, by INFO.
+    async def _info(self) -> dict[str, Mapping[str, Any]]:
+        """Return the memory statistics of each master.
 
-        INFO is allowed where CONFIG is refused, too.
+        They come from INFO, which is allowed even where CONFIG is refused.
         """
         redis = self._store.redis
         with explained(self._store.server):
             if not isinstance(redis, RedisCluster):
                 return {self._store.server: await redis.info("memory", "stats")}
-            found = await redis.info("memory", "stats", target_nodes=redis.PRIMARIES)
-        return {self._store.server: found} if "maxmemory" in found else found
+            info = await redis.info("memory", "stats", target_nodes=redis.PRIMARIES)
+        # redis-py returns the statistics alone if the cluster has one master.
+        return {self._store.server: info} if "maxmemory" in info else info
 
     def _look_at_policy(self, server: str, policy: str) -> None:
         if self._policies.get(server) == policy:
@@ -60,13 +61,14 @@ class Evictions:
         if policy in ("", _KEEPS_ALL):  # without maxmemory nothing is ever evicted
             return
         lost = (
-            "keys that expire: then a repeated send may be appended twice, and a Spark sink may lose its staged records"
+            "keys that expire: then a repeated send may be appended twice, and a Spark sink may "
+            "lose its staged records"
             if policy.startswith("volatile")
             else "any keys: then events, offsets or fences may be gone"
         )
         log.warning(
-            "Redis at %s has maxmemory-policy %s: out of memory it evicts %s. Set maxmemory-policy noeviction: senders "
-            "wait then, and nothing is lost",
+            "Redis at %s has maxmemory-policy %s: out of memory it evicts %s. Set maxmemory-policy "
+            "noeviction: senders wait then, and nothing is lost",
             server,
             policy,
             lost,
@@ -78,9 +80,9 @@ class Evictions:
         if before is None or evicted <= before:  # lower: Redis was restarted
             return
         log.error(
-            "Redis at %s has evicted %d key%s since the last look (maxmemory-policy %s): events, offsets or fences of "
-            "this app may be among them. `rink streams lag` shows partitions that were quarantined for it. Set "
-            "maxmemory-policy noeviction, and raise maxmemory",
+            "Redis at %s has evicted %d key%s since the last check (maxmemory-policy %s): events, "
+            "offsets or fences of this app may be among them. `rink streams lag` shows partitions "
+            "that were quarantined for it. Set maxmemory-policy noeviction, and raise maxmemory",
             server,
             evicted - before,
             "s" * (evicted - before != 1),

@@ -1,4 +1,4 @@
-"""One processor in one worker: its group, its partitions, its reader."""
+"""Run one processor in one worker: its group, partitions and reader."""
 
 from __future__ import annotations
 
@@ -25,27 +25,28 @@ from rink.streams.store.store import Store
 log = logging.getLogger("rink.streams")
 
 LEAVE_TIMEOUT_S = 10.0
-"""Seconds for a version without this worker, and as many for etcd to end its lease."""
+"""Timeout of a group version without this worker, and again of etcd's end of its lease."""
 
-_ENDS_WITHIN_S = 2.0
-"""After the group was left: what still runs then is a thread that does not return."""
+_END_TIMEOUT_S = 2.0
+"""Timeout of the partitions' end after the group was left, in case a thread does not return."""
 
 
 class Executor:
     """Runs one processor over the partitions that its group gives this worker.
 
     Args:
-        processor: which.
-        store: where.
-        session: the worker's.
-        name: the worker's, which is its member's name in each group.
-        marks: shared by all executors of the worker, see `Owner`.
-        held: the memory that all of them share.
+        processor: the processor.
+        store: reads and writes Redis.
+        session: the worker's session.
+        name: the worker's name, which is its member's name in each group.
+        metrics: shows the partitions' state.
+        suspects: shared by all executors of the worker, see `GrantOwner`.
+        held: the memory that all executors share.
         halt: called with the reason when the policy ends the worker.
         handover_wait: seconds that leaving waits for a successor.
 
     Attributes:
-        is_joined: whether it has joined its group.
+        is_joined: the executor has joined its group.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Executor:
         *,
         name: str,
         metrics: WorkerMetrics,
-        marks: PoisonSuspects,
+        suspects: PoisonSuspects,
         held: SharedMemory,
         halt: Callable[[str], None],
         handover_wait: float = 0.0,
@@ -80,7 +81,7 @@ class Executor:
             store=store,
             reader=make_reader(store, processor.prefetch, held),
             metrics=metrics,
-            marks=marks,
+            suspects=suspects,
             complaints=Complaints(processor.name),
             halt=halt,
             given_up=asyncio.Event(),
@@ -92,7 +93,7 @@ class Executor:
         return self._scene.reader
 
     async def run(self, orders: Orders) -> None:
-        """Join, process, and leave in order when told to."""
+        """Join the group, process, and leave the group when ordered."""
         if not await join(self.rink, orders):
             return
         self.is_joined = True
@@ -101,23 +102,24 @@ class Executor:
         reading = asyncio.create_task(self._scene.reader.run())
         stopped = asyncio.create_task(orders.leave.wait())
         async with contextlib.AsyncExitStack() as leaving:
-            # The last one pushed runs first, so the partitions end before the reader that they use.
-            # Each runs, also after an error in another.
+            # The callback that is pushed last runs first. So the partitions end before the reader
+            # that they use. Each callback runs, also after an error in another.
             leaving.callback(self._scene.complaints.close)
             leaving.push_async_callback(self._scene.reader.close)
             leaving.push_async_callback(end, [reading, stopped])
             leaving.push_async_callback(self._end, holds)
-            leaving.callback(self._scene.given_up.set)  # threads, only once the group is left
+            # Threads are given up only after the group is left.
+            leaving.callback(self._scene.given_up.set)
             leaving.push_async_callback(leave, self.rink, orders)
             for working in (reading, *holds):
                 working.add_done_callback(partial(_hurry_after_failure, orders))
             try:
                 await self._until_over(stopped, [reading, *holds])
-            except BaseException:  # cancelled, too: another part of the worker has failed
+            except BaseException:  # also cancelled, since another part of the worker has failed
                 orders.hurry()
                 raise
         if not reading.cancelled() and (error := reading.exception()) is not None:
-            raise error  # it failed while the worker waited for a successor
+            raise error  # the reader failed while the worker waited for a successor
 
     async def _until_over(
         self, stopped: asyncio.Task[Any], working: list[asyncio.Task[None]]
@@ -125,29 +127,30 @@ class Executor:
         """Wait until the worker is to leave, or raise a task's error."""
         done, _ = await asyncio.wait([stopped, *working], return_when=asyncio.FIRST_COMPLETED)
         for ended in done - {stopped}:
-            # By nobody of ours; a task group would take it for an order.
+            # Rink has not cancelled it, and a task group would ignore a cancelled task.
             if ended.cancelled():
                 raise RuntimeError(f"a task of {self._processor.name!r} was cancelled")
             ended.result()
 
     async def _end(self, holds: list[asyncio.Task[None]]) -> None:
-        done, late = await asyncio.wait(holds, timeout=_ENDS_WITHIN_S)
+        done, late = await asyncio.wait(holds, timeout=_END_TIMEOUT_S)
         for hold in late:
             hold.cancel()
         if late:
             log.error(
-                "%d partitions of processor %r did not end",
+                "%d partition%s of processor %r did not end in time: a thread still runs",
                 len(late),
+                "s" * (len(late) != 1),
                 self._processor.name,
             )
-            await asyncio.wait(late, timeout=_ENDS_WITHIN_S)
+            await asyncio.wait(late, timeout=_END_TIMEOUT_S)
         for hold in done:
             # Skip an exit, which asyncio has raised already, and a cancellation from outside.
             if not hold.cancelled() and not isinstance(hold.exception(), ENDS_PROCESS):
                 hold.result()
 
     async def _hold(self, number: int, orders: Orders) -> None:
-        """Own a partition whenever its role is here, until the group is left."""
+        """Own a partition whenever its role is held, until the group is left."""
         place = self._processor.place(number)
         with contextlib.suppress(ClosedError):
             while not orders.now.is_set():

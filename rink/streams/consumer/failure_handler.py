@@ -1,4 +1,4 @@
-"""Decides who is to blame for an error of a processor, and what follows."""
+"""Decide what is to blame for an error of a processor, and what follows."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ from rink.streams.transient_errors import is_transient
 
 log = logging.getLogger("rink.streams")
 
-_SURROUNDINGS = (RedisError, PartitionFull, UsageError)
+_BLAMELESS = (RedisError, PartitionFull, UsageError)
 """Errors that blame no event, however long they last: of Redis, back-pressure, or the program."""
 
 
 class NoProgress(Exception):  # noqa: N818 - not an error of an event
-    """Says that a processor returned without finishing an event."""
+    """A processor returned without finishing an event."""
 
 
 class Judge:
     """Judges the errors of one owner's processor.
 
-    Both clocks begin anew with each owner, and after a pause by an operator. So an event may be retried for longer, never for less.
+    The clocks of `retry_for` and `transient_for` start again with each owner, and after a pause by
+    an operator. So an event may be retried for longer than they say, but never for less.
 
     Args:
-        processor: whose.
+        processor: the processor.
         owner: has the events.
-        complaints: where errors are logged.
-        metrics: where they are counted.
+        complaints: logs the errors.
+        metrics: counts the errors.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Judge:
         self._complaints = complaints
         self._metrics = metrics
         self._now = asyncio.get_running_loop().time
-        self._waits_since: float | None = None  # the first of only transient errors
+        self._waits_since: float | None = None  # since when there are only transient errors
         self._failing = ("", 0.0)  # the event that fails alone, and since when
 
     def note_success(self) -> None:
@@ -64,27 +65,31 @@ class Judge:
         """Put the unfinished events back, and judge the one to blame.
 
         Args:
-            error: what the processor raised.
-            has_come_further: it had finished events before it raised.
+            error: the processor's error.
+            has_come_further: the processor had finished events before the error.
 
         Returns:
             Whether an event was given up.
 
         Raises:
             Quarantined: the partition waits for an operator.
-            StateError: the partition waits until the data in Redis is put right.
+            StateError: the partition waits until the data in Redis is corrected.
         """
+        # The order of the checks: first the errors that blame no event, whatever the counts are.
+        # Then `fail` puts the events back to come again one by one, and blames an event only if it
+        # came alone. So an event is given up only after an error that certainly is its own, and
+        # only if both limits of the policy are reached.
         role, policy = self._owner.place.role, self._processor.policy
-        if has_come_further or self._owner.has_idled:  # it met no such error for a while
+        if has_come_further or self._owner.has_idled:  # the transient errors have ended meanwhile
             self._waits_since = None
         if isinstance(error, NoProgress):
             log.warning("%s: %s", role, error)
             return False
-        if is_transient(error, (*policy.transient, *_SURROUNDINGS)):
-            self._wait(error, is_bounded=not isinstance(error, _SURROUNDINGS))
+        if is_transient(error, (*policy.transient, *_BLAMELESS)):
+            self._wait(error, is_bounded=not isinstance(error, _BLAMELESS))
             return False
         self._waits_since = None
-        blamed, times = self._owner.inbox.fail()
+        blamed, times = self._owner.buffer.fail()
         self._owner.commits.note_finished()
         self._complaints.tell(error, role, blamed.id if blamed else "")
         if isinstance(error, StateError):
@@ -95,13 +100,13 @@ class Judge:
         return True
 
     def _wait(self, error: Exception, *, is_bounded: bool) -> None:
-        """Blame no event: all come again, together as before."""
+        """Put the events back without blame, to come together as before."""
         owner, policy = self._owner, self._processor.policy
-        in_hand = owner.inbox.in_hand
-        owner.inbox.put_back()
+        in_hand = owner.buffer.in_hand
+        owner.buffer.put_back()
         owner.commits.note_finished()
         self._metrics.waited(owner.place)
-        self._complaints.note_wait(owner.place.role, owner.inbox.count_finished)
+        self._complaints.note_wait(owner.place.role, owner.buffer.count_finished)
         self._complaints.tell(
             error, owner.place.role, then="no event is blamed, and it tries again"
         )
@@ -111,7 +116,7 @@ class Judge:
         since = now if self._waits_since is None else self._waits_since
         self._waits_since = max(since, owner.active_since)
         if now - self._waits_since >= policy.transient_for:
-            # An operator can skip one event, and nothing tells which of several it would be.
+            # An operator can skip one event, so the error names an event only if there is just one.
             event = f"event {in_hand[0].id} of " if len(in_hand) == 1 else "partition "
             raise Quarantined(
                 f"{event}{owner.place.role!r}, processor {self._processor.name!r}: "
@@ -129,17 +134,20 @@ class Judge:
 def to_judge(
     error: BaseException, owner: GrantOwner[Any], work: asyncio.Task[None]
 ) -> BaseException:
-    """Return a processor's end in the form that is judged.
+    """Return the error to judge for the error that ended a processor.
 
     Args:
-        error: how it ended.
+        error: the error that ended the processor.
         owner: had the events.
-        work: the task that called it; if that is cancelled, the processor was told to end.
+        work: the task that called the processor; if it is cancelled, the processor is to end.
     """
+    # The order of the checks: a verdict was decided before, and the processor may have caught or
+    # replaced it. A cancellation ends the processor only if it comes from Rink, which `is_ending`
+    # says. Any other cancellation is a timeout: of the stopwatch, or of the user's code.
     if owner.giving_up.verdict is not None:
         return owner.giving_up.verdict
     if isinstance(error, BaseExceptionGroup):
-        error = first_error(error)  # a task group's, where all of it is ours
+        error = first_error(error)
     if not is_ending(work) and not isinstance(error, (RinkError, *ENDS_PROCESS)):
         if owner.stopwatch.has_expired:
             return owner.timed_out()

@@ -1,4 +1,4 @@
-"""Join a group and leave it, as a worker is told to."""
+"""Join a group and leave it, by a worker's orders."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from rink._cancel import end, outlast
 
 
 class Orders:
-    """Hold the orders that a worker was given.
+    """Holds a worker's orders.
 
-    `leave` is set when it is to leave its groups in order, and `now` when it is to wait for no
-    successor meanwhile.
+    Attributes:
+        leave: set when the worker is to leave its groups.
+        now: set when the worker is to leave without waiting for a successor.
     """
 
     def __init__(self) -> None:
@@ -20,7 +21,7 @@ class Orders:
         self.now = asyncio.Event()
 
     def hurry(self) -> None:
-        """Leave in order, and wait for no successor."""
+        """Order the worker to leave without waiting for a successor."""
         self.now.set()
         self.leave.set()
 
@@ -31,7 +32,7 @@ async def join(rink: aio.Rink, orders: Orders) -> bool:
     A join may take long while another member has the name.
 
     Returns:
-        Whether it was joined, and is to be left.
+        Whether the group was joined, and must be left.
     """
     joining, stopped = asyncio.create_task(rink.join()), asyncio.create_task(orders.leave.wait())
     try:
@@ -47,8 +48,8 @@ async def join(rink: aio.Rink, orders: Orders) -> bool:
 async def leave(rink: aio.Rink, orders: Orders) -> None:
     """Leave a group, also if this is cancelled meanwhile.
 
-    The member serves until a successor takes over, or the wait ends. Then it waits for the release
-    of the roles, as long as `grace` allows. If this is cancelled, no successor is waited for.
+    The member serves until a successor takes over, or until the wait ends. Then it waits for the
+    release of the roles, as long as `grace` allows. A cancellation ends the wait for a successor.
     """
     left = asyncio.create_task(rink.leave(wait=True, now=orders.now.is_set()))
     hurried = asyncio.create_task(orders.now.wait())

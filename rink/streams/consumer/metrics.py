@@ -1,4 +1,4 @@
-"""What a worker counts, for Prometheus."""
+"""Count what a worker does, for Prometheus."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ class WorkerMetrics:
         return Gauge(f"rink_streams_{name}", what, _LABELS, registry=self.registry)
 
     def committed(self, place: PartitionPlace, step: CommitStep, seconds: float) -> None:
-        """A commit was carried out."""
+        """Count a commit and its events."""
         self._of(self._processed, place).inc(step.processed)
         if step.dead:
             self._of(self._dead, place).inc(step.dead)
         self._of(self._commits, place).observe(seconds)
 
     def retried(self, place: PartitionPlace) -> None:
-        """A processor failed and is called again."""
+        """Count a repeated call of a processor."""
         self._of(self._retried, place).inc()
 
     def waited(self, place: PartitionPlace) -> None:
-        """Count a failure that no event is to blame for."""
+        """Count a transient error."""
         self._of(self._transient, place).inc()
 
     def timed_out(self, place: PartitionPlace) -> None:
@@ -76,33 +76,40 @@ class WorkerMetrics:
         self._of(self._paused, place).set(int(is_paused))
 
     def owned(self, place: PartitionPlace, owns: bool) -> None:
-        """A partition came, or went."""
+        """Show whether this worker owns a partition."""
         self._of(self._owned, place).set(int(owns))
         if not owns:
-            self.lag(place, 0)  # whoever owns it tells how far it is behind
+            self.lag(place, 0)  # the next owner shows the lag
             if (self._paused, place) in self._known:
                 self.paused(place, False)
 
     def show(self, place: PartitionPlace) -> None:
-        """Show its counters, those at 0 too: a rate needs a value from before the first dead letter."""
+        """Show all counters of a partition, also those at 0.
+
+        A rate needs a value from before the first dead letter.
+        """
         for counter in (
             self._processed, self._dead, self._retried, self._transient, self._timeouts,
         ):  # fmt: skip
             self._of(counter, place)
 
     def handed_over(self, place: PartitionPlace, seconds: float) -> None:
-        """A partition was taken over."""
+        """Observe the time from a grant to its first take."""
         self._of(self._handovers, place).observe(seconds)
 
     def lag(self, place: PartitionPlace, events: int) -> None:
-        """Return how far a partition is behind."""
+        """Show the lag of a partition."""
         self._of(self._lag, place).set(events)
 
-    def _of(self, every: M, place: PartitionPlace) -> M:
-        """What one partition adds to, or for times its processor; looked up once: that costs as much as adding."""
-        found: M | None = self._known.get((every, place))
-        if found is None:
+    def _of(self, metric: M, place: PartitionPlace) -> M:
+        """Return a metric with the labels of a partition.
+
+        Histograms have the labels of the processor only. The result is cached, since a lookup costs
+        as much as counting.
+        """
+        labelled: M | None = self._known.get((metric, place))
+        if labelled is None:
             labels = (self._app, place.processor, place.stream, str(place.number))
-            found = every.labels(*labels[:3] if isinstance(every, Histogram) else labels)
-            self._known[every, place] = found
-        return found
+            labelled = metric.labels(*labels[:3] if isinstance(metric, Histogram) else labels)
+            self._known[metric, place] = labelled
+        return labelled

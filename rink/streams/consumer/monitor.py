@@ -1,9 +1,8 @@
-"""What a worker looks at now and then of the partitions that it owns: how far behind, and moved by an operator?
+"""Monitor a worker's partitions: lag, moved offsets, pauses, evictions.
 
-And of its Redis: does it evict keys? Where events are kept for a time, it also trims partitions to which nothing is sent.
-
-An owner learns of a moved offset with its next commit. One that has nothing to do makes none: so it is looked
-for here, or a reset to `earliest` would be heard of with the next event.
+An owner learns of a moved offset with its next commit. An idle owner makes no commit, so its offset
+is checked here. Without that, a reset to `earliest` would have no effect before the next event.
+With retention, idle partitions are also trimmed.
 """
 
 from __future__ import annotations
@@ -25,41 +24,42 @@ from rink.streams.store.store import Store
 
 log = logging.getLogger("rink.streams")
 
-LOOK_EVERY_S = 2.0
-COUNT_EVERY_S = 15.0
-MOST = 10_000
-"""A lag is counted so far: counting keeps Redis from all else, and who is so far behind is late anyway."""
+CHECK_INTERVAL_S = 2.0
+LAG_INTERVAL_S = 15.0
+MAX_COUNTED = 10_000
+"""The limit for counting a lag, since Redis does nothing else while it counts."""
 
 
-async def look_out(
+async def monitor_partitions(
     store: Store, readers: Sequence[Reader], metrics: WorkerMetrics, evictions: Evictions
 ) -> None:
-    """Look until cancelled, one partition after the other."""
+    """Check all partitions until cancelled, one after the other."""
     counted: WeakKeyDictionary[GrantOwner[Any], float] = WeakKeyDictionary()
-    asked: float | None = None
+    checked: float | None = None
     while True:
-        if asked is None or time.monotonic() - asked >= COUNT_EVERY_S:
-            asked = time.monotonic()
+        if checked is None or time.monotonic() - checked >= LAG_INTERVAL_S:
+            checked = time.monotonic()
             await evictions.look()
         for reader in readers:
             for owner in reader.owners:
                 try:
-                    await _look(store, reader, owner)
-                    if time.monotonic() - counted.get(owner, -COUNT_EVERY_S) >= COUNT_EVERY_S:
+                    await _check(store, reader, owner)
+                    if time.monotonic() - counted.get(owner, -LAG_INTERVAL_S) >= LAG_INTERVAL_S:
                         counted[owner] = time.monotonic()
                         await _count(store, reader, owner, metrics)
-                except RinkError as error:  # whoever needs Redis says so, and waits
-                    log.debug("%s could not be looked at: %s", owner.place.role, error)
-        await asyncio.sleep(LOOK_EVERY_S)
+                except RinkError as error:  # the owner and the reader log such errors themselves
+                    log.debug("%s could not be checked: %s", owner.place.role, error)
+        await asyncio.sleep(CHECK_INTERVAL_S)
 
 
-async def _look(store: Store, reader: Reader, owner: GrantOwner[Any]) -> None:
+async def _check(store: Store, reader: Reader, owner: GrantOwner[Any]) -> None:
     place, known = owner.place, owner.known.epoch
     position = await store.position(place)
-    # One below it is Redis with older data: for the next commit or reconnect to find, as a take anew does not.
+    # A lower epoch means that Redis has older data. The next commit or reconnect finds that; the
+    # take that follows OffsetMoved would not.
     if position.fence == owner.token and int(position.epoch) > int(known):
-        what = f"the offset of {place.at!r} was moved to {position.offset}"
-        reader.fail(owner, OffsetMoved(what))
+        move = f"the offset of {place.at!r} was moved to {position.offset}"
+        reader.fail(owner, OffsetMoved(move))
     elif position.fence == owner.token:
         owner.pause(position.is_paused)
 
@@ -67,10 +67,10 @@ async def _look(store: Store, reader: Reader, owner: GrantOwner[Any]) -> None:
 async def _count(
     store: Store, reader: Reader, owner: GrantOwner[Any], metrics: WorkerMetrics
 ) -> None:
-    if owner.place.bounds.retention:  # no commit comes to trim an idle partition
+    if owner.place.bounds.retention:  # commits trim, but an idle partition has none
         await store.trim(owner.place.names, owner.place.bounds)
-    behind = await store.lag(owner.place, MOST)
-    # Here, and not with the grant: of 64 partitions it takes milliseconds.
+    lag = await store.lag(owner.place, MAX_COUNTED)
+    # Showing the counters of 64 partitions takes milliseconds, too long for the grant.
     metrics.show(owner.place)
-    if owner in reader.owners:  # else it is for another worker to tell
-        metrics.lag(owner.place, behind)
+    if owner in reader.owners:  # otherwise another worker shows the lag
+        metrics.lag(owner.place, lag)

@@ -1,7 +1,7 @@
-"""One grant of one partition, from take to close: what its events are given from and committed by.
+"""Yield and commit the events of one grant of a partition.
 
-`GrantOwner` is the `Source` that a processor's `Events` stand on. It knows nothing of roles: who runs it
-(`partition.py`) says when it is lost.
+`GrantOwner` is the `Source` of a processor's `Events`. It knows nothing of roles. `partition.py`
+runs it, and says when the partition is lost.
 """
 
 from __future__ import annotations
@@ -33,38 +33,44 @@ from rink.streams.stream import Stream
 R = TypeVar("R")
 log = logging.getLogger("rink.streams")
 
-LETS_OTHERS_GO_S = 0.5
-"""How long a suspect waits, so that other partitions are taken and go on.
+SUSPECT_DELAY_S = 0.5
+"""How long a suspect waits, so that other partitions are taken and continue.
 
 An event that was marked at a crash waits three times as long.
 """
 
-_REST_AFTER = 64
-"""So many events are given without a pause for the rest of the event loop."""
+_MAX_EVENTS_PER_TURN = 64
+"""The most events that are yielded before other tasks of the event loop run."""
 
 
 class GrantOwner(Generic[R]):
     """A partition that this worker owns under one token.
 
     Args:
-        processor: whose.
-        store: where.
-        place: which partition.
-        token: of the grant.
-        taken: what the take answered.
-        is_held: whether the role is held at this moment.
-        marks: of the worker: which partition may process a suspect now.
-        wants_more: called when there may be room for more.
-        may_hold: how many bytes of events it may hold now, before more is read.
+        processor: processes the events.
+        store: reads and writes Redis.
+        place: the partition.
+        token: the token of the grant.
+        taken: the answer to the take.
+        is_held: returns whether the role is held at this moment.
+        suspects: decides which partition of the worker may process a suspect now.
+        metrics: shows the partition's state.
+        complaints: logs errors.
+        wants_more: called when there may be room for more events.
+        may_hold: returns how many bytes of events the owner may hold before it stops reading.
 
     Attributes:
-        inbox: the events in memory.
-        left_out: bytes of the event behind those that came with the take, if there was no room for it; otherwise 0.
-        commits: has Redis know what is finished.
-        changed: set when there is something new in the inbox, room among the uncommitted, or its end.
-        is_idle: the processor waits for events; `has_idled`: it did so in the call under way.
-        looks_ahead: it waits for events behind one that does not decode, however full its memory is.
-        ended_early: it was told that there are no more, so that what came alone is judged by itself.
+        buffer: the events in memory.
+        left_out: bytes of the next event behind those of the take, if there was no room for it;
+            otherwise 0.
+        commits: commits the finished events.
+        changed: set by each change that a waiting call must see: new events in the buffer, a
+            commit, a pause, or the end.
+        is_idle: the processor waits for events.
+        has_idled: the processor has waited for events in its present call.
+        looks_ahead: the owner reads events behind one that does not decode, even if memory is full.
+        ended_early: the processor got the end of its events before the partition's end, so that an
+            event that came alone is judged by itself.
         stopwatch: measures how long the processor takes for its in-flight events.
         giving_up: gives up events that fail.
     """
@@ -78,7 +84,7 @@ class GrantOwner(Generic[R]):
         taken: Taken,
         *,
         is_held: Callable[[], bool],
-        marks: PoisonSuspects,
+        suspects: PoisonSuspects,
         metrics: WorkerMetrics,
         complaints: Complaints,
         wants_more: Callable[[GrantOwner[Any]], None],
@@ -87,7 +93,7 @@ class GrantOwner(Generic[R]):
         self.processor = processor
         self.place = place
         self._token = token
-        self.inbox = Buffer(
+        self.buffer = Buffer(
             processor.name,
             taken.offset,
             prefetch=processor.prefetch,
@@ -98,7 +104,7 @@ class GrantOwner(Generic[R]):
         self.ended_early = self.looks_ahead = False
         self.is_idle = self.has_idled = False
         self.stopwatch = Stopwatch(processor.policy.timeout)
-        self.giving_up = GivingUp(processor, place, self.inbox)
+        self.giving_up = GivingUp(processor, place, self.buffer)
         self._complaints = complaints
         self._metrics = metrics
         self._is_paused = False
@@ -107,125 +113,134 @@ class GrantOwner(Generic[R]):
         self._store = store
         self._epoch = taken.epoch
         self._is_held = is_held
-        self._marks = marks
+        self._suspects = suspects
         self._has_marked = False
-        self._suspects = frozenset(taken.ends)
-        self._told = taken.told if taken.careful else None
-        self._has_let_others_go = False
+        self._suspect_ids = frozenset(taken.ends)
+        self._begun_us = taken.begun_us if taken.careful else None
+        self._has_delayed = False
         self._wants_more = wants_more
         self._may_hold = may_hold
-        self._given = 0
-        self._is_asked = False  # somebody waits in `next`
+        self._yielded_in_turn = 0
+        self._is_waited_for = False  # a call of `next` is running
         self.left_out = taken.left_out
         self.feed(taken.first)
         self.commits = Committer(
-            processor, store, place, token, taken.epoch, self.inbox, metrics, self._settled
+            processor, store, place, token, taken.epoch, self.buffer, metrics, self._settled
         )
         self.pause(taken.is_paused)
 
     @property
     def partition(self) -> int:
-        """Which partition."""
+        """Return the number of the partition."""
         return self.place.number
 
     @property
     def token(self) -> int:
-        """The fencing token of the grant."""
+        """Return the fencing token of the grant."""
         return self._token
 
     @property
     def max_uncommitted(self) -> int:
-        """Return how many events may be given and not committed."""
+        """Return how many events may be yielded and not committed."""
         return self.processor.max_uncommitted
 
     @property
     def commits_by_hand(self) -> bool:
-        """Only `commit` finishes events."""
+        """Return whether only `commit` finishes events."""
         return self.processor.commits_by_hand
 
     @property
-    def middleware(self) -> tuple[Middleware[Any], ...]:
-        """Return the middleware that goes around each batch."""
+    def middleware(self) -> tuple[Middleware[R], ...]:
+        """Return the middleware that wraps each batch."""
         return self.processor.middleware
 
     @property
     def is_lost(self) -> bool:
-        """The partition is not ours any more."""
-        return self.inbox.stopped or not self._is_held()
+        """Return whether this worker has lost the partition."""
+        return self.buffer.stopped or not self._is_held()
 
     @property
     def is_full(self) -> bool:
-        """Return whether the processor has all in hand that fits into memory: more comes only when it commits."""
-        inbox = self.inbox
-        return not inbox.ready and not inbox.has_finished and inbox.size >= self._may_hold()
+        """Return whether memory is full of in-flight events.
+
+        Then more events come only after a commit.
+        """
+        buffer = self.buffer
+        return not buffer.ready and not buffer.has_finished and buffer.size >= self._may_hold()
 
     def note_share(self) -> None:
-        """Note that its share of the memory has shrunk."""
+        """Note that this partition's share of the memory has shrunk."""
         if self.is_full:
             self.changed.set()
 
     @property
     def known(self) -> OwnerMemory:
-        """Return what Redis must still know after a reconnect."""
-        return OwnerMemory(self._epoch, self.inbox.offset, self.inbox.read_to)
+        """Return the state that Redis must still have after a reconnect."""
+        return OwnerMemory(self._epoch, self.buffer.offset, self.buffer.read_to)
 
     def feed(self, entries: Sequence[RawEntry]) -> None:
-        """Take in what was read."""
+        """Add the entries of a read to the buffer."""
         if entries:
-            self.inbox.feed(entries)
+            self.buffer.feed(entries)
             self.changed.set()
 
     def _settled(self) -> None:
-        self._complaints.note_finished(self.place.role, self.inbox.count_finished)
+        self._complaints.note_finished(self.place.role, self.buffer.count_finished)
         self.changed.set()
         self._wants_more(self)
 
     def pause(self, is_paused: bool) -> None:
-        """Give no events for now, or give them again; commits go on."""
+        """Stop or resume yielding events, while commits continue."""
         if is_paused != self._is_paused:
             self._is_paused = is_paused
             self._resumed_at = self._now()
-            what = "is paused" if is_paused else "is resumed"
-            log.info("%s of processor %r %s", self.place.role, self.processor.name, what)
+            change = "is paused" if is_paused else "is resumed"
+            log.info("%s of processor %r %s", self.place.role, self.processor.name, change)
             self._metrics.paused(self.place, is_paused)
             self.changed.set()
 
     @property
     def active_since(self) -> float:
-        """Return the end of its last pause; the present time while it is paused."""
+        """Return the end of the last pause, or the present time in a pause."""
         return self._now() if self._is_paused else self._resumed_at
 
     def expect_turn(self) -> None:
-        """Take a place among those who are careful, until `stop`."""
-        if self._told is not None:
-            self._marks.expect(self, is_suspect=bool(self._suspects), told=self._told)
+        """Reserve a turn among the partitions with suspects, until `stop`."""
+        if self._begun_us is not None:
+            self._suspects.expect(self, is_suspect=bool(self._suspect_ids), begun_us=self._begun_us)
 
     def stop(self) -> None:
-        """Give nothing more."""
-        self.inbox.stop()
+        """Yield no more events."""
+        self.buffer.stop()
         self.changed.set()
-        self._marks.forget(self)
+        self._suspects.forget(self)
 
-    # ── giving ───────────────────────────────────────────────────────────────────────────────
+    # ── yielding ─────────────────────────────────────────────────────────────────────────────
 
     async def next(self, count: int, within: float) -> list[tuple[Entry, R]]:
-        """What was given before has been processed; give up to `count` more, [] where there are none."""
-        if self._is_asked:
+        """Finish the in-flight events, and yield up to `count` more.
+
+        Returns:
+            The entries with their records; [] at the end.
+        """
+        if self._is_waited_for:
             raise UsageError(
-                f"processor {self.processor.name!r} iterates over the events of {self.place.role!r} in two "
-                "tasks at once, so nobody knows which events are finished; iterate in one, and share there"
+                f"processor {self.processor.name!r} iterates over the events of "
+                f"{self.place.role!r} in two tasks at once, so Rink cannot know which events are "
+                "finished; iterate in one task, and share the events there"
             )
-        self._is_asked = True
+        self._is_waited_for = True
         try:
             return await self._next(count, within)
         finally:
-            self._is_asked = False
+            self._is_waited_for = False
 
     async def _next(self, count: int, within: float) -> list[tuple[Entry, R]]:
         self.stopwatch.stop()
         self.raise_timeout()
         if self.commits_by_hand:
-            if self.inbox.has_one_alone:  # its outcome must be known before anything else comes
+            # The outcome of an event that came alone must be known before any other event comes.
+            if self.buffer.has_one_alone:
                 self.ended_early = True
                 return []
         else:
@@ -235,75 +250,101 @@ class GrantOwner(Generic[R]):
             entries: list[Entry] = []
             try:
                 await self._gather(entries, count, within)
-                given = self.giving_up.decode(entries)
+                events = self.giving_up.decode(entries)
             except Undecodable as error:
                 self._take_back(entries)
                 await self._await_verdict(error)
                 continue
-            except BaseException:  # cancelled, too: the processor has not been given them
+            except BaseException:  # also a cancellation: the entries have not reached the processor
                 self._take_back(entries)
                 raise
-            self.inbox.held_back = 0
+            self.buffer.held_back = 0
             self._wants_more(self)
-            if given:
-                self.stopwatch.start(len(given))
-            return given
+            if events:
+                self.stopwatch.start(len(events))
+            return events
 
     def begin_event(self) -> None:
-        """Measure one of the events that were given together, from now on.
+        """Restart the stopwatch for one event of a batch.
 
-        It may be called in a thread.
+        This may be called in a thread.
         """
         self.stopwatch.start(1)
 
     def next_now(self) -> tuple[Entry, R] | None:
-        """As `next(1, 0)` where nothing need be waited for; None where something may have to be."""
+        """Yield one event like `next(1, 0)`, if that needs no waiting.
+
+        Returns:
+            None if `next` may have to wait.
+        """
+        # The fast way of nearly all events. It skips what `next` does besides, so it must give way
+        # wherever that would have an effect: a timeout to raise, a pause, a mark to settle, a turn
+        # for other tasks, a second task in `next`, manual commits, middleware, or a loss.
+        # `give_plain` leaves events that are special, or above the ceiling, to `next`.
         if self.stopwatch.has_expired or self._is_paused:
             return None
-        has_more_to_do = self._has_marked or self._given >= _REST_AFTER or self._is_asked
-        if self.commits_by_hand or self.middleware or has_more_to_do or self.is_lost:
+        must_wait = (
+            self._has_marked or self._yielded_in_turn >= _MAX_EVENTS_PER_TURN or self._is_waited_for
+        )
+        if self.commits_by_hand or self.middleware or must_wait or self.is_lost:
             return None
         self.finish()
-        entry = self.inbox.give_plain(self.commits.ceiling)
+        entry = self.buffer.give_plain(self.commits.ceiling)
         if entry is None:
             return None
         try:
             record = self.processor.stream.decode(entry)
-        except Exception:  # who is asked next tells of it
-            self.inbox.take_back(entry)
+        except Exception:  # `next` decodes it again, and handles the error
+            self.buffer.take_back(entry)
             return None
-        self._given += 1
+        self._yielded_in_turn += 1
         self.stopwatch.start(1)
         return entry, record
 
     def _take_back(self, entries: list[Entry]) -> None:
-        """What was gathered and reaches nobody comes again, to this owner or the next."""
+        """Put gathered entries back that do not reach the processor."""
         if entries:
-            self.inbox.held_back = 0
-            self.inbox.take_back(entries[0])
+            self.buffer.held_back = 0
+            self.buffer.take_back(entries[0])
             entries.clear()
 
     def hand_back(self) -> None:
-        """Give back the unfinished events, to come again."""
-        self.inbox.put_back()
+        """Put the unfinished events back, to come again."""
+        self.buffer.put_back()
 
     def finish(self, count: int | None = None) -> None:
-        """Mark the given events as processed: all, or the first `count`."""
-        self.inbox.finish(count)
+        """Mark the in-flight events as processed: all, or the first `count`."""
+        self.buffer.finish(count)
         self.commits.note_finished()
 
     async def _gather(self, entries: list[Entry], count: int, within: float) -> None:
-        """Wait for up to `count` entries; none at the end."""
+        """Wait for up to `count` entries, and add them to `entries`.
+
+        It adds none at the end of the partition, or where the processor must commit first.
+        """
+        # Invariants:
+        # 1. The gathered entries are yielded in the buffer, and `held_back` counts them. So a
+        #    commit from another task cannot finish them before they reach the processor.
+        # 2. No entry reaches the processor before `_admit` has raised the ceiling in Redis, and
+        #    `_admit` is the last step of the loop. So after a crash the ceiling covers every event
+        #    that may have been begun.
+        # 3. A pause or a loss takes all gathered entries back. The loss is checked once more at
+        #    the end, since the partition may be lost during `_admit`.
+        # 4. No other task runs between a check of the loop and `changed.clear()` in
+        #    `_wait_for_change`, as neither awaits. So no change is missed.
+        # A batch ends early if it can get nothing more: at an event that comes alone, at the
+        # deadline, or if memory is full. Without any entry, a processor with manual commits must
+        # not wait for events that come only after its commit.
         deadline: float | None = None
         while not self.is_lost:
             if self._is_paused:
                 self._take_back(entries)
                 deadline = None
-            elif not entries or self.inbox.may_yield >= 1:
+            elif not entries or self.buffer.may_yield >= 1:
                 entries += self._give(count, len(entries))
-                self.inbox.held_back = len(entries)
+                self.buffer.held_back = len(entries)
             is_over = deadline is not None and self._is_over(deadline)
-            is_enough = len(entries) >= count or self.inbox.has_one_alone or within <= 0
+            is_enough = len(entries) >= count or self.buffer.has_one_alone or within <= 0
             if entries and (is_enough or is_over or self.is_full):
                 await self._admit(entries)
                 break
@@ -317,35 +358,39 @@ class GrantOwner(Generic[R]):
             self._take_back(entries)
 
     def _must_commit(self) -> bool:
-        """Return whether its events end here for now, so that it commits what it has: memory is full of it.
+        """Return whether events end for now, so that the processor commits.
+
+        This is so if memory is full of its in-flight events.
 
         Raises:
-            TooManyUncommitted: it has been given as many as it may.
+            TooManyUncommitted: the processor has `max_uncommitted` events without a commit.
         """
-        if self.inbox.is_held_up:
+        if self.buffer.is_held_up:
             raise TooManyUncommitted(
-                f"processor {self.processor.name!r} has max_uncommitted={self.max_uncommitted} events of "
-                f"{self.place.role!r} without a commit: commit, or give it a larger max_uncommitted"
+                f"processor {self.processor.name!r} has max_uncommitted={self.max_uncommitted} "
+                f"events of {self.place.role!r} without a commit: commit, or give it a larger "
+                "max_uncommitted"
             )
-        is_over = self.is_full and self.inbox.has_yielded
+        is_over = self.is_full and self.buffer.has_yielded
         self.ended_early = self.ended_early or is_over
         return is_over
 
     def _is_over(self, deadline: float) -> bool:
-        """Return whether a batch that is not full waits no longer."""
+        """Return whether the wait for a full batch is over."""
         return self._now() >= deadline
 
     def _give(self, count: int, have: int) -> list[Entry]:
-        # A batch waits for the commits before it rather than be cut to the room that is left.
-        wanted = min(count, self.inbox.ready)
-        if have == 0 and self.inbox.has_finished and self.inbox.may_yield < wanted:
+        # A new batch waits for earlier commits if it would otherwise be cut to the room that is
+        # left.
+        wanted = min(count, self.buffer.ready)
+        if have == 0 and self.buffer.has_finished and self.buffer.may_yield < wanted:
             return []
-        given = self.inbox.give(count - have)
+        entries = self.buffer.give(count - have)
         self.commits.note_finished()
-        return given
+        return entries
 
     async def _wait_for_change(self, deadline: float | None) -> None:
-        """Wait until something has changed, or the deadline comes."""
+        """Wait for a change, at most until the deadline."""
         self._wants_more(self)
         self.changed.clear()
         left = None if deadline is None else max(deadline - self._now(), 0)
@@ -359,18 +404,15 @@ class GrantOwner(Generic[R]):
             self.is_idle = False
 
     async def _admit(self, entries: list[Entry]) -> None:
-        """Raise the in-flight limit in Redis and mark suspects.
-
-        This comes before delivery.
-        """
-        self._given += len(entries)
-        if self._given >= _REST_AFTER:
-            self._given = 0
+        """Raise the ceiling in Redis and mark suspects, before delivery."""
+        self._yielded_in_turn += len(entries)
+        if self._yielded_in_turn >= _MAX_EVENTS_PER_TURN:
+            self._yielded_in_turn = 0
             await asyncio.sleep(0)
         await self.commits.cover(entries[-1])
-        if self.inbox.must_mark(entries[0]):
-            await self._let_others_go(entries[0])
-            self._has_marked = self._has_marked or await self._marks.begin(self)
+        if self.buffer.must_mark(entries[0]):
+            await self._delay_suspect(entries[0])
+            self._has_marked = self._has_marked or await self._suspects.begin(self)
             if self._has_marked:
                 await self._mark(entries[0].id)
 
@@ -380,15 +422,15 @@ class GrantOwner(Generic[R]):
             place.role, lambda: self._store.mark(place, token, epoch, entry_id)
         )
 
-    async def _let_others_go(self, entry: Entry) -> None:
-        """Give the other partitions a moment before a suspect is processed."""
-        is_suspect = entry.id in self._suspects
-        if is_suspect or not self._has_let_others_go:
-            self._has_let_others_go = True
-            await self.rest(LETS_OTHERS_GO_S * (3 if is_suspect else 1))
+    async def _delay_suspect(self, entry: Entry) -> None:
+        """Give other partitions a moment before a suspect is processed."""
+        is_suspect = entry.id in self._suspect_ids
+        if is_suspect or not self._has_delayed:
+            self._has_delayed = True
+            await self.rest(SUSPECT_DELAY_S * (3 if is_suspect else 1))
 
     async def rest(self, seconds: float) -> None:
-        """Wait, unless the end comes first."""
+        """Wait for some seconds, or until the partition is lost."""
         end = self._now() + seconds
         while not self.is_lost and self._now() < end:
             await self._wait_for_change(end)
@@ -400,7 +442,7 @@ class GrantOwner(Generic[R]):
             self.release_mark()
 
     async def take_mark_back(self) -> None:
-        """Remove the mark of an event: a crash from here on is not its own."""
+        """Remove the mark of an event, which a later crash must not blame."""
         if self._has_marked:
             await self._mark("")
             self.release_mark()
@@ -409,7 +451,7 @@ class GrantOwner(Generic[R]):
         """End this partition's turn with a marked event."""
         if self._has_marked:
             self._has_marked = False
-            self._marks.end()
+            self._suspects.end()
 
     async def _await_verdict(self, error: Undecodable) -> None:
         """Give up an event that does not decode, or wait for those behind it."""
@@ -428,26 +470,29 @@ class GrantOwner(Generic[R]):
             self.looks_ahead = False
 
     def raise_timeout(self) -> None:
-        """Raise EventTimeout if it cancelled the processor, which may catch it."""
+        """Raise EventTimeout if the stopwatch has cancelled the processor.
+
+        The processor may have caught the cancellation.
+        """
         if self.stopwatch.has_expired:
             raise self.timed_out()
 
     def timed_out(self) -> EventTimeout:
         """Return the error of a processor that took too long."""
-        count = max(len(self.inbox.in_hand), 1)
+        count = max(len(self.buffer.in_hand), 1)
         events = f"{count} event" + "s" * (count != 1)
         return EventTimeout(
-            f"processor {self.processor.name!r} took longer for {events} of {self.place.role!r} than its "
-            f"timeout={self.stopwatch.seconds:g} s for each, and was cancelled"
+            f"processor {self.processor.name!r} took longer for {events} of {self.place.role!r} "
+            f"than its timeout={self.stopwatch.seconds:g} s for each, and was cancelled"
         )
 
     async def commit(
         self, outputs: Iterable[tuple[Stream[Any], Any]], count: int | None = None
     ) -> None:
-        """Commit all that was given, or its first `count`; outputs with it."""
-        self.stopwatch.stop()  # Redis may be away for long, and no event is to blame for it
+        """Commit the in-flight events, or the first `count`, with outputs."""
+        self.stopwatch.stop()  # Redis may be unavailable for long, which is no event's fault
         try:
             await self.commits.commit(outputs, count)
         finally:
-            if left := len(self.inbox.in_hand):
+            if left := len(self.buffer.in_hand):
                 self.stopwatch.start(left)

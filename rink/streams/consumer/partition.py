@@ -1,4 +1,4 @@
-"""One role of a processor: a grant, the owner's work, the loss, the drain, and letting go."""
+"""Run one partition's role: take, work, drain and release."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import attrs
 from rink import aio
 from rink._cancel import ENDS_PROCESS, apart, end, is_ending, running_task
 from rink.errors import RinkError, StaleToken, StateError
-from rink.redis.error_map import came_late
+from rink.redis.error_map import timed_out
 from rink.redis.errors import RedisError, RedisUnavailable
 from rink.redis.retry import RetryPauses
 from rink.report_interval import REPORT_INTERVAL_S
@@ -38,22 +38,36 @@ from rink.streams.store.values import PartitionPlace, Taken
 
 log = logging.getLogger("rink.streams")
 
-_DRAINS_WITHIN = 0.75
-"""The part of `grace` that a processor has to return in; the rest is for the last commit."""
+_DRAIN_PART = 0.75
+"""The part of `grace` in which a processor must return; the rest is for the last commit."""
 
-_QUARANTINE_LOOK_S = 1.0
-_TELLS_WITHIN_S = 1.0
+_RETAKE_INTERVAL_S = 1.0
+"""How long a partition that cannot be processed waits before the next take."""
+
+_CLOSE_TIMEOUT_S = 1.0
+"""How long a clean shutdown is tried to be marked in Redis."""
 
 
 @attrs.frozen(kw_only=True)
 class Scene:
-    """What all partitions of a processor in one worker share."""
+    """The parts that all partitions of a processor in one worker share.
+
+    Attributes:
+        processor: processes the events.
+        store: reads and writes Redis.
+        reader: reads for all partitions.
+        metrics: shows the partitions' state.
+        suspects: decides which partition may process a suspect now.
+        complaints: logs errors.
+        halt: ends the worker, for a reason.
+        given_up: set when the worker no longer waits for threads.
+    """
 
     processor: Processor[Any]
     store: Store
     reader: Reader
     metrics: WorkerMetrics
-    marks: PoisonSuspects
+    suspects: PoisonSuspects
     complaints: Complaints
     halt: Callable[[str], None]
     given_up: asyncio.Event
@@ -66,9 +80,9 @@ class PartitionGrant:
         self._scene = scene
         self._place = place
         self._role = role
-        self._waits_since: float | None = time.perf_counter()  # until it was taken first
+        self._waits_since: float | None = time.perf_counter()  # None after the first take
         self._quarantined = ""
-        self._is_open = False  # or may be, in Redis: a take was sent
+        self._is_open = False  # a take was sent, so the partition may be open in Redis
 
     async def run(self) -> None:
         """Own the partition until the role is lost."""
@@ -78,11 +92,21 @@ class PartitionGrant:
                 await self._once(lost)
         finally:
             lost.cancel()
-            if self._is_open:  # however it ended: no event has killed this process
+            if self._is_open:  # whatever ended this grant, no event has crashed this process
                 await end_in_order(self._scene.store, self._place, self._role.token)
 
     async def _once(self, lost: asyncio.Task[bool]) -> None:
-        """Take the partition, and own it until something ends that."""
+        """Take the partition, and own it until the tenure ends."""
+        # Invariants:
+        # 1. `_is_open` is True from before the first take is sent (`_take`) until Redis has the
+        #    clean shutdown, or until the processor has ended the process. So `run` marks a clean
+        #    shutdown in every case but one: `sys.exit()` in a processor counts as a crash of its
+        #    event. A quarantine closes the partition in Redis, and a second close changes nothing.
+        # 2. Every error but a cancellation ends in a wait or in a new take, and never in a second
+        #    owner with this token: the tenure has ended all its tasks before the error comes here.
+        # 3. The order of the handlers matters. OffsetMoved, RedisRolledBack and StaleToken must be
+        #    caught before their base classes. OffsetMoved needs no wait: the next take gets the
+        #    new offset. After StaleToken, only the loss of the role may follow.
         place, metrics = self._place, self._scene.metrics
         try:
             taken = await self._take(lost)
@@ -90,7 +114,7 @@ class PartitionGrant:
                 return
             if taken.quarantined:
                 self._note_quarantined(taken.quarantined)
-                await _until(lost, _QUARANTINE_LOOK_S)
+                await _until(lost, _RETAKE_INTERVAL_S)
                 return
             self._quarantined = ""
             owner = self._owner(taken)
@@ -114,18 +138,18 @@ class PartitionGrant:
             await self._wait_for_successor(error, lost)
         except (RedisError, StateError) as error:
             log.error("%s is not processed: %s", place.role, error)
-            await _until(lost, _QUARANTINE_LOOK_S)
-        except Exception as error:  # an unforeseen error costs this partition, and not the worker
+            await _until(lost, _RETAKE_INTERVAL_S)
+        except Exception as error:  # a bug stops this partition, but not the worker
             then = "the partition is not processed, and is taken again soon"
             self._scene.complaints.tell(error, place.role, then=then, level=logging.ERROR)
-            await _until(lost, _QUARANTINE_LOOK_S)
+            await _until(lost, _RETAKE_INTERVAL_S)
         finally:
             metrics.owned(place, False)
 
     async def _wait_for_successor(self, error: StaleToken, lost: asyncio.Task[bool]) -> None:
         """Wait for the loss of the role: Redis knows a later owner."""
         log.warning("%s", error)
-        await _until(lost, _QUARANTINE_LOOK_S)
+        await _until(lost, _RETAKE_INTERVAL_S)
         if self._role.is_held:
             log.error(
                 "holding %s, but Redis has seen a token above %d; if etcd was restored from a "
@@ -134,9 +158,9 @@ class PartitionGrant:
             await _until(lost, REPORT_INTERVAL_S)
 
     async def _stop(self, error: Quarantined | RedisRolledBack, lost: asyncio.Task[bool]) -> None:
-        """Quarantine the partition, unless it is to go on in spite of lost data."""
-        may_go_on = self._scene.processor.on_data_loss == "continue"
-        if may_go_on and isinstance(error, RedisRolledBack):
+        """Quarantine the partition, or continue after a data loss if allowed."""
+        may_continue = self._scene.processor.on_data_loss == "continue"
+        if may_continue and isinstance(error, RedisRolledBack):
             await self._continue(error, lost)
         else:
             await self._quarantine(error, lost)
@@ -150,7 +174,7 @@ class PartitionGrant:
             self._role.token,
             taken,
             is_held=lambda: self._role.is_held,
-            marks=scene.marks,
+            suspects=scene.suspects,
             metrics=scene.metrics,
             complaints=scene.complaints,
             wants_more=scene.reader.wake,
@@ -158,26 +182,32 @@ class PartitionGrant:
         )
 
     async def _take(self, lost: asyncio.Task[bool]) -> Taken | None:
-        """Take the partition, however long Redis is away; None where the role is lost meanwhile.
+        """Take the partition, however long Redis is unavailable.
 
-        A take that was asked for is waited for: it must not come after this owner's close. After a timeout it brings
-        half as many bytes of events.
+        After a timeout, the next answer may have half as many bytes of events.
+
+        Returns:
+            None if the role was lost meanwhile.
         """
+        # A take under way is not cancelled at a loss: in Redis it must not come after the close of
+        # this owner, which it would open again.
         scene, processor = self._scene, self._scene.processor
-        patience, part = RetryPauses(self._place.role), 1
+        pauses, part = RetryPauses(self._place.role), 1
         while not lost.done():
             try:
                 # The events of a take may be yielded at once, so a crash would repeat them.
                 first = min(processor.max_uncommitted, processor.prefetch // 4)
                 self._is_open = True
-                most = scene.reader.first_bytes // part
-                return await scene.store.take(self._place, self._role.token, first, most_bytes=most)
+                max_bytes = scene.reader.first_bytes // part
+                return await scene.store.take(
+                    self._place, self._role.token, first, max_bytes=max_bytes
+                )
             except (StaleToken, StateError):
                 raise
             except RedisError as error:
-                if isinstance(error, RedisUnavailable) and came_late(error):
+                if isinstance(error, RedisUnavailable) and timed_out(error):
                     part *= 2
-                await _until(lost, patience.after(error))
+                await _until(lost, pauses.after(error))
         return None
 
     async def _quarantine(
@@ -185,9 +215,10 @@ class PartitionGrant:
     ) -> None:
         store, place, reason = self._scene.store, self._place, str(error)
         if isinstance(error, RedisRolledBack):
-            reason += "; `rink streams unquarantine` takes what is there"
-        patience = RetryPauses(place.role)
-        while not lost.done():  # it must be quarantined before another worker accepts the data
+            reason += "; `rink streams unquarantine` accepts the present data"
+        pauses = RetryPauses(place.role)
+        # Repeat until the loss: without the quarantine, another worker may accept the data.
+        while not lost.done():
             try:
                 epoch = (await store.position(place)).epoch
                 await store.quarantine(place, self._role.token, epoch, reason)
@@ -195,42 +226,45 @@ class PartitionGrant:
                 if isinstance(error, Quarantined) and error.halts:
                     self._scene.halt(reason)
                 break
-            except RedisError as away:
-                await _until(lost, patience.after(away))
-            except (
-                RinkError
-            ):  # the partition is another's, or was moved, or cannot be read: the next take says so
+            except RedisError as unavailable:
+                await _until(lost, pauses.after(unavailable))
+            except RinkError:
+                # The partition has a later owner, was moved, or cannot be read. The next take
+                # raises that.
                 break
         else:
             log.warning(
-                "%s was lost before it was quarantined, so it goes on: %s", place.role, reason
-            )
-        await _until(lost, _QUARANTINE_LOOK_S)
+                "%s was lost before it was quarantined, so its next owner continues: %s",
+                place.role, reason,
+            )  # fmt: skip
+        await _until(lost, _RETAKE_INTERVAL_S)
 
     async def _continue(self, error: RedisRolledBack, lost: asyncio.Task[bool]) -> None:
-        """Accept the data of Redis, and log what that costs.
+        """Accept the data of Redis, and log the loss.
 
         `rink streams unquarantine` does the same.
         """
-        place, patience = self._place, RetryPauses(self._place.role)
+        place, pauses = self._place, RetryPauses(self._place.role)
         while not lost.done():
             try:
                 offset = await self._scene.store.accept(place, self._role.token)
-            except RedisError as away:
-                await _until(lost, patience.after(away))
-            except RinkError:  # of what lies there now; the next take says so
+            except RedisError as unavailable:
+                await _until(lost, pauses.after(unavailable))
+            except RinkError:  # an error of the present data, which the next take raises
                 break
             else:
-                again = bool(error.known) and entry_ids.order(offset) < entry_ids.order(error.known)
+                known = error.known
+                repeats = bool(known) and entry_ids.order(offset) < entry_ids.order(known)
                 log.error(
-                    "%s of processor %r goes on behind %s, since on_data_loss='continue': %s. Events that Redis "
-                    "has lost are not processed: %s", place.role, self._scene.processor.name, offset,
-                    f"what it still has from there to {error.known} comes again" if again
+                    "%s of processor %r goes on behind %s, since on_data_loss='continue': %s. "
+                    "Events that Redis has lost are not processed: %s",
+                    place.role, self._scene.processor.name, offset,
+                    f"events that it still has from there to {known} come again" if repeats
                     else "no event comes again",
                     error,
                 )  # fmt: skip
                 break
-        await _until(lost, _QUARANTINE_LOOK_S)
+        await _until(lost, _RETAKE_INTERVAL_S)
 
     def _note_quarantined(self, reason: str) -> None:
         if reason != self._quarantined:
@@ -242,10 +276,10 @@ class PartitionGrant:
 
 
 class GrantTenure:
-    """The time in which an owner works: its reader, its commits, its processor, and the drain.
+    """The time in which an owner works: it reads, processes, commits and drains.
 
     Attributes:
-        is_closed: Redis knows that this owner ended in order.
+        is_closed: Redis has the clean shutdown of this owner.
         has_exited: the processor called sys.exit(), or raised KeyboardInterrupt.
     """
 
@@ -265,10 +299,22 @@ class GrantTenure:
             scene.given_up,
             scene.complaints,
         )
-        self._ends_at: float | None = None  # when the role is released at the latest
+        self._ends_at: float | None = None  # the latest time of the role's release
 
     async def last(self, lost: asyncio.Task[bool]) -> None:
-        """Work until the role is lost, or raise what ends it before."""
+        """Work until the role is lost, or raise the error that ends it."""
+        # The order at the end:
+        # 1. `owner.stop` comes first, in every case. From then on no event is yielded.
+        # 2. An error of the commits or of the reader is raised before a drain. It means that Redis
+        #    refuses this owner, or has other data than the owner knows, so a drain would only
+        #    process events that cannot be committed.
+        # 3. The error of the processor's task is raised after the drain, which commits the events
+        #    that finished before. It is raised even if the loss is known, since the error may be
+        #    known earlier than the loss that it explains.
+        # 4. The cleanup ends the processor before the committer: the processor may wait for a
+        #    commit. The hooks stop last, when no event is in flight any more. Each step of the
+        #    cleanup is in a `finally`, since `end` raises if this task is cancelled meanwhile. So
+        #    no task of this tenure outlives it, and only one owner per token works.
         owner, reader = self._owner, self._scene.reader
         broken = reader.add(owner)
         commits = asyncio.create_task(owner.commits.keep())
@@ -282,14 +328,14 @@ class GrantTenure:
                 if ended in done:
                     ended.result()
             await self._drain(work, commits)
-            if work in done:  # what it found may be known here before the loss is
+            if work in done:
                 work.result()
         finally:
             owner.stop()
             reader.remove(owner)
             try:
                 await end([work], again_s=1.0)
-            finally:  # `end` raises if this was cancelled, and the rest must end all the same
+            finally:
                 try:
                     await end([commits])
                 finally:
@@ -298,22 +344,22 @@ class GrantTenure:
                     await self._hooks.stop(self._seconds_left())
 
     def _seconds_left(self) -> float:
-        """Return what is left of `grace`; all of it where the role was not lost."""
+        """Return the rest of `grace`, or all of it if the role was not lost."""
         if self._ends_at is None:
             return self._scene.processor.grace
         return self._ends_at - time.monotonic()
 
     async def _drain(self, work: asyncio.Task[None], commits: asyncio.Task[None]) -> None:
-        """Mark a clean end, let the processor finish, and commit."""
+        """Mark a clean shutdown, let the processor finish, and commit."""
         owner, grace = self._owner, self._scene.processor.grace
         self._ends_at = time.monotonic() + grace
-        # This comes first: a planned stop must never count as a crash.
+        # The mark comes first: a planned stop must never count as a crash.
         closing = asyncio.create_task(end_in_order(self._scene.store, self._place, self._token))
-        await asyncio.wait([work], timeout=grace * _DRAINS_WITHIN)
+        await asyncio.wait([work], timeout=grace * _DRAIN_PART)
         if not work.done():
             log.warning(
                 "processor %r has not returned from %s within %.1f s of its loss, and is "
-                "cancelled", self._scene.processor.name, self._place.role, grace * _DRAINS_WITHIN,
+                "cancelled", self._scene.processor.name, self._place.role, grace * _DRAIN_PART,
             )  # fmt: skip
             await end([work], again_s=1.0)
         owner.commits.close()
@@ -327,22 +373,22 @@ class GrantTenure:
         self.is_closed = await closing
 
     async def _work(self) -> None:
-        """Call the processor, again after each error, until nothing more is given to it."""
+        """Call the processor again after each error, until the owner stops."""
         owner, this, metrics = self._owner, running_task(), self._scene.metrics
         pauses = self._scene.processor.policy.pauses()
-        while not owner.inbox.stopped and not await self._hooks.start():
+        while not owner.buffer.stopped and not await self._hooks.start():
             self._scene.metrics.retried(self._place)
             await owner.rest(pauses.next())
         pauses.reset()
         judge = Judge(self._scene.processor, owner, self._scene.complaints, metrics)
-        while not owner.inbox.stopped:
-            finished = owner.inbox.count_finished
+        while not owner.buffer.stopped:
+            finished = owner.buffer.count_finished
             try:
                 await apart(partial(self._call, this))
             except (OffsetMoved, StaleToken, RedisRolledBack, Quarantined):
                 raise
             except Exception as error:
-                has_come_further = owner.inbox.count_finished > finished
+                has_come_further = owner.buffer.count_finished > finished
                 if judge.judge(error, has_come_further=has_come_further) or has_come_further:
                     pauses.reset()
                 await owner.take_mark_back()
@@ -350,15 +396,16 @@ class GrantTenure:
                 metrics.retried(self._place)
             else:
                 judge.note_success()
-            if not owner.inbox.stopped:
-                await asyncio.sleep(0)  # one that returns at once leaves the others their turn
+            if not owner.buffer.stopped:
+                # A processor that returns at once must not keep other tasks from running.
+                await asyncio.sleep(0)
 
     async def _call(self, work: asyncio.Task[None]) -> None:
-        """Call the processor once; if the task `work` is cancelled, the call ends."""
+        """Call the processor once, at most until the task `work` is cancelled."""
         processor, owner = self._scene.processor, self._owner
         owner.ended_early = owner.has_idled = owner.stopwatch.has_expired = False
         watching = asyncio.create_task(owner.stopwatch.watch(partial(self._expire, running_task())))
-        before = owner.inbox.count_finished
+        before = owner.buffer.count_finished
         delivery: Delivery[Any] = Delivery(owner)
         finished: int | None = None
         try:
@@ -372,26 +419,30 @@ class GrantTenure:
             owner.giving_up.raise_verdict()
             owner.raise_timeout()
         except BaseException as error:
-            owner.stopwatch.stop()  # or what middleware does at its end would be cancelled
+            owner.stopwatch.stop()  # the stopwatch must not cancel the end of middleware
             if isinstance(error, ENDS_PROCESS):
                 self._note_exit(error)
             await delivery.end(error)
-            told = to_judge(error, owner, work)
-            if told is error:
+            judged = to_judge(error, owner, work)
+            if judged is error:
                 raise
-            raise told from error
+            raise judged from error
         finally:
             owner.stopwatch.stop()
             watching.cancel()
         await delivery.end(None)
         if not processor.commits_by_hand:
             owner.finish(finished)
-        if not owner.inbox.stopped:
-            self._returned(has_come_further=owner.inbox.count_finished > before)
+        if not owner.buffer.stopped:
+            self._returned(has_come_further=owner.buffer.count_finished > before)
         await owner.settle_mark()
 
     def _expire(self, call: asyncio.Task[Any]) -> bool:
-        """End a call whose events take longer than `timeout`, if it can be ended."""
+        """End a call whose events take longer than `timeout`.
+
+        Returns:
+            False if it cannot be ended, since it runs in a thread.
+        """
         processor, owner = self._scene.processor, self._owner
         if not owner.stopwatch.has_expired:
             self._scene.metrics.timed_out(self._place)
@@ -400,55 +451,57 @@ class GrantTenure:
             call.cancel()
             return True
         log.warning(
-            "processor %r takes longer for an event of %s than its timeout=%g s, and goes on: a thread "
-            "cannot be cancelled", processor.name, self._place.role, owner.stopwatch.seconds,
+            "processor %r takes longer for an event of %s than its timeout=%g s, and goes on: "
+            "a thread cannot be cancelled",
+            processor.name, self._place.role, owner.stopwatch.seconds,
         )  # fmt: skip
         return False
 
     def _note_exit(self, error: BaseException) -> None:
-        """Note that a processor ends this process: a crash of its event."""
+        """Note that a processor ends this process, as a crash of its event."""
         self.has_exited = True
         log.error(
-            "processor %r raised %r in %s: this process ends, and that counts as a crash during its "
-            "current events", self._scene.processor.name, error, self._place.role,
+            "processor %r raised %r in %s: this process ends, and that counts as a crash during "
+            "its current events", self._scene.processor.name, error, self._place.role,
         )  # fmt: skip
 
     def _returned(self, *, has_come_further: bool) -> None:
         """Put back the unfinished events of a processor that has returned."""
         owner, processor = self._owner, self._scene.processor
-        is_open, was_alone = owner.inbox.has_yielded, owner.ended_early
-        is_full, size = owner.is_full, owner.inbox.size
-        owner.inbox.put_back()
+        is_open, was_alone = owner.buffer.has_yielded, owner.ended_early
+        is_full, size = owner.is_full, owner.buffer.size
+        owner.buffer.put_back()
         if has_come_further:
             return
         if is_open and was_alone:
-            # It commits several at once, so it cannot be given them one by one.
-            owner.inbox.end_alone()
-        what = "without a commit of what it was given" if is_open else "and was not given an event"
+            # It commits several events at once, so it cannot get them one by one.
+            owner.buffer.end_alone()
+        how = "without a commit of its events" if is_open else "and was not given an event"
         if is_open and is_full:
-            what += f" ({size} bytes, all that it may hold here: max_in_flight_bytes of the app)"
+            how += f" ({size} bytes, all that it may hold here: max_in_flight_bytes of the app)"
         raise NoProgress(
-            f"processor {processor.name!r} returned {what}: it should iterate over its events until "
-            "they end, and commit what is left after that"
+            f"processor {processor.name!r} returned {how}: it should iterate over its events until "
+            "they end, and then commit the rest"
         )
 
 
 def _raise_if_ending(work: asyncio.Task[None]) -> None:
     """Raise CancelledError if the task `work` is to end.
 
-    Its processor has returned all the same, so what it was given counts as unfinished.
+    Then the events count as unfinished, even though the processor has returned.
     """
     if is_ending(work):
         raise asyncio.CancelledError
 
 
 async def end_in_order(store: Store, place: PartitionPlace, token: int) -> bool:
-    """Mark a clean end of the owner in Redis.
+    """Mark a clean shutdown of an owner in Redis (best effort, 1 s).
 
-    It is tried for a second, then left. Return whether Redis was told.
+    Returns:
+        Whether Redis has the mark.
     """
     with contextlib.suppress(TimeoutError, RinkError):
-        async with asyncio.timeout(_TELLS_WITHIN_S):
+        async with asyncio.timeout(_CLOSE_TIMEOUT_S):
             while True:
                 try:
                     await store.close_place(place, token)
@@ -459,7 +512,7 @@ async def end_in_order(store: Store, place: PartitionPlace, token: int) -> bool:
 
 
 async def _ended(task: asyncio.Task[None], *, within: float) -> None:
-    """Wait for a task, and raise what it ended with."""
+    """Wait for a task, and raise its error."""
     await asyncio.wait([task], timeout=within)
     if not task.done():
         raise TimeoutError("no answer in time")

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Protocol
 
-_LOOKS_EVERY_S = 0.1
-"""How often a waiting partition looks whether it is lost."""
+_CHECK_INTERVAL_S = 0.1
+"""How often a waiting partition checks whether it is lost."""
 
-_LETS_OTHERS_BEGIN_S = 5.0
+_BEGIN_TIMEOUT_S = 5.0
 """How long a partition waits for the others while none of them begins.
 
 Their processors may be busy with other events.
@@ -24,15 +24,16 @@ class Taker(Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Return whether it needs no turn any more."""
+        """Return whether the partition is lost, and needs no turn."""
 
 
 class PoisonSuspects:
     """Gives turns to the partitions of a worker whose previous owner crashed.
 
-    One marked event is processed at a time, so that a crash counts for that event alone. The first turns are in the
-    order of the previous owners' last writes to Redis. A process writes nothing after its crash, so the culprit's
-    partition most likely comes last, and the next crash holds up no partition that still waits.
+    One marked event is processed at a time, so that a crash counts only against that event. The
+    first turns are in the order of the previous owners' last writes to Redis. A process writes
+    nothing after its crash, so the partition of the poison event most likely comes last. Then the
+    next crash holds up no partition that still waits.
     """
 
     def __init__(self) -> None:
@@ -40,33 +41,35 @@ class PoisonSuspects:
         self._expected: dict[Taker, tuple[bool, int]] = {}
         self._changed = asyncio.Event()
 
-    def expect(self, who: Taker, *, is_suspect: bool, told: int) -> None:
-        """Note that a partition will ask for its first turn.
+    def expect(self, taker: Taker, *, is_suspect: bool, begun_us: int) -> None:
+        """Note that a partition will wait for its first turn.
 
         Args:
-            who: the partition.
-            is_suspect: an event of it was marked at a crash; it goes after partitions without such an event.
-            told: when its previous owner last wrote to Redis, in microseconds by that owner's clock.
+            taker: the partition.
+            is_suspect: one of its events was marked at a crash; it goes after partitions without
+                such an event.
+            begun_us: when its previous owner last wrote to Redis, in microseconds by that owner's
+                clock.
         """
-        self._expected[who] = (is_suspect, told)
+        self._expected[taker] = (is_suspect, begun_us)
 
-    def forget(self, who: Taker) -> None:
+    def forget(self, taker: Taker) -> None:
         """Note that a partition has had its first turn, or needs none."""
-        if self._expected.pop(who, None) is not None:
+        if self._expected.pop(taker, None) is not None:
             self._changed.set()
             self._changed = asyncio.Event()
 
-    async def begin(self, who: Taker) -> bool:
+    async def begin(self, taker: Taker) -> bool:
         """Wait for a turn, which `end` ends; return False on a loss."""
         now = asyncio.get_running_loop().time
-        until = now() + _LETS_OTHERS_BEGIN_S
-        while not who.is_lost:
-            if self._has_others_before(who) and now() < until:
+        until = now() + _BEGIN_TIMEOUT_S
+        while not taker.is_lost:
+            if self._has_others_before(taker) and now() < until:
                 if await _briefly(self._changed.wait()) or self._marked.locked():
-                    until = now() + _LETS_OTHERS_BEGIN_S
+                    until = now() + _BEGIN_TIMEOUT_S
             elif await _briefly(self._marked.acquire()):
-                self.forget(who)
-                if not who.is_lost:
+                self.forget(taker)
+                if not taker.is_lost:
                     return True
                 self.end()
         return False
@@ -75,15 +78,15 @@ class PoisonSuspects:
         """End the turn: the marked event is no longer processed."""
         self._marked.release()
 
-    def _has_others_before(self, who: Taker) -> bool:
-        mine = self._expected.get(who)
+    def _has_others_before(self, taker: Taker) -> bool:
+        mine = self._expected.get(taker)
         return mine is not None and any(other < mine for other in self._expected.values())
 
 
 async def _briefly(waiting: Awaitable[object]) -> bool:
-    """Wait for a moment; return whether it came about."""
+    """Wait for `_CHECK_INTERVAL_S`; return False after that timeout."""
     try:
-        async with asyncio.timeout(_LOOKS_EVERY_S):
+        async with asyncio.timeout(_CHECK_INTERVAL_S):
             await waiting
     except TimeoutError:
         return False

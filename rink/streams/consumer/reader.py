@@ -1,6 +1,7 @@
-"""Reads all partitions of a processor in one blocking XREAD; on a cluster, each in a read of its own.
+"""Read all partitions of a processor in one blocking XREAD.
 
-XREAD changes nothing in Redis, so an answer that comes late, or for a grant that is over, is dropped.
+On a cluster, each partition has a read of its own. XREAD changes nothing in Redis. So an answer is
+simply dropped if it arrives late, or for a grant that has ended.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from rink._cancel import end
 from rink.errors import RinkError, StateError
 from rink.redis.async_client import AnyRedis
-from rink.redis.error_map import came_late, explained
+from rink.redis.error_map import explained, timed_out
 from rink.redis.errors import RedisError, RedisUnavailable
 from rink.redis.retry import RetryPauses
 from rink.streams.consumer.owner import GrantOwner
@@ -24,19 +25,19 @@ from rink.streams.store.store import Store
 
 log = logging.getLogger("rink.streams")
 
-_UNBLOCK_AGAIN_S = 0.001
-_RESTS_S = (5.0, 60.0)
-"""Shortest and longest pause before an event that did not come in time is asked for again."""
+_UNBLOCK_INTERVAL_S = 0.001
+_FIRST_REST_S, _MAX_REST_S = 5.0, 60.0
+"""Bounds of the pause before an event is read again that did not come in time."""
 
 Broken = asyncio.Future[None]
-"""Fails where an owner's partition cannot be read, or was rolled back."""
+"""A future that fails if an owner's partition cannot be read, or was rolled back."""
 
 
 def make_reader(store: Store, prefetch: int, held: SharedMemory) -> Reader:
-    """Return the reader that a store needs.
+    """Return the reader for a store: one server, or a cluster.
 
     Args:
-        store: where.
+        store: the store to read from.
         prefetch: how many events an owner may hold.
         held: the memory that all owners of the worker share.
     """
@@ -49,8 +50,9 @@ class Reader:
     """Reads for all owners of one processor in this worker.
 
     Args:
-        store: where.
-        chunk: how many events to read of a partition at once; it must have room for so many while a commit may bring it.
+        store: the store to read from.
+        chunk: how many events to read of a partition at once. A partition is read only if it has
+            room for a chunk, unless it has nothing else to do.
         held: the memory that all owners of the worker share.
     """
 
@@ -59,7 +61,7 @@ class Reader:
         self._chunk = chunk
         self._held = held
         self._sizes: Sizes[GrantOwner[Any]] = Sizes(store.limits.reply)
-        # Until when each rests, and how long that was, in seconds.
+        # The end of each owner's rest, and its length, in seconds.
         self._rests: dict[GrantOwner[Any], tuple[float, float]] = {}
         self._owners: dict[GrantOwner[Any], Broken] = {}
         self._helpers: set[asyncio.Task[None]] = set()
@@ -71,21 +73,25 @@ class Reader:
         return task
 
     async def close(self) -> None:
-        """End whatever still reads; nobody is read for any more."""
+        """Cancel all reads that are under way."""
         await end(list(self._helpers))
 
     def add(self, owner: GrantOwner[Any]) -> Broken:
-        """Read for an owner; returns what fails where that cannot go on."""
+        """Read for an owner.
+
+        Returns:
+            A future that fails if reading cannot continue.
+        """
         broken = self._owners[owner] = asyncio.get_running_loop().create_future()
         self._held.enter(owner, owner.note_share)
-        if owner.inbox.ready:  # came along with the take
-            self._sizes.note(owner, owner.inbox.ready, owner.inbox.size)
+        if owner.buffer.ready:  # the events of the take
+            self._sizes.note(owner, owner.buffer.ready, owner.buffer.size)
         if owner.left_out:
             self._sizes.note(owner, 1, owner.left_out)
         return broken
 
     def remove(self, owner: GrantOwner[Any]) -> None:
-        """Read for it no longer."""
+        """Stop reading for an owner."""
         broken = self._owners.pop(owner, None)
         if broken is not None:
             broken.cancel()
@@ -95,17 +101,17 @@ class Reader:
 
     @property
     def first_bytes(self) -> int:
-        """Return how many bytes of events a take may bring."""
+        """Return how many bytes of events the answer to a take may have."""
         return min(self._store.limits.reply, self._held.share)
 
     @property
     def share(self) -> int:
-        """Return how many bytes a partition may hold, before more is read of it."""
+        """Return how many bytes a partition may hold before reading stops."""
         return self._held.share
 
     @property
     def owners(self) -> list[GrantOwner[Any]]:
-        """Return the owners that it reads for."""
+        """Return the owners of this reader."""
         return list(self._owners)
 
     def fail(self, owner: GrantOwner[Any], error: Exception) -> None:
@@ -113,10 +119,11 @@ class Reader:
         broken = self._owners.get(owner)
         if broken is not None and not broken.done():
             broken.set_exception(error)
-            broken.exception()  # it may end for another reason first: then nobody asks
+            # Mark the error as seen: if the owner ends for another reason, no one else reads it.
+            broken.exception()
 
     def wake(self, owner: GrantOwner[Any]) -> None:
-        """Wake the reader: it may have room again."""
+        """Wake the reader for an owner that may have room again."""
         raise NotImplementedError
 
     async def run(self) -> None:
@@ -124,14 +131,14 @@ class Reader:
         raise NotImplementedError
 
     def _has_room(self, owner: GrantOwner[Any]) -> bool:
-        # One that has nothing left to give or to commit may wait for more: then a little room is enough.
-        least = self._chunk if owner.inbox.ready or owner.inbox.has_finished else 1
-        has_memory = owner.looks_ahead or owner.inbox.size < self._held.share
-        return has_memory and owner.inbox.room >= least and not self._is_resting(owner)
+        # An owner with nothing to yield or to commit may be waiting, so room for one is enough.
+        needed = self._chunk if owner.buffer.ready or owner.buffer.has_finished else 1
+        has_memory = owner.looks_ahead or owner.buffer.size < self._held.share
+        return has_memory and owner.buffer.room >= needed and not self._is_resting(owner)
 
-    def _most(self, wanted: Sequence[GrantOwner[Any]]) -> int:
-        """Return how many entries of each may be asked for."""
-        return min(self._chunk, *(owner.inbox.room for owner in wanted))
+    def _max_count(self, wanted: Sequence[GrantOwner[Any]]) -> int:
+        """Return how many entries of each partition may be read."""
+        return min(self._chunk, *(owner.buffer.room for owner in wanted))
 
     async def _read(
         self,
@@ -141,7 +148,7 @@ class Reader:
         *,
         waits: bool = True,
     ) -> bool:
-        """Read once for these owners, and give each its events.
+        """Read once for these owners, and feed each one its events.
 
         Args:
             client: a connection for reads.
@@ -150,49 +157,59 @@ class Reader:
             waits: wait for an event if there is none.
 
         Returns:
-            Whether there was anything.
+            Whether there were any events.
         """
-        asked = {owner.place.names.stream: (owner, owner.inbox.read_to) for owner in owners}
-        positions = {key: position for key, (_, position) in asked.items()}
+        # Another read or a retake may have moved an owner meanwhile. So an answer counts only for
+        # an owner that is still there, and only from the position that was read.
+        reads = {owner.place.names.stream: (owner, owner.buffer.read_to) for owner in owners}
+        positions = {key: position for key, (_, position) in reads.items()}
         try:
-            found = dict(await self._store.read(client, positions, count, waits=waits))
+            answer = dict(await self._store.read(client, positions, count, waits=waits))
         except RedisUnavailable as error:
-            if came_late(error) and not self._sizes.halve(owners, count):
+            if timed_out(error) and not self._sizes.halve(owners, count):
                 self._rest(owners[0], error)
             raise
-        for key, (owner, position) in asked.items():
-            entries = found.get(key, [])
+        for key, (owner, position) in reads.items():
+            entries = answer.get(key, [])
             if owner not in self._owners:
                 continue
             self._rests.pop(owner, None)
-            if owner.inbox.read_to == position:
-                before = owner.inbox.size
+            if owner.buffer.read_to == position:
+                before = owner.buffer.size
                 owner.feed(entries)
-                self._sizes.note(owner, len(entries), owner.inbox.size - before)
-        return bool(found)
+                self._sizes.note(owner, len(entries), owner.buffer.size - before)
+        return bool(answer)
 
     async def _wait_for_room(self, woken: asyncio.Event) -> None:
-        """Wait until an owner has room; a second at most if one rests."""
+        """Wait until an owner has room, at most 1 s if an owner rests."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0 if self._rests else None):
                 await woken.wait()
 
     def _rest(self, owner: GrantOwner[Any], error: RedisUnavailable) -> None:
-        """Read the other partitions, while the one with a large event rests."""
-        first, longest = _RESTS_S
-        pause = min(self._rests[owner][1] * 2, longest) if owner in self._rests else first
+        """Stop reading an owner for a pause, after the timeout of one event.
+
+        Meanwhile the other partitions are read.
+        """
+        pause = _FIRST_REST_S
+        if owner in self._rests:
+            pause = min(self._rests[owner][1] * 2, _MAX_REST_S)
         self._rests[owner] = time.monotonic() + pause, pause
         log.warning(
-            "%s waits: one event, the first behind %s, did not come within %g s, and is asked for again in %.0f s. If "
-            "it is large or the network is slow, raise socket_timeout of the Redis client: %s",
-            owner.place.role, owner.inbox.read_to, self._store.answers_within, pause, error,
+            "%s waits: one event, the first behind %s, did not come within %g s, and is read "
+            "again in %.0f s. If it is large or the network is slow, raise socket_timeout of the "
+            "Redis client: %s",
+            owner.place.role, owner.buffer.read_to, self._store.answer_timeout_s, pause, error,
         )  # fmt: skip
 
     def _is_resting(self, owner: GrantOwner[Any]) -> bool:
         return owner in self._rests and time.monotonic() < self._rests[owner][0]
 
     async def _recheck(self, owners: Sequence[GrantOwner[Any]]) -> None:
-        """After a reconnect: does Redis still know what each owner knows?"""
+        """Check after a reconnect that Redis has not lost owners' data.
+
+        An owner whose data was lost fails with the error.
+        """
         for owner in owners:
             broken = self._owners.get(owner)
             if broken is None or broken.done():
@@ -206,12 +223,13 @@ class Reader:
 
 
 class SharedReader(Reader):
-    """One connection and one blocking read for all partitions."""
+    """Reads all partitions with one connection and one blocking read."""
 
     def __init__(self, store: Store, chunk: int, held: SharedMemory) -> None:
         super().__init__(store, chunk, held)
         self._woken = asyncio.Event()
-        self._found_nothing: set[GrantOwner[Any]] = set()  # of those that were asked in turn
+        # The owners without an event among those that are read in turn.
+        self._empty: set[GrantOwner[Any]] = set()
         self._reading: frozenset[GrantOwner[Any]] = frozenset()
         self._round = 0
         self._unblocking: asyncio.Task[None] | None = None
@@ -219,15 +237,15 @@ class SharedReader(Reader):
         self._must_recheck = False
 
     def add(self, owner: GrantOwner[Any]) -> Broken:
-        """Read for an owner; returns what fails where that cannot go on."""
+        """Read for an owner, see `Reader.add`."""
         broken = super().add(owner)
         self.wake(owner)
         return broken
 
     def wake(self, owner: GrantOwner[Any]) -> None:
-        """Wake the reader, which may have room again.
+        """Wake the reader for an owner that may have room again.
 
-        It must not wait for the read that is under way without it.
+        If a read without this owner is under way, it is ended.
         """
         if owner in self._reading or owner not in self._owners or not self._has_room(owner):
             return
@@ -237,24 +255,22 @@ class SharedReader(Reader):
 
     async def run(self) -> None:
         """Read until cancelled."""
-        patience = RetryPauses("reading")
+        pauses = RetryPauses("reading")
         client: AnyRedis | None = None
         try:
             while True:
                 try:
                     client = client or await self._connect()
-                    await self._look(client)
-                    patience.reset()
+                    await self._read_or_wait(client)
+                    pauses.reset()
                 except Exception as error:
                     self._must_recheck = True
                     await _closed(client)
                     client = None
-                    if not isinstance(error, RinkError):  # nobody else would notice it
+                    if not isinstance(error, RinkError):  # a bug, which must reach every owner
                         for owner in self.owners:
                             self.fail(owner, error)
-                    await asyncio.sleep(
-                        patience.after(error, at_once=isinstance(error, StateError))
-                    )
+                    await asyncio.sleep(pauses.after(error, at_once=isinstance(error, StateError)))
         finally:
             await _closed(client)
 
@@ -273,13 +289,15 @@ class SharedReader(Reader):
         return client
 
     async def _prepare(self) -> None:
-        """Have two connections at hand: a take and the end of a read are no moments to open one."""
+        """Open two connections, so that a take or an unblock finds one."""
         redis = self._store.redis
-        # Errors as results: at the first error, gather would leave the other request to itself.
+        # With errors as results, gather waits for both requests.
         await asyncio.gather(redis.client_id(), redis.client_id(), return_exceptions=True)
 
-    async def _look(self, client: AnyRedis) -> None:
-        """One read for all who have room, or a wait until somebody has."""
+    async def _read_or_wait(self, client: AnyRedis) -> None:
+        """Read for all owners with room, or wait until one has room."""
+        # If the entries of all partitions do not fit into one answer, the partitions are read in
+        # turn, without waiting. Only when none of them has an event, one read waits for all.
         self._woken.clear()
         wanted = [
             owner
@@ -289,37 +307,40 @@ class SharedReader(Reader):
         if not wanted:
             await self._wait_for_room(self._woken)
             return
-        most = self._most(wanted)
-        asked, count = self._sizes.plan(wanted, most)
-        # They do not go into one answer: each has its turn, without a wait, until none has an event.
-        is_turn = len(asked) < len(wanted) and not self._found_nothing.issuperset(wanted)
+        max_count = self._max_count(wanted)
+        planned, count = self._sizes.plan(wanted, max_count)
+        is_turn = len(planned) < len(wanted) and not self._empty.issuperset(wanted)
         if not is_turn:
-            asked, count = wanted, self._sizes.count(wanted, most)
+            planned, count = wanted, self._sizes.count(wanted, max_count)
         self._reading = frozenset(wanted)
         try:
-            if await self._read(client, asked, count, waits=not is_turn):
-                self._found_nothing.clear()
+            if await self._read(client, planned, count, waits=not is_turn):
+                self._empty.clear()
             elif is_turn:
-                self._found_nothing.update(asked)
+                self._empty.update(planned)
         except RinkError:
-            # Events may have come meanwhile, of all of them: in one answer they may be too large for its time.
-            self._found_nothing.clear()
+            # Events of all partitions may have come meanwhile, too many bytes for one answer's
+            # timeout. So the next reads take turns again.
+            self._empty.clear()
             raise
         finally:
             self._reading = frozenset()
             self._round += 1
 
     async def _unblock(self, round_: int) -> None:
-        """End the read that is under way; it may not have reached Redis yet, so ask again."""
-        with contextlib.suppress(RinkError):  # then it ends by itself, a moment later
+        """End the read that is under way.
+
+        The read may not have reached Redis yet, so this is repeated until the read has ended.
+        """
+        with contextlib.suppress(RinkError):  # the read ends by itself, at most a second later
             while self._round == round_ and self._reading:
                 with explained(self._store.server):
                     await self._store.redis.execute_command("CLIENT UNBLOCK", self._client_id)
-                await asyncio.sleep(_UNBLOCK_AGAIN_S)
+                await asyncio.sleep(_UNBLOCK_INTERVAL_S)
 
 
 class ReaderPerPartition(Reader):
-    """A blocking read for each partition: on a cluster each has a slot of its own."""
+    """Reads each partition by itself, since each has its slot on a cluster."""
 
     def __init__(self, store: Store, chunk: int, held: SharedMemory) -> None:
         super().__init__(store, chunk, held)
@@ -327,14 +348,14 @@ class ReaderPerPartition(Reader):
         self._woken: dict[GrantOwner[Any], asyncio.Event] = {}
 
     def add(self, owner: GrantOwner[Any]) -> Broken:
-        """Read for an owner; returns what fails where that cannot go on."""
+        """Read for an owner, see `Reader.add`."""
         broken = super().add(owner)
         self._woken[owner] = asyncio.Event()
         self._tasks[owner] = self._start(self._run_one(owner))
         return broken
 
     def remove(self, owner: GrantOwner[Any]) -> None:
-        """Read for it no longer."""
+        """Stop reading for an owner."""
         super().remove(owner)
         self._woken.pop(owner, None)
         task = self._tasks.pop(owner, None)
@@ -342,33 +363,33 @@ class ReaderPerPartition(Reader):
             task.cancel()
 
     def wake(self, owner: GrantOwner[Any]) -> None:
-        """Wake the reader: it may have room again."""
+        """Wake the reader for an owner that may have room again."""
         if owner in self._woken and self._has_room(owner):
             self._woken[owner].set()
 
     async def run(self) -> None:
-        """Wait until cancelled: each partition reads for itself."""
+        """Wait until cancelled: each partition has its own task."""
         await asyncio.Event().wait()
 
     async def _run_one(self, owner: GrantOwner[Any]) -> None:
-        patience, must_recheck = RetryPauses("reading"), False
+        pauses, must_recheck = RetryPauses("reading"), False
         client, woken, broken = self._store.reader(), self._woken[owner], self._owners[owner]
-        while not broken.done():  # also where it was removed
+        while not broken.done():  # `remove` cancels it
             try:
                 if must_recheck:
                     await self._recheck([owner])
                     must_recheck = False
                 woken.clear()
                 if self._has_room(owner):
-                    count = self._sizes.count([owner], self._most([owner]))
+                    count = self._sizes.count([owner], self._max_count([owner]))
                     await self._read(client, [owner], count)
                 else:
                     await self._wait_for_room(woken)
-                patience.reset()
+                pauses.reset()
             except RinkError as error:
                 must_recheck = True
-                await asyncio.sleep(patience.after(error))
-            except Exception as error:  # nobody else would notice that nothing is read any more
+                await asyncio.sleep(pauses.after(error))
+            except Exception as error:  # a bug, which must reach the owner
                 self.fail(owner, error)
 
 

@@ -7,15 +7,16 @@ from collections.abc import Callable
 
 
 class Stopwatch:
-    """Measures the time since events were given to a processor.
+    """Measures the time since events were yielded to a processor.
 
-    It runs from when events are given until the next are asked for, and stops during commits.
+    It runs from the delivery of events until the processor asks for the next. It stops during
+    commits.
 
     Args:
         seconds: the limit for each event; None for no limit.
 
     Attributes:
-        has_expired: a call of the processor was cancelled; it gets no more events.
+        has_expired: the stopwatch has cancelled the processor's call, which gets no more events.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -25,12 +26,12 @@ class Stopwatch:
         self._now = asyncio.get_running_loop().time
 
     def start(self, count: int) -> None:
-        """Begin to measure so many events; it may be called in a thread."""
+        """Start to measure `count` events; this may be called in a thread."""
         if self.seconds is not None:
             self._until = self._now() + self.seconds * count
 
     def stop(self) -> None:
-        """Stop: no event is in flight, or the processor waits for Redis."""
+        """Stop, since no event is in flight or the processor waits for Redis."""
         self._until = None
 
     async def watch(self, expire: Callable[[], bool]) -> None:
@@ -42,16 +43,16 @@ class Stopwatch:
         if self.seconds is None:
             return
         while True:
-            # An event that is given meanwhile has as long as this pause, so it is not seen too late.
+            # An event that is yielded during this pause has at least as much time as the pause.
             until = self._until
             left = self.seconds if until is None else min(until - self._now(), self.seconds)
             await asyncio.sleep(max(left, 0.001))
             if until is not None and until == self._until and self._now() >= until:
                 if expire():
-                    self._until = self._now() + _AGAIN_S
+                    self._until = self._now() + _CANCEL_INTERVAL_S
                 else:
                     self._until = None
 
 
-_AGAIN_S = 1.0
-"""Until a call that went on all the same is cancelled again."""
+_CANCEL_INTERVAL_S = 1.0
+"""The interval between cancellations of a call that does not end."""

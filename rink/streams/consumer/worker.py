@@ -1,4 +1,4 @@
-"""A worker: a process that runs an app's processors and tasks."""
+"""Run an app's processors and tasks in a worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rink.streams.consumer.eviction_check import Evictions
 from rink.streams.consumer.executor import LEAVE_TIMEOUT_S, Executor
 from rink.streams.consumer.membership import Orders, join, leave
 from rink.streams.consumer.metrics import WorkerMetrics
-from rink.streams.consumer.monitor import look_out
+from rink.streams.consumer.monitor import monitor_partitions
 from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.errors import WorkerHalted
 from rink.streams.hooks import around_worker
@@ -40,16 +40,17 @@ def check_processors(app: App, names: Iterable[str]) -> None:
 
 
 class Worker:
-    """Runs an app's processors, until it is told to stop.
+    """Runs an app's processors until it is stopped.
 
     Args:
-        app: which.
-        processors: their names; all of the app's where None.
-        name: of this worker in all its groups: host name, process id, four hex digits where None.
+        app: the app.
+        processors: names of processors; None for all of the app.
+        name: the worker's name in all its groups; None for host name, process id and four hex
+            digits.
         handover_wait: seconds that leaving waits for a successor; the worker processes meanwhile.
 
     Raises:
-        ConfigError: the app has no processor of such a name, or none at all and no task; or a
+        ConfigError: the app has no processor of such a name, or neither processors nor tasks; or a
             setting cannot be used.
     """
 
@@ -80,16 +81,16 @@ class Worker:
     def leaves_within_s(self) -> float:
         """Return the sum of all waits of a leave, in seconds.
 
-        Tasks of the app are not counted: one that runs in a thread is waited for.
+        Tasks of the app are not counted. The end of a task in a thread is always waited for.
         """
         graces = [processor.grace for processor in self._processors]
         return self.handover_wait + 2 * LEAVE_TIMEOUT_S + max(graces, default=0.0)
 
     @property
     def is_ready(self) -> bool:
-        """Return whether it has joined its groups, and its session is live.
+        """Return whether the worker has joined its groups with a live session.
 
-        Safe from any thread. It does not say whether the worker has a partition.
+        This is safe from any thread. A ready worker may have no partition.
         """
         session, executors = self._session, list(self.executors.values())
         return (
@@ -101,10 +102,10 @@ class Worker:
         )
 
     def stop(self, *, now: bool = False) -> None:
-        """Make it leave in order; call this on its event loop.
+        """Make the worker leave its groups; call this on its event loop.
 
         Args:
-            now: wait for no successor; if it is leaving, end that wait.
+            now: wait for no successor; if the worker is leaving already, end that wait.
         """
         if now:
             self._orders.hurry()
@@ -116,7 +117,7 @@ class Worker:
 
         Raises:
             WorkerHalted: a processor's policy ended this worker.
-            RedisUnavailable, RedisAuth, RedisOutOfMemory, StateError: Redis cannot be used as it is.
+            RedisUnavailable, RedisAuth, RedisOutOfMemory, StateError: Redis cannot be used.
             EtcdError: etcd cannot be used.
         """
         try:
@@ -128,7 +129,7 @@ class Worker:
 
     async def _serve(self) -> None:
         store = (await self.app.connections.open()).store
-        for stream in list(self.app.streams.values()):  # those, too, that only outputs go to
+        for stream in list(self.app.streams.values()):  # also streams that only get outputs
             await settle(stream, store)
         await self._register(store)
         async with around_worker(
@@ -145,7 +146,7 @@ class Worker:
 
     async def _run(self, store: Store, session: aio.Session) -> None:
         self._session = session
-        marks, held = PoisonSuspects(), SharedMemory(self.app.limits.in_flight)
+        suspects, held = PoisonSuspects(), SharedMemory(self.app.limits.in_flight)
         for processor in self._processors:
             self.executors[processor.name] = Executor(
                 processor,
@@ -153,13 +154,15 @@ class Worker:
                 session,
                 name=self.name,
                 metrics=self.metrics,
-                marks=marks,
+                suspects=suspects,
                 held=held,
                 halt=self._halt,
                 handover_wait=self.handover_wait,
             )
         readers = [executor.reader for executor in self.executors.values()]
-        looking = asyncio.create_task(look_out(store, readers, self.metrics, Evictions(store)))
+        monitoring = asyncio.create_task(
+            monitor_partitions(store, readers, self.metrics, Evictions(store))
+        )
         try:
             async with asyncio.TaskGroup() as group:
                 for executor in self.executors.values():
@@ -167,7 +170,7 @@ class Worker:
                 if self.app.tasks:
                     group.create_task(self._run_tasks(session))
         finally:
-            await end([looking])
+            await end([monitoring])
 
     async def _run_tasks(self, session: aio.Session) -> None:
         rink = aio.Rink(
@@ -187,17 +190,18 @@ class Worker:
             await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 running.result()
-            await leave(rink, self._orders)  # the leader's tasks run until a successor has the role
+            # The leader's tasks run until a successor has the role.
+            await leave(rink, self._orders)
         finally:
             try:
                 await end([running, stopped], again_s=1.0)
-            finally:  # `end` raises if this was cancelled
+            finally:  # `end` raises if this task is cancelled
                 await rink.leave(now=True)
 
     async def _register(self, store: Store) -> None:
-        """Register every processor of the app before any of them begins.
+        """Register all processors of the app before any of them begins.
 
-        So trimming waits for all.
+        So trimming waits for all of them.
         """
         await self._retain(store)
         async with asyncio.TaskGroup() as group:
@@ -207,9 +211,13 @@ class Worker:
         for stream in list(self.app.streams.values()):
             if not stream.is_trimmed:
                 continue
-            mine = {one.name for one in self.app.processors.values() if one.stream is stream}
+            mine = {
+                processor.name
+                for processor in self.app.processors.values()
+                if processor.stream is stream
+            }
             known = await store.registered(stream.names.partition(0))
-            others = sorted(one for one in set(known) - mine if not one.startswith(OF_SPARK))
+            others = sorted(name for name in set(known) - mine if not name.startswith(OF_SPARK))
             if others:
                 log.warning(
                     "stream %r: trimming waits for processors that this program does not have: %s; "
@@ -221,7 +229,7 @@ class Worker:
     async def _retain(self, store: Store) -> None:
         """Set the retention of every stream as this program declares it."""
         for stream in self.app.streams.values():
-            await self._tell_difference(store, stream)
+            await self._warn_of_difference(store, stream)
         async with asyncio.TaskGroup() as group:
             for stream in self.app.streams.values():
                 if stream.retention is not None:
@@ -229,25 +237,25 @@ class Worker:
                         names = stream.names.partition(number)
                         group.create_task(store.retain(names, partition_bounds(stream)))
 
-    async def _tell_difference(self, store: Store, stream: Stream[Any]) -> None:
-        """Warn where another program has set another retention."""
-        known, says = await store.retention(stream.names.partition(0)), stream.retention
-        if not known or known == says:
+    async def _warn_of_difference(self, store: Store, stream: Stream[Any]) -> None:
+        """Warn if another program has set another retention."""
+        known, declared = await store.retention(stream.names.partition(0)), stream.retention
+        if not known or known == declared:
             return
-        if says is None:
+        if declared is None:
             log.warning(
-                "stream %r keeps events for %s, as another program has set, and this one sets nothing: give it the "
-                "same keep and keep_bytes, or keep=0 to end it",
+                "stream %r keeps events for %s, as another program has set, and this one sets "
+                "nothing: give it the same keep and keep_bytes, or keep=0 to end it",
                 stream.name,
                 known,
             )
         else:
             log.warning(
-                "stream %r has kept events for %s, as another program had set: from now on it keeps them for %s. Give "
-                "all programs the same keep and keep_bytes",
+                "stream %r has kept events for %s, as another program had set: from now on it "
+                "keeps them for %s. Give all programs the same keep and keep_bytes",
                 stream.name,
                 known,
-                says,
+                declared,
             )
 
     def _halt(self, reason: str) -> None:

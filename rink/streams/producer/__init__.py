@@ -1,1 +1,1 @@
-"""Append records to partitions."""
+"""Append records to partitions of streams."""

@@ -1,6 +1,7 @@
-"""Appending to one partition from one event loop: one call at a time, so that each can be repeated.
+"""Append to one partition, one call at a time.
 
-What is asked for while a call is under way goes into the next one: many small sends cost a few calls.
+A sender has one call under way, so each call can be repeated. Records that arrive meanwhile go into
+the next call, so many small sends cost a few calls.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import attrs
 from rink._cancel import end
 from rink.backoff import Backoff
 from rink.errors import ClosedError, RinkError
-from rink.redis.error_map import came_late
+from rink.redis.error_map import timed_out
 from rink.redis.errors import RedisOutOfMemory, RedisUnavailable
 from rink.redis.script_pipeline import batch_length
 from rink.streams.errors import PartitionFull
@@ -23,25 +24,30 @@ from rink.streams.store.keys import PartitionNames
 from rink.streams.store.store import Store
 from rink.streams.store.values import PartitionBounds
 
-_IN_ONE_CALL = 512
-_GROWS_BY = 1 / 64
-"""After a timeout each answered call lets the next one be larger by this part of the limit."""
+_MAX_RECORDS = 512
+"""The most records of one call."""
 
-_ANSWERS_WITHIN_S = 1.0
-"""So much longer a sender waits for the answer to a call under way, where those before it were answered."""
+_GROWTH = 1 / 64
+"""The part of the limit by which each answered call after a timeout lets the next one grow."""
 
-_REPEATED_FOR_S = 300.0
-"""So long a call is made again; Redis keeps for 600 s what it did, and a later one might append twice."""
+_LAST_ANSWER_TIMEOUT_S = 1.0
+"""How much longer a sender waits for the call under way, if the partition was full before."""
+
+_REPEAT_TIMEOUT_S = 300.0
+"""How long a call is repeated.
+
+Redis keeps the answer for 600 s, and a later retry might append twice.
+"""
 
 
-def _fitting(records: Sequence[bytes], most_bytes: int) -> int:
+def _fitting(records: Sequence[bytes], max_bytes: int) -> int:
     """Return how many of the first records one call has."""
-    return batch_length(map(len, records), most_bytes, _IN_ONE_CALL)
+    return batch_length(map(len, records), max_bytes, _MAX_RECORDS)
 
 
 @attrs.define(eq=False)
 class _Parcel:
-    """What one sender wants appended."""
+    """The records of one call of `send`."""
 
     records: Sequence[bytes]
     wants_ids: bool
@@ -50,7 +56,7 @@ class _Parcel:
     ids: list[str] = attrs.field(factory=list)
 
     def fail(self, error: Exception) -> None:
-        """Have the sender told, if it still waits."""
+        """Raise an error in `send`, if it still waits."""
         if not self.sent.done():
             self.sent.set_exception(error)
 
@@ -59,10 +65,11 @@ class Appender:
     """Appends to one partition.
 
     Args:
-        store: where.
-        names: of the partition.
-        bounds: what it may hold.
-        stream: the stream's name, and `number` the partition's, for messages.
+        store: the store to write to.
+        names: the keys of the partition.
+        bounds: what the partition may hold.
+        stream: the stream's name, for messages.
+        number: the partition's number, for messages.
     """
 
     def __init__(
@@ -73,25 +80,28 @@ class Appender:
         self._bounds = bounds
         self._stream = stream
         self._partition = number
-        self._what = f"partition {number} of stream {stream!r}"
+        self._subject = f"partition {number} of stream {stream!r}"
         self._parcels: deque[_Parcel] = deque()
         self._task: asyncio.Task[None] | None = None
         self._number = 0
-        self._most_bytes = store.limits.reply  # of one call; less after a timeout
+        self._max_bytes = store.limits.reply  # of one call; less after a timeout
         self._trouble: RedisUnavailable | RedisOutOfMemory | None = None
         self._in_call: list[_Parcel] = []
         self._is_full = self._is_closed = False
-        self._answered = asyncio.Event()  # no call is under way
+        self._answered = asyncio.Event()  # set while no call is under way
         self._answered.set()
 
     async def send(
         self, records: Sequence[bytes], timeout: float, *, wants_ids: bool = False
     ) -> list[str]:
-        """Append records in order; returns their ids, if they are wanted.
+        """Append records in order.
+
+        Returns:
+            The ids of the records, if they are wanted.
 
         Raises:
-            PartitionFull: there was no room for all of them for `timeout` seconds.
-            RedisUnavailable, RedisOutOfMemory: Redis was away, or full, for all that time.
+            PartitionFull: there was no room for all records for `timeout` seconds.
+            RedisUnavailable, RedisOutOfMemory: Redis was unavailable, or full, for all that time.
             ClosedError: the app was closed.
         """
         if self._is_closed:
@@ -112,28 +122,32 @@ class Appender:
             parcel.sent.cancel()
 
     async def _last_call(self) -> None:
-        """Wait for a moment for the call under way: whoever it is full for is told that, and not of Redis."""
+        """Wait a moment for the call under way, if the partition is full.
+
+        Then the sender's error is that the partition is full, and not that Redis does not answer.
+        """
         if self._is_full:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_ANSWERS_WITHIN_S):
+                async with asyncio.timeout(_LAST_ANSWER_TIMEOUT_S):
                     await self._answered.wait()
 
     def _late(self, parcel: _Parcel, timeout: float) -> RinkError:
         left = f"{len(parcel.records) - parcel.done} of {len(parcel.records)} records"
         sent = "may have been sent" if parcel in self._in_call else "were not sent"
         if (trouble := self._trouble) is not None:
-            told = f"{trouble}: {left} for {self._what} {sent} in {timeout:g} s"
-            return type(trouble)(told, server=trouble.server)
+            message = f"{trouble}: {left} for {self._subject} {sent} in {timeout:g} s"
+            return type(trouble)(message, server=trouble.server)
         if not self._answered.is_set() or not self._is_full:
             return RedisUnavailable(
                 f"Redis at {self._store.server} did not answer within {timeout:g} s: {left} for "
-                f"{self._what} {sent}",
+                f"{self._subject} {sent}",
                 server=self._store.server,
             )
         return PartitionFull(
-            f"{self._what} was full for {timeout:g} s: it holds "
-            f"{self._bounds.limit} events (partition_size) that some processor has not committed, or that no "
-            f"processor has been registered for; {left} were not sent. `rink streams lag` shows whom it waits for",
+            f"{self._subject} was full for {timeout:g} s: it holds {self._bounds.limit} events "
+            "(partition_size) that some processor has not committed, or that no processor has been "
+            f"registered for; {left} were not sent. `rink streams lag` shows the processors that "
+            "are behind",
             stream=self._stream,
             partition=self._partition,
         )
@@ -141,10 +155,10 @@ class Appender:
     async def _run(self) -> None:
         pauses = Backoff(0.005, 0.25)
         while self._drop_given_up():
-            self._number += 1  # the call before was answered, or nobody waits for it
+            self._number += 1  # the previous call was answered, or no sender waits for it
             records, wants_ids = self._batch()
-            asked, count, ids = await self._call(records, wants_ids)
-            self._is_full = count < asked
+            tried, count, ids = await self._call(records, wants_ids)
+            self._is_full = count < tried
             self._deliver(count, ids)
             if count:
                 pauses.reset()
@@ -152,61 +166,62 @@ class Appender:
                 await asyncio.sleep(pauses.next())
 
     def _drop_given_up(self) -> bool:
-        """Forget who waits no longer; whether anybody does."""
+        """Drop the senders that have given up; return whether any waits."""
         while self._parcels and self._parcels[0].sent.done():
             self._parcels.popleft()
         return bool(self._parcels)
 
     def _batch(self) -> tuple[list[bytes], bool]:
         records: list[bytes] = []
-        wants_ids, size, most_bytes = False, 0, self._most_bytes
+        wants_ids, size, max_bytes = False, 0, self._max_bytes
         self._in_call = []
         for parcel in self._parcels:
             if parcel.sent.done():
                 continue
-            left = parcel.records[parcel.done : parcel.done + _IN_ONE_CALL - len(records)]
-            if records and size + len(left[0]) > most_bytes:
+            left = parcel.records[parcel.done : parcel.done + _MAX_RECORDS - len(records)]
+            if records and size + len(left[0]) > max_bytes:
                 break
             self._in_call.append(parcel)
             wants_ids = wants_ids or parcel.wants_ids
-            fitting = left[: _fitting(left, most_bytes - size)]
+            fitting = left[: _fitting(left, max_bytes - size)]
             records += fitting
             size += sum(map(len, fitting))
-            if len(fitting) < len(left) or len(records) >= _IN_ONE_CALL:
+            if len(fitting) < len(left) or len(records) >= _MAX_RECORDS:
                 break
         return records, wants_ids
 
     async def _call(self, records: Sequence[bytes], wants_ids: bool) -> tuple[int, int, list[str]]:
-        """Repeat one call until it is answered or nobody waits any more.
+        """Repeat one call until it is answered, or until no sender waits.
 
-        After a timeout it is repeated with fewer records, from the same first record on. It stays the same call:
-        whichever try Redis carries out, the answer says how many records were added, and these are the first ones.
+        After a timeout it is repeated with fewer records, from the same first record on. It stays
+        the same call: whichever try Redis carries out, the answer has the number of added records,
+        and these are the first ones.
 
         Returns:
-            How many records the last try had, how many were added, and their IDs.
+            How many records the last try had, how many were added, and their ids.
         """
-        pauses, until = Backoff(0.02, 1.0), asyncio.get_running_loop().time() + _REPEATED_FOR_S
+        pauses, until = Backoff(0.02, 1.0), asyncio.get_running_loop().time() + _REPEAT_TIMEOUT_S
         while not all(parcel.sent.done() for parcel in self._in_call):
             try:
                 self._answered.clear()
-                some = records[: _fitting(records, self._most_bytes)]
+                some = records[: _fitting(records, self._max_bytes)]
                 count, ids = await self._store.append(
                     self._names, self._bounds, some, self._number, wants_ids
                 )
             except (RedisUnavailable, RedisOutOfMemory) as error:
                 self._trouble = error
-                if isinstance(error, RedisUnavailable) and came_late(error):
-                    self._most_bytes = max(self._most_bytes // 2, 1)
+                if isinstance(error, RedisUnavailable) and timed_out(error):
+                    self._max_bytes = max(self._max_bytes // 2, 1)
                     self._trouble = self._slow(error, records)
                 if asyncio.get_running_loop().time() > until:
                     return self._give_up(error)
                 await asyncio.sleep(pauses.next())
-            except Exception as error:  # it will not be better the next time
+            except Exception as error:  # a retry would fail in the same way
                 return self._give_up(error)
             else:
                 self._trouble = None
                 limit = self._store.limits.reply
-                self._most_bytes = min(self._most_bytes + max(int(limit * _GROWS_BY), 1), limit)
+                self._max_bytes = min(self._max_bytes + max(int(limit * _GROWTH), 1), limit)
                 return len(some), count, ids
             finally:
                 self._answered.set()
@@ -218,8 +233,8 @@ class Appender:
         if size * 4 <= self._store.limits.reply:
             return error
         return RedisUnavailable(
-            f"{error}; one record has {size} bytes: if the network is slow, raise socket_timeout of the "
-            f"Redis client ({self._store.answers_within:g} s)",
+            f"{error}; one record has {size} bytes: if the network is slow, raise socket_timeout "
+            f"of the Redis client ({self._store.answer_timeout_s:g} s)",
             server=error.server,
         )
 
@@ -229,14 +244,18 @@ class Appender:
         return 0, 0, []
 
     async def close(self) -> None:
-        """Send nothing more; whoever waits is told, and cannot know whether a part was sent."""
+        """Send no more records, and raise ClosedError in waiting sends.
+
+        A waiting sender cannot know whether a part was sent.
+        """
         self._is_closed = True
         if self._task is not None:
             await end([self._task])
         for parcel in self._parcels:
             left = len(parcel.records) - parcel.done
             records = "1 record" if left == 1 else f"{left} records"
-            error = f"the app was closed while {records} for {self._what} were on the way"
+            were = "was" if left == 1 else "were"
+            error = f"the app was closed while {records} for {self._subject} {were} being sent"
             parcel.fail(ClosedError(f"{error}: they may have been sent, or not"))
 
     def _deliver(self, count: int, ids: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Read the fields of records: subclasses of Record, attrs, dataclasses."""
+"""Read the fields of record classes: Record, attrs or dataclasses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rink.errors import ConfigError
 
 @attrs.frozen
 class Field:
-    """Describes one field of a record class.
+    """One field of a record class.
 
     Attributes:
         name: the attribute's name, and the key in JSON.
         hint: the annotation, with type variables and text resolved.
-        default: the default value or its factory; `attrs.NOTHING` where a value is needed.
-        is_sent: whether the constructor takes it; a field that it does not take is not in the JSON.
-        is_checked: whether the class has a validator or a converter for it.
+        default: the default value or its factory; `attrs.NOTHING` if a value is needed.
+        is_sent: the constructor takes the field. Other fields are not in the JSON.
+        is_checked: the class has a validator or a converter for the field.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Field:
 
     @property
     def is_required(self) -> bool:
-        """Return whether a record cannot be made without it."""
+        """Return whether a record cannot be made without this field."""
         return self.is_sent and self.default is attrs.NOTHING
 
 
@@ -46,19 +46,21 @@ def fields_of(kind: Any) -> tuple[Field, ...]:
     """Return the fields of a record class, in their order.
 
     Raises:
-        ConfigError: it is no record class, or an annotation cannot be resolved.
+        ConfigError: this is no record class, or an annotation cannot be resolved.
     """
     plain: Any = get_origin(kind) or kind
     if not is_record_class(plain):
         raise ConfigError(
-            f"{plain!r} is no record class: subclass rink.streams.Record, or give a dataclass or an attrs class"
+            f"{plain!r} is no record class: subclass rink.streams.Record, or give a dataclass or "
+            "an attrs class"
         )
     try:
         hints = typing.get_type_hints(plain, include_extras=True)
-    except Exception as error:  # whatever an annotation does when it is evaluated
+    except Exception as error:  # evaluating an annotation may raise any error
         raise ConfigError(
-            f"an annotation of {plain.__name__} cannot be resolved: {error}. Import the name where the module is "
-            "loaded (not under TYPE_CHECKING), and declare record classes at the top of a module"
+            f"an annotation of {plain.__name__} cannot be resolved: {error}. Import the name where "
+            "the module is loaded (not under TYPE_CHECKING), and declare record classes at the top "
+            "of a module"
         ) from error
     arguments = _arguments_of(kind, plain)
     if attrs.has(plain):
@@ -87,23 +89,23 @@ def fields_of(kind: Any) -> tuple[Field, ...]:
 def not_given_by_fields(kind: type[Any]) -> str | None:
     """Return the first required argument of a constructor that is no field.
 
-    An `InitVar` of a dataclass, or one of a constructor that somebody wrote.
+    It is an `InitVar` of a dataclass, or an argument of a constructor that the user wrote.
     """
-    given = {one.alias for one in attrs.fields(kind)} if attrs.has(kind) else {
-        one.name for one in dataclasses.fields(kind)
+    names = {field.alias for field in attrs.fields(kind)} if attrs.has(kind) else {
+        field.name for field in dataclasses.fields(kind)
     }  # fmt: skip
-    for one in inspect.signature(kind).parameters.values():
-        is_needed = one.default is one.empty and one.kind not in (
-            one.VAR_KEYWORD,
-            one.VAR_POSITIONAL,
+    for argument in inspect.signature(kind).parameters.values():
+        is_needed = argument.default is argument.empty and argument.kind not in (
+            argument.VAR_KEYWORD,
+            argument.VAR_POSITIONAL,
         )
-        if is_needed and one.name not in given:
-            return one.name
+        if is_needed and argument.name not in names:
+            return argument.name
     return None
 
 
 def field_names(kind: Any) -> tuple[str, ...] | None:
-    """Return the names of a class's fields; None where it declares none.
+    """Return the names of a class's fields; None if it declares none.
 
     Classes of pydantic and msgspec declare them, too.
     """
@@ -124,21 +126,21 @@ def _default_of(field: dataclasses.Field[Any]) -> Any:
 
 def _arguments_of(kind: Any, plain: Any) -> dict[Any, Any]:
     """Return the types for the variables of a generic class and its bases."""
-    found = dict(zip(getattr(plain, "__parameters__", ()), get_args(kind), strict=False))
-    for one in plain.__mro__:
-        for base in vars(one).get("__orig_bases__", ()):
+    arguments = dict(zip(getattr(plain, "__parameters__", ()), get_args(kind), strict=False))
+    for ancestor in plain.__mro__:
+        for base in vars(ancestor).get("__orig_bases__", ()):
             variables = getattr(get_origin(base), "__parameters__", ())
             for variable, argument in zip(variables, get_args(base), strict=False):
                 if argument is not variable:
-                    found.setdefault(variable, _resolved(argument, found))
-    return found
+                    arguments.setdefault(variable, _resolved(argument, arguments))
+    return arguments
 
 
 def _resolved(hint: Any, arguments: dict[Any, Any]) -> Any:
     if isinstance(hint, TypeVar):
         return arguments.get(hint, hint)
-    if wanted := getattr(hint, "__parameters__", ()):
+    if variables := getattr(hint, "__parameters__", ()):
         if isinstance(hint, type):  # a generic class without its arguments
             return hint
-        return hint[tuple(arguments.get(one, one) for one in wanted)]
+        return hint[tuple(arguments.get(variable, variable) for variable in variables)]
     return hint

@@ -20,7 +20,7 @@ def key_function(partition_by: PartitionBy[Any], record: type[Any]) -> Callable[
     """Return a function that reads a record's key.
 
     Raises:
-        ConfigError: it names no field of the record's class.
+        ConfigError: `partition_by` names no field of the record's class.
     """
     if callable(partition_by):
         return partition_by
@@ -31,23 +31,26 @@ def key_function(partition_by: PartitionBy[Any], record: type[Any]) -> Callable[
     name = partition_by
     fields = field_names(record)
     if fields is not None and name not in fields:
-        listed, what = ", ".join(fields) or "none", shown(record)
+        listed, class_name = ", ".join(fields) or "none", shown(record)
         if inspect.isroutine(getattr(record, name, None)):
             raise ConfigError(
-                f"partition_by={name!r} is a method of {what}, and not its result: give a function, such as "
-                f"lambda record: record.{name}(), or a field: {listed}"
+                f"partition_by={name!r} is a method of {class_name}, and not its result: give "
+                f"a function, such as lambda record: record.{name}(), or a field: {listed}"
             )
-        if not _makes(record, name):
-            raise ConfigError(f"partition_by={name!r} is no field of {what}, which has {listed}")
+        if not _may_have(record, name):
+            raise ConfigError(
+                f"partition_by={name!r} is no field of {class_name}, which has {listed}"
+            )
     return lambda record: getattr(record, name)
 
 
-def _makes(record: type[Any], name: str) -> bool:
+def _may_have(record: type[Any], name: str) -> bool:
     """Return whether instances may have an attribute that is no field.
 
-    It is a property, or the class makes it itself.
+    Such an attribute is a property, or the class sets it itself.
     """
-    own = ("__attrs_post_init__", "__post_init__")
-    # Each model of pydantic has a __getattr__, and it makes nothing.
-    makes_its_own = hasattr(record, "__getattr__") and not hasattr(record, "model_fields")
-    return hasattr(record, name) or makes_its_own or any(hasattr(record, one) for one in own)
+    setters = ("__attrs_post_init__", "__post_init__")
+    # Each model of pydantic has a __getattr__, which adds no attributes.
+    adds_attributes = hasattr(record, "__getattr__") and not hasattr(record, "model_fields")
+    has_setter = any(hasattr(record, setter) for setter in setters)
+    return hasattr(record, name) or adds_attributes or has_setter

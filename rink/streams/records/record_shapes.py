@@ -1,6 +1,6 @@
 """Make the shape of a record class: conversion and comparison.
 
-cattrs writes the functions for the fields.
+cattrs generates the functions for the fields.
 """
 
 from __future__ import annotations
@@ -22,12 +22,16 @@ def finish(shape: Shape, fields: Sequence[Field], members: Mapping[str, Shape]) 
     """Finish the shape of a record class.
 
     Args:
-        shape: what `unfinished` made of the class.
+        shape: the shape that `unfinished` made of the class.
         fields: all fields of the class.
         members: the shapes of the fields that are sent.
     """
+    # The shape is filled in place, since shapes of other types may hold it already (`unfinished`).
+    # What is sent is converted by generated functions. What is compared is every field, also those
+    # that are not sent: a record that would lose such a value must not be sent. `parts` and
+    # `difference` serve messages only, so they may be slow, but must raise nothing of their own.
     [kind] = shape.classes
-    dump, load = _written(shape.hint, members)
+    dump, load = _generated(shape.hint, members)
 
     def from_json(plain: Any, _: Any = None) -> Any:
         if plain.__class__ is not dict:
@@ -35,16 +39,17 @@ def finish(shape: Shape, fields: Sequence[Field], members: Mapping[str, Shape]) 
         return load(plain, kind)
 
     def parts(value: Any) -> Iterable[Part]:
-        for name, one in members.items() if value.__class__ is kind else ():
-            yield f".{name}", one, getattr(value, name)
+        for name, member in members.items() if value.__class__ is kind else ():
+            yield f".{name}", member, getattr(value, name)
 
     def json_parts(plain: Any) -> Iterable[Part]:
-        for name, one in members.items() if isinstance(plain, dict) else ():
+        for name, member in members.items() if isinstance(plain, dict) else ():
             if name in plain:
-                yield f".{name}", one, plain[name]
+                yield f".{name}", member, plain[name]
 
     sames = {
-        one.name: members[one.name].same if one.name in members else operator.eq for one in fields
+        field.name: members[field.name].same if field.name in members else operator.eq
+        for field in fields
     }
 
     def difference(one: Any, other: Any) -> tuple[str, Any, Any]:
@@ -53,20 +58,23 @@ def finish(shape: Shape, fields: Sequence[Field], members: Mapping[str, Shape]) 
                 return f".{name}", getattr(one, name), getattr(other, name)
         return whole(one, other)
 
-    # The comparison finds a subclass. A value that is no object fails by itself if a field is required.
+    # `to_json` needs no check of the class, since the comparison finds a subclass. `from_json`
+    # needs its check only without a required field. With one, a value that is no object fails by
+    # itself.
     shape.to_json, shape.same = dump, _comparison(kind, sames)
     shape.from_json = load if any(field.is_required for field in fields) else from_json
     shape.parts, shape.json_parts, shape.difference = parts, json_parts, difference
 
 
-def _written(hint: Any, members: Mapping[str, Shape]) -> tuple[ToJson, FromJson]:
-    """Have cattrs write the functions from a record to a dict and back."""
+def _generated(hint: Any, members: Mapping[str, Shape]) -> tuple[ToJson, FromJson]:
+    """Return the functions from a record to a dict and back, by cattrs."""
     converter: Any = cattrs.Converter(detailed_validation=False)
     overrides: Any = {
         name: cattrs.override(
-            unstruct_hook=identity if one.is_its_json else one.to_json, struct_hook=one.from_json
+            unstruct_hook=identity if member.is_its_json else member.to_json,
+            struct_hook=member.from_json,
         )
-        for name, one in members.items()
+        for name, member in members.items()
     }
     return (
         gen.make_dict_unstructure_fn(hint, converter, **overrides),
@@ -79,7 +87,7 @@ def _comparison(kind: type[Any], sames: Mapping[str, Same]) -> Same:
 
     A class's own == may leave fields out.
     """
-    # Most are compared by ==, all at once.
+    # Most fields are compared by ==, all at once.
     plain = [name for name, same in sames.items() if same is operator.eq]
     special = [(name, same) for name, same in sames.items() if same is not operator.eq]
     values_of = operator.attrgetter(*plain) if plain else lambda _: None
@@ -90,7 +98,7 @@ def _comparison(kind: type[Any], sames: Mapping[str, Same]) -> Same:
     def same(one: Any, other: Any) -> bool:
         if not same_values(one, other):
             return False
-        for name, is_same in special:  # noqa: SIM110 - each record that is sent comes here
+        for name, is_same in special:  # noqa: SIM110 - faster, and each sent record comes here
             if not is_same(getattr(one, name), getattr(other, name)):
                 return False
         return True

@@ -25,8 +25,8 @@ class Scalar:
 
     Attributes:
         to_json: makes JSON of a value; raises if the value is of another type.
-        from_json: makes a value of JSON; raises if the JSON is of another form. It may get the type as a second
-            argument.
+        from_json: makes a value of JSON; raises if the JSON has another form. It may get the type
+            as a second argument.
         kind: the class of its JSON in Python: str, int, float or bool.
         same: compares the value that was read with the one that was written.
     """
@@ -100,7 +100,8 @@ def _moment_in(value: Any, _: Any = None) -> datetime:
 
 
 def _same_moment(one: datetime, other: datetime) -> bool:
-    # In the hour that a clock passes twice, == is False between any two time zones: the text decides.
+    # In the hour that a clock passes twice, == is False between any two time zones. So equal texts
+    # count as the same moment.
     return (one == other or one.isoformat() == other.isoformat()) and (one.tzinfo is None) == (
         other.tzinfo is None
     )
@@ -120,12 +121,12 @@ def _decimal_out(value: Any) -> str:
 
 def _decimal_in(value: Any, _: Any = None) -> Decimal:
     try:
-        found = Decimal(_text(value, Decimal))
+        number = Decimal(_text(value, Decimal))
     except InvalidOperation:
         raise ValueError(f"{value!r} is no decimal number") from None
-    if not found.is_finite():
+    if not number.is_finite():
         raise ValueError(f"{value!r} is no number")
-    return found
+    return number
 
 
 def _uuid_out(value: Any) -> str:

@@ -1,9 +1,9 @@
 """Convert values of each type to JSON, and check that they come back.
 
-A shape is made for each type when a stream is declared. A type is refused there if its values could come back as other
-values: two members of a union with the same JSON, keys of a dict that are no text, or a class without a known form in
-JSON. So `send` only has to compare values: it finds a list where the annotation has a tuple, or an instance of a
-subclass.
+A shape is made for each type when a stream is declared. A type is refused there if its values could
+come back as other values: two members of a union with the same JSON, keys of a dict that are no
+text, or a class without a known form in JSON. So `send` only has to compare values: it finds a list
+where the annotation has a tuple, or an instance of a subclass.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from rink.streams.records.scalars import Same, as_it_is
 
 ToJson = Callable[[Any], Any]
 FromJson = Callable[..., Any]
-"""Called with the JSON, and by cattrs with the type along."""
+"""A function of the JSON; cattrs also passes the type."""
 
 Part = tuple[str, "Shape", Any]
-"""Of a value or its JSON: where it lies, its shape, and itself."""
+"""A part of a value or of its JSON: its place, its shape, and itself."""
 
 MAX_SHOWN = 300
 
@@ -75,19 +75,20 @@ class Shape:
 def unfinished(hint: Any, kind: type, classes: tuple[type, ...]) -> Shape:
     """Return a shape that may be part of itself.
 
-    Its functions may be asked for before they are known.
+    Other shapes may take its functions before these are set. So each function looks up its
+    replacement when it is called.
     """
     shape = Shape(hint, frozenset({kind}), classes)
-    shape.to_json = lambda value: shape.to_json(value)  # noqa: PLW0108 - by then, another
+    shape.to_json = lambda value: shape.to_json(value)  # noqa: PLW0108 - replaced by then
     shape.from_json = lambda value, _=None: shape.from_json(value)
-    shape.same = lambda one, other: shape.same(one, other)  # noqa: PLW0108 - by then, another
-    shape.parts = lambda value: shape.parts(value)  # noqa: PLW0108 - by then, another
-    shape.json_parts = lambda value: shape.json_parts(value)  # noqa: PLW0108 - by then, another
+    shape.same = lambda one, other: shape.same(one, other)  # noqa: PLW0108 - replaced by then
+    shape.parts = lambda value: shape.parts(value)  # noqa: PLW0108 - replaced by then
+    shape.json_parts = lambda value: shape.json_parts(value)  # noqa: PLW0108 - replaced by then
     return shape
 
 
 def shown(hint: Any) -> str:
-    """Return a type as people write it."""
+    """Return a type as users write it."""
     return hint.__name__ if isinstance(hint, type) and not hasattr(hint, "__args__") else str(hint)
 
 
@@ -101,24 +102,24 @@ def many(hint: Any, made: Any, element: Shape) -> Shape:
     def to_json(value: Any) -> list[Any]:
         if not isinstance(value, made):
             raise TypeError(f"{value!r} is no {made.__name__}")
-        return list(value) if dump is as_it_is else [dump(one) for one in value]
+        return list(value) if dump is as_it_is else [dump(item) for item in value]
 
     def from_json(plain: Any, _: Any = None) -> Any:
         if plain.__class__ is not list:
             raise TypeError(f"{plain!r} is no array of a {made.__name__}")
-        found = plain if load is as_it_is else [load(one) for one in plain]
-        return found if made is list else made(found)
+        items = plain if load is as_it_is else [load(item) for item in plain]
+        return items if made is list else made(items)
 
     def same_in_order(one: Any, other: Any) -> bool:
         return is_of(one, made) and len(one) == len(other) and all(map(same, one, other))
 
-    def same_aswhole(one: Any, other: Any) -> bool:
+    def same_as_whole(one: Any, other: Any) -> bool:
         return is_of(one, made) and one == other
 
     is_ordered = made in (list, tuple) and same is not operator.eq
     return Shape(
         hint, frozenset({list}), (made,), to_json, from_json,
-        same_in_order if is_ordered else same_aswhole,
+        same_in_order if is_ordered else same_as_whole,
         parts=lambda value: _numbered(element, value) if isinstance(value, made) else (),
         json_parts=lambda plain: _numbered(element, plain) if isinstance(plain, list) else (),
     )  # fmt: skip
@@ -153,7 +154,7 @@ def counted(hint: Any, made: type, elements: tuple[Shape, ...], needed: int) -> 
             raise ValueError(
                 f"{value!r} has {len(value)} values, and {shown(hint)} has {len(dumps)}"
             )
-        return [dump(one) for dump, one in zip(dumps, value, strict=True)]
+        return [dump(item) for dump, item in zip(dumps, value, strict=True)]
 
     def from_json(plain: Any, _: Any = None) -> Any:
         if plain.__class__ is not list:
@@ -162,8 +163,8 @@ def counted(hint: Any, made: type, elements: tuple[Shape, ...], needed: int) -> 
             raise ValueError(
                 f"{plain!r} has {len(plain)} values, and {shown(hint)} has {len(loads)}"
             )
-        found = [load(one) for load, one in zip(loads, plain, strict=False)]
-        return made(*found) if is_named else tuple(found)
+        items = [load(item) for load, item in zip(loads, plain, strict=False)]
+        return made(*items) if is_named else tuple(items)
 
     def same(one: Any, other: Any) -> bool:
         return (
@@ -175,7 +176,7 @@ def counted(hint: Any, made: type, elements: tuple[Shape, ...], needed: int) -> 
     def parts(value: Any) -> Iterable[Part]:
         values = value if isinstance(value, tuple | list) else ()
         pairs = zip(elements, values, strict=False)
-        return ((f"[{at}]", element, one) for at, (element, one) in enumerate(pairs))
+        return ((f"[{at}]", element, item) for at, (element, item) in enumerate(pairs))
 
     return Shape(
         hint, frozenset({list}), (made,), to_json, from_json, same, parts=parts, json_parts=parts
@@ -187,55 +188,62 @@ def keyed(hint: Any, key: Shape, value: Shape) -> Shape:
     dump_key, load_key = key.to_json, key.from_json
     dump, load, same_value = value.to_json, value.from_json, value.same
 
-    def to_json(given: Any) -> dict[str, Any]:
-        if not isinstance(given, Mapping):
-            raise TypeError(f"{given!r} is no dict")
-        return {dump_key(name): dump(one) for name, one in given.items()}
+    def to_json(mapping: Any) -> dict[str, Any]:
+        if not isinstance(mapping, Mapping):
+            raise TypeError(f"{mapping!r} is no dict")
+        return {dump_key(name): dump(item) for name, item in mapping.items()}
 
     def from_json(plain: Any, _: Any = None) -> dict[Any, Any]:
         if plain.__class__ is not dict:
             raise TypeError(f"{plain!r} is no object of a dict")
-        return {load_key(name): load(one) for name, one in plain.items()}
+        return {load_key(name): load(item) for name, item in plain.items()}
 
     def same(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(
             name in other and same_value(each, other[name]) for name, each in one.items()
         )
 
-    def parts(given: Any) -> Iterable[Part]:
-        for name, one in given.items() if isinstance(given, Mapping) else ():
+    def parts(mapping: Any) -> Iterable[Part]:
+        for name, item in mapping.items() if isinstance(mapping, Mapping) else ():
             yield f"[{name!r}]", key, name
-            yield f"[{name!r}]", value, one
+            yield f"[{name!r}]", value, item
 
     return Shape(
-        hint, frozenset({dict}), (dict, Mapping), to_json, from_json, same, parts=parts, json_parts=parts
+        hint, frozenset({dict}), (dict, Mapping), to_json, from_json, same,
+        parts=parts, json_parts=parts,
     )  # fmt: skip
 
 
 def typed_dict(hint: Any, members: Mapping[str, Shape], required: frozenset[str]) -> Shape:
     """Return the shape of a TypedDict."""
 
-    def to_json(given: Any) -> dict[str, Any]:
-        if not isinstance(given, dict):
-            raise TypeError(f"{given!r} is no {shown(hint)}")
-        return {name: members[name].to_json(one) for name, one in given.items() if name in members}
+    def to_json(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise TypeError(f"{value!r} is no {shown(hint)}")
+        return {
+            name: members[name].to_json(item) for name, item in value.items() if name in members
+        }
 
     def from_json(plain: Any, _: Any = None) -> dict[str, Any]:
         if plain.__class__ is not dict:
             raise TypeError(f"{plain!r} is no object of a {shown(hint)}")
         if missing := sorted(required - plain.keys()):
             raise ValueError(f"required field {missing[0]!r} is missing")
-        return {name: one.from_json(plain[name]) for name, one in members.items() if name in plain}
+        return {
+            name: member.from_json(plain[name]) for name, member in members.items() if name in plain
+        }
 
     def same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(
             members[name].same(each, other[name]) for name, each in one.items()
         )
 
-    def parts(given: Any) -> Iterable[Part]:
-        if isinstance(given, dict):
+    def parts(value: Any) -> Iterable[Part]:
+        if isinstance(value, dict):
             yield from (
-                (f".{name}", one, given[name]) for name, one in members.items() if name in given
+                (f".{name}", member, value[name])
+                for name, member in members.items()
+                if name in value
             )
 
     return Shape(
@@ -253,7 +261,7 @@ def brief(value: object) -> str:
 
 
 class UnfitError(Exception):
-    """Says that a type cannot be used; gets its path on the way up."""
+    """A type cannot be used; `below` adds the path to it."""
 
     def __init__(self, why: str, path: str = "") -> None:
         super().__init__(why)
@@ -261,5 +269,5 @@ class UnfitError(Exception):
         self.path = path
 
     def below(self, step: str) -> UnfitError:
-        """Return the error as seen from one level further up."""
+        """Return the error with the path from one level further up."""
         return UnfitError(self.why, step + self.path)

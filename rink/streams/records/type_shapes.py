@@ -1,6 +1,6 @@
 """Make the shapes of types when a stream is declared.
 
-Each type is known, and can be told from the other members of its union.
+A type is refused if it is unknown, or if JSON cannot tell it from another member of its union.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rink.streams.records.scalars import SCALARS, as_it_is
 from rink.streams.records.shapes import ANY_KIND, JSON_SCALARS, Shape, UnfitError, shown
 
 Hooks = Mapping[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]]
-"""For each type of the user's, two functions: from a value to JSON, and from JSON to a value."""
+"""Two functions for each type of the user: from a value to JSON, and from JSON to a value."""
 
 _MANY: dict[Any, type] = {list: list, tuple: tuple, set: set, frozenset: frozenset}
 _DICTS = (dict, Mapping, MutableMapping)
@@ -30,12 +30,13 @@ def shape_of_record(record: Any, hooks: Hooks) -> Shape:
     """Return the shape of a record class.
 
     Raises:
-        ConfigError: it is no record class, or the type of a field cannot be used; the message names the field.
+        ConfigError: it is no record class, or the type of a field cannot be used. The message names
+            the field.
     """
     if not is_record_class(record):
         raise ConfigError(
-            f"{record!r} is no record: subclass rink.streams.Record, or give a dataclass or an attrs class; for a class "
-            "of pydantic or msgspec give the stream a codec of your own"
+            f"{record!r} is no record: subclass rink.streams.Record, or give a dataclass or an "
+            "attrs class; for a class of pydantic or msgspec give the stream a codec of your own"
         )
     try:
         return _Declaring(_checked(hooks)).of(record)
@@ -50,10 +51,10 @@ def _checked(hooks: Any) -> Hooks:
     pairs: Any = hooks.items() if isinstance(hooks, Mapping) else [(hooks, None)]
     for kind, pair in pairs:
         is_pair = isinstance(pair, tuple | list) and len(pair) == 2
-        if not is_pair or not all(callable(one) for one in pair):
+        if not is_pair or not all(callable(function) for function in pair):
             raise ConfigError(
-                f"hooks are a dict of a type and two functions, {{Path: (str, Path)}}: one that makes JSON of a value, and "
-                f"one that makes a value of JSON; not {kind!r}: {pair!r}"
+                "hooks are a dict of a type and two functions, {Path: (str, Path)}: one that makes "
+                f"JSON of a value, and one that makes a value of JSON; not {kind!r}: {pair!r}"
             )
     checked: Hooks = hooks
     return checked
@@ -107,7 +108,7 @@ class _Declaring:
             return self._named_tuple(hint, origin)
         is_bare = not args and hint != tuple[()]
         if origin is tuple and not is_bare and Ellipsis not in args:
-            elements = tuple(self._below(f"[{at}]", one) for at, one in enumerate(args))
+            elements = tuple(self._below(f"[{at}]", arg) for at, arg in enumerate(args))
             return shapes.counted(hint, tuple, elements, len(elements))
         if origin in _MANY:
             return shapes.many(hint, _MANY[origin], self._below("[]", Any if is_bare else args[0]))
@@ -116,7 +117,8 @@ class _Declaring:
             keys = self._below("[]", key)
             if keys.kinds != {str}:
                 raise UnfitError(
-                    f"{shown(hint)}: the keys of a JSON object are text, and those of {shown(key)} are not"
+                    f"{shown(hint)}: the keys of a JSON object are text, and those of {shown(key)} "
+                    "are not"
                 )
             return shapes.keyed(hint, keys, self._below("[]", value))
         raise UnfitError(_unknown(hint, origin))
@@ -129,7 +131,7 @@ class _Declaring:
 
     def _typed_dict(self, hint: Any, kind: Any) -> Shape:
         hints = typing.get_type_hints(kind, include_extras=True)
-        members = {name: self._below(f".{name}", one) for name, one in hints.items()}
+        members = {name: self._below(f".{name}", member) for name, member in hints.items()}
         return shapes.typed_dict(hint, members, kind.__required_keys__)
 
     # ── records ──────────────────────────────────────────────────────────────────────────────
@@ -139,10 +141,16 @@ class _Declaring:
             return self._records[hint]
         plain = get_origin(hint) or hint
         shape = self._records[hint] = shapes.unfinished(hint, dict, (plain,))
-        if more := not_given_by_fields(plain):
-            raise UnfitError(f"{shown(hint)}, whose constructor needs {more!r} beside its fields")
+        if argument := not_given_by_fields(plain):
+            raise UnfitError(
+                f"{shown(hint)}, whose constructor needs {argument!r} beside its fields"
+            )
         fields = fields_of(hint)
-        members = {one.name: self._below(f".{one.name}", one.hint) for one in fields if one.is_sent}
+        members = {
+            field.name: self._below(f".{field.name}", field.hint)
+            for field in fields
+            if field.is_sent
+        }
         finish(shape, fields, members)
         return shape
 
@@ -150,31 +158,31 @@ class _Declaring:
 
     def _literal(self, hint: Any) -> Shape:
         values: dict[Any, Any] = {}
-        for one in get_args(hint):
-            plain = one.value if isinstance(one, enum.Enum) else one
+        for value in get_args(hint):
+            plain = value.value if isinstance(value, enum.Enum) else value
             if plain.__class__ not in JSON_SCALARS:
-                raise UnfitError(f"{hint}, and JSON has no {one!r}")
+                raise UnfitError(f"{hint}, and JSON has no {value!r}")
             if (plain.__class__, plain) in values:
                 raise UnfitError(f"{hint}, and JSON has {plain!r} for two of them")
-            values[plain.__class__, plain] = one
+            values[plain.__class__, plain] = value
         return _finite_of(hint, values)
 
     def _union(self, hint: Any) -> Shape:
-        args = [one for one in get_args(hint) if one is not type(None)]
+        args = [arg for arg in get_args(hint) if arg is not type(None)]
         if Any in args:
             return self.of(Any)
-        members = tuple(self.of(one) for one in args)
-        for at, one in enumerate(members):
+        members = tuple(self.of(arg) for arg in args)
+        for at, member in enumerate(members):
             for other in members[at + 1 :]:
-                unions.tell_apart(hint, one, other)
-        records = [one for one in members if is_record_class(one.hint)]
+                unions.tell_apart(hint, member, other)
+        records = [member for member in members if is_record_class(member.hint)]
         record_of = unions.telling_records(hint, records) if len(records) > 1 else None
         union = members[0] if len(members) == 1 else unions.one_of(hint, members, record_of)
         return unions.optional(hint, union) if len(args) < len(get_args(hint)) else union
 
 
 def stripped(hint: Any, hooks: Container[Any] = ()) -> Any:
-    """Return the type behind names and notes for it."""
+    """Return the type behind its names and annotations."""
     while not (_is_hashable(hint) and hint in hooks):
         if isinstance(hint, NewType):
             hint = hint.__supertype__
@@ -202,18 +210,21 @@ def _unknown(hint: Any, origin: Any) -> str:
         and issubclass(origin, Iterable)
         and origin.__module__ == "collections.abc"
     ):
-        return f"{name}, which does not say which class to make: use list[...] or tuple[..., ...], for example"
+        return (
+            f"{name}, which does not say which class to make: use list[...] or tuple[..., ...], "
+            "for example"
+        )
     if isinstance(hint, typing.TypeVar) or bool(getattr(hint, "__parameters__", None)):
         return f"{name}, whose types are not said: give them in brackets, or subclass it with them"
     return (
-        f"{name}, which has no known form in JSON: give the stream codec=JsonCodec(..., hooks={{{name}: "
-        "(to_json, from_json)}), or a codec of your own"
+        f"{name}, which has no known form in JSON: give the stream codec=JsonCodec(..., "
+        f"hooks={{{name}: (to_json, from_json)}}), or a codec of your own"
     )
 
 
 def _hooked(hint: Any, to_json: Callable[[Any], Any], from_json: Callable[[Any], Any]) -> Shape:
     def same(one: Any, other: Any) -> bool:
-        if getattr(hint, "__eq__", None) is object.__eq__:  # it says nothing of its values
+        if getattr(hint, "__eq__", None) is object.__eq__:  # it compares identities, not values
             return bool(to_json(one) == to_json(other))
         return bool(one == other)
 
@@ -226,15 +237,15 @@ def _finite(hint: Any, values: Mapping[Any, Any]) -> Shape:
 
 
 def _finite_of(hint: Any, values: Mapping[tuple[type, Any], Any]) -> Shape:
-    """Return the shape of an enum or a literal, with its few values.
+    """Return the shape of a type with few values, by their JSON.
 
-    Members of enums may differ from their JSON.
+    A member of an enum may differ from its JSON.
     """
     is_its_json = all(plain is value for (_, plain), value in values.items())
 
     def to_json(value: Any) -> Any:
-        for (_, plain), one in values.items():
-            if one is value or (one.__class__ is value.__class__ and one == value):
+        for (_, plain), known in values.items():
+            if known is value or (known.__class__ is value.__class__ and known == value):
                 return plain
         raise ValueError(f"{value!r} is no {shown(hint)}")
 
@@ -254,16 +265,17 @@ def _finite_of(hint: Any, values: Mapping[tuple[type, Any], Any]) -> Shape:
 
 
 def _enum(kind: type[enum.Enum]) -> Shape:
-    """Return the shape of an enum: its members are their values in JSON.
+    """Return the shape of an enum, whose JSON is the members' values.
 
-    A class may say with `_missing_` what stands for other values.
+    The class may have members for other values, by `_missing_`.
     """
-    values = {(_plain(one.value).__class__, _plain(one.value)): one for one in kind}
-    if odd := [one for one in kind if one.value.__class__ not in (str, int, float, bool)]:
+    values = {(_plain(member.value).__class__, _plain(member.value)): member for member in kind}
+    scalars = (str, int, float, bool)
+    if odd := [member for member in kind if member.value.__class__ not in scalars]:
         raise UnfitError(
             f"{kind.__name__}, and JSON has no {odd[0].value!r}, the value of {odd[0].name}"
         )
-    kinds = frozenset(of for of, _ in values)
+    kinds = frozenset(value_kind for value_kind, _ in values)
     is_flag = issubclass(kind, enum.Flag)
 
     def to_json(value: Any) -> Any:
@@ -276,7 +288,14 @@ def _enum(kind: type[enum.Enum]) -> Shape:
             raise TypeError(f"{plain!r} is no {kind.__name__}")
         return kind(plain)
 
-    return Shape(hint=kind, kinds=kinds, classes=(kind,), to_json=to_json, from_json=from_json, values=None if is_flag else values)  # fmt: skip
+    return Shape(
+        hint=kind,
+        kinds=kinds,
+        classes=(kind,),
+        to_json=to_json,
+        from_json=from_json,
+        values=None if is_flag else values,
+    )
 
 
 def _plain(value: Any) -> Any:

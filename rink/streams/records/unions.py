@@ -48,28 +48,35 @@ def one_of(
     Args:
         hint: the union.
         members: its members.
-        record_of: which member the JSON of a record is; None where fewer than two are records.
+        record_of: returns the member of a record's JSON; None if fewer than two are records.
     """
-    # Those with few values first: "a" is the literal's in Literal["a"] | str.
+    # The invariant: a value and its JSON choose the same member, so a value comes back by the
+    # member that wrote it. The JSON of two members never overlaps (`tell_apart`,
+    # `telling_records`), but for values that are their own JSON, where either member does the same.
+    # Both directions prefer a member with few values, then the member of the exact class. Only
+    # values may also belong to a member by a base class, since JSON has no subclasses.
+    # In Literal["a"] | str, for example, "a" belongs to the literal.
     members = tuple(sorted(members, key=lambda member: member.values is None))
+    unbounded = [member for member in members if member.values is None]
     by_value = {pair: member for member in members for pair in member.values or ()}
-    by_kind = {kind: one for one in members if one.values is None for kind in one.kinds}
-    by_class = {kind: one for one in members if one.values is None for kind in one.classes}
-    # A whole number is a float where no member is an int.
-    for found in (by_kind, by_class):
-        if float in found:
-            found.setdefault(int, found[float])
+    by_kind = {kind: member for member in unbounded for kind in member.kinds}
+    by_class = {kind: member for member in unbounded for kind in member.classes}
+    # A whole number is a float if no member is an int.
+    for table in (by_kind, by_class):
+        if float in table:
+            table.setdefault(int, table[float])
 
     def of_value(value: Any) -> Shape:
-        for one in members:
-            if one.values is None:
+        for member in members:
+            if member.values is None:
                 break
             if any(
-                each.__class__ is value.__class__ and each == value for each in one.values.values()
+                known.__class__ is value.__class__ and known == value
+                for known in member.values.values()
             ):
-                return one
-        if (member := by_class.get(value.__class__)) is not None:
-            return member
+                return member
+        if (exact := by_class.get(value.__class__)) is not None:
+            return exact
         for kind, member in by_class.items():
             if isinstance(value, kind):
                 return member
@@ -89,7 +96,8 @@ def one_of(
         hint,
         frozenset().union(*(member.kinds for member in members)),
         tuple(kind for member in members for kind in member.classes),
-        as_it_is if all(one.is_its_json for one in members) else lambda value: of_value(value).to_json(value),
+        as_it_is if all(member.is_its_json for member in members)
+        else lambda value: of_value(value).to_json(value),
         lambda plain, _=None: of_json(plain).from_json(plain),
         lambda one, other: of_value(one).same(one, other),
         parts=lambda value: of_value(value).parts(value),
@@ -100,8 +108,11 @@ def one_of(
 def tell_apart(hint: Any, one: Shape, other: Shape) -> None:
     """Refuse two members of a union that may have the same JSON.
 
-    Records are left to another function.
+    `telling_records` checks two records.
     """
+    # Two members are fine in three cases, from the cheapest on. They share no class of JSON; or
+    # each value is its own JSON, so its class tells it (not for Any, which takes all); or both
+    # have few values, and no value in common. In every other case one JSON may have two meanings.
     if is_record_class(one.hint) and is_record_class(other.hint):
         return
     both = one.kinds & other.kinds
@@ -115,54 +126,58 @@ def tell_apart(hint: Any, one: Shape, other: Shape) -> None:
         and not one.values.keys() & other.values.keys()
     ):
         return
-    kind = min((_KINDS[each] for each in both), key=str)
+    kind = min((_KINDS[json_class] for json_class in both), key=str)
     raise UnfitError(
-        f"{_written(hint)}, and JSON has {kind} for {shown(one.hint)} as well as for {shown(other.hint)}: what is read "
-        "could be either. Use one type, or a field for each"
+        f"{_written(hint)}, and JSON has {kind} for {shown(one.hint)} as well as for "
+        f"{shown(other.hint)}: what is read could be either. Use one type, or a field for each"
     )
 
 
 def _written(hint: Any) -> str:
-    return " | ".join(shown(one) for one in get_args(hint)).replace("NoneType", "None")
+    return " | ".join(shown(arg) for arg in get_args(hint)).replace("NoneType", "None")
 
 
 def telling_records(hint: Any, members: list[Shape]) -> Callable[[Any], Shape]:
-    """Return a function that tells records apart by their JSON.
+    """Return a function from the JSON of a record to its member.
 
-    It looks at the values of a literal, or at fields that only one record has.
+    The function reads a literal field, or looks for a field that only one record has.
 
     Raises:
-        UnfitError: they cannot be told apart.
+        UnfitError: the records cannot be told apart.
     """
-    fields = {one.hint: fields_of(one.hint) for one in members}
+    # A literal field is preferred: it tells the records apart by one lookup. Otherwise each record
+    # but one must have a required field of its own, which is in the JSON of no other record. So at
+    # most one own field is found, and without any, the JSON is that of the rest.
+    fields = {member.hint: fields_of(member.hint) for member in members}
     for tag in fields[members[0].hint]:
         if table := _by_tag(tag.name, members, fields):
-            return _told_by_tag(hint, tag.name, table)
+            return _by_table(hint, tag.name, table)
     own: list[tuple[str, Shape]] = []
     rest: list[Shape] = []
-    for one in members:
+    for member in members:
         others = {
-            field.name for other in members if other is not one for field in fields[other.hint]
+            field.name for other in members if other is not member for field in fields[other.hint]
         }
         names = [
             field.name
-            for field in fields[one.hint]
+            for field in fields[member.hint]
             if field.is_required and field.name not in others
         ]
         if names:
-            own.append((names[0], one))
+            own.append((names[0], member))
         else:
-            rest.append(one)
+            rest.append(member)
     if len(rest) > 1:
+        records = " from ".join(shown(member.hint) for member in rest)
         raise UnfitError(
-            f"{_written(hint)}, and JSON does not tell {' from '.join(shown(one.hint) for one in rest)}: give each a field "
-            'such as kind: Literal["paid"] = "paid", or a field without a default that no other has'
+            f"{_written(hint)}, and JSON does not tell {records}: give each a field such as "
+            'kind: Literal["paid"] = "paid", or a field without a default that no other has'
         )
 
     def record_of(plain: Any) -> Shape:
-        for name, one in own:
+        for name, member in own:
             if name in plain:
-                return one
+                return member
         if rest:
             return rest[0]
         raise ValueError(f"has none of the fields {[name for name, _ in own]}")
@@ -175,22 +190,25 @@ def _by_tag(
 ) -> dict[Any, Shape]:
     """Return the member for each value of a literal field.
 
-    {} where the field does not tell the members apart.
+    Returns:
+        {} if the field does not tell the members apart.
     """
     table: dict[Any, Shape] = {}
-    for one in members:
-        hints = [field.hint for field in fields[one.hint] if field.name == name and field.is_sent]
+    for member in members:
+        hints = [
+            field.hint for field in fields[member.hint] if field.name == name and field.is_sent
+        ]
         if not hints or get_origin(hints[0]) is not Literal:
             return {}
         for value in get_args(hints[0]):
             plain = value.value if isinstance(value, enum.Enum) else value
             if (plain.__class__, plain) in table:
                 return {}
-            table[plain.__class__, plain] = one
+            table[plain.__class__, plain] = member
     return table
 
 
-def _told_by_tag(hint: Any, name: str, table: Mapping[Any, Shape]) -> Callable[[Any], Shape]:
+def _by_table(hint: Any, name: str, table: Mapping[Any, Shape]) -> Callable[[Any], Shape]:
     def record_of(plain: Any) -> Shape:
         value = plain.get(name)
         if value.__class__ not in JSON_SCALARS or (value.__class__, value) not in table:

@@ -1,1 +1,1 @@
-"""Keep streams in Redis: keys, scripts, and the values that scripts take and return."""
+"""Keep streams in Redis: keys, scripts, and the values of scripts."""

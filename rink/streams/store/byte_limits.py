@@ -1,9 +1,7 @@
-"""Bound the bytes that are asked for, sent and held.
+"""Bound the bytes of requests, of answers and of events in memory.
 
-Counts alone do not bound them.
-
-Redis answers by count, so Rink learns the size of entries from earlier answers. The first answer is asked for small.
-After a timeout, half as much is asked for, down to one entry of one partition.
+Redis answers by count, so Rink learns the size of entries from earlier answers. The first answer is
+kept small. After a timeout Rink reads half as much, down to one entry of one partition.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ IN_FLIGHT_BYTES = 32 * 2**20
 
 K = TypeVar("K", bound=Hashable)
 
-_FIRST_ANSWER = 16
-"""How many entries are asked for in all while no size is known."""
+_FIRST_COUNT = 16
+"""How many entries the first answer has in all, while no size is known."""
 
-_OF_A_KIND = 8.0
-"""Sizes that differ by no more than this factor go into one answer that has no room for a full count."""
+_MAX_SIZE_RATIO = 8.0
+"""How far sizes may differ within one answer that has no room for a full count."""
 
-_FORGETS = 8
-"""After an answer of at least half as many entries, a larger size that was seen before counts half."""
+_HALVING_COUNT = 8
+"""An answer with half as many entries, or more, halves the weight of a larger size before it."""
 
 
 @attrs.frozen
@@ -37,7 +35,8 @@ class ByteLimits:
 
     Attributes:
         reply: about the bytes of one answer, or of one request of a sender; at least one entry.
-        in_flight: the bytes of all events that a worker or a sender holds, and of one commit's outputs.
+        in_flight: the bytes of all events that a worker or a sender holds, and of the outputs of
+            one commit.
     """
 
     reply: int = REPLY_BYTES
@@ -56,24 +55,24 @@ class SharedMemory:
     """Shares the memory of one worker evenly among its partitions.
 
     Args:
-        most: bytes.
+        max_bytes: the memory of all partitions together.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._owners: dict[object, Callable[[], None]] = {}
 
     def enter(self, owner: object, shrunk: Callable[[], None]) -> None:
         """Count one more partition.
 
         Args:
-            owner: whose it is.
-            shrunk: called when others enter: what it holds may be all of its share now.
+            owner: the owner of the partition.
+            shrunk: called whenever another partition enters, since the share is smaller then.
         """
-        others = list(self._owners.values())
+        callbacks = list(self._owners.values())
         self._owners[owner] = shrunk
-        for tell in others:
-            tell()
+        for callback in callbacks:
+            callback()
 
     def leave(self, owner: object) -> None:
         """Count one partition less."""
@@ -82,87 +81,94 @@ class SharedMemory:
     @property
     def share(self) -> int:
         """Return the bytes that each partition may hold before it stops reading."""
-        return self._most // max(len(self._owners), 1)
+        return self._max_bytes // max(len(self._owners), 1)
 
 
 class Sizes(Generic[K]):
     """Chooses the partitions and the number of entries of one answer.
 
     Args:
-        most: bytes of one answer, about.
+        max_bytes: about the bytes of one answer.
 
-    The size of a partition's entries jumps up to a larger mean at once and comes down by degrees, at most by half with
-    each answer. So large entries behind a few small ones are no surprise. A new partition is taken to be like the others.
+    The expected size of a partition's entries rises to a larger mean at once. It falls slowly, at
+    most by half with each answer, so that large entries behind a few small ones still fit. A new
+    partition is expected to be like the others.
 
-    Redis takes one count for all partitions of an answer. So partitions with large entries are asked apart from those
-    with small ones, which would otherwise get as few at a time.
+    Redis takes one count for all partitions of an answer. So partitions with large entries are read
+    separately from those with small entries, which would otherwise get as few entries at a time.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._usual = most / _FIRST_ANSWER
-        self._seen: dict[K, float] = {}
-        self._turns: list[K] = []  # those asked last come last
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._usual_size = max_bytes / _FIRST_COUNT
+        self._sizes: dict[K, float] = {}
+        self._turns: list[K] = []  # the partitions of the last plan stand last
 
-    def plan(self, wanted: Sequence[K], most: int) -> tuple[list[K], int]:
-        """Return which partitions to ask for now, and how many entries of each.
+    def plan(self, wanted: Sequence[K], max_count: int) -> tuple[list[K], int]:
+        """Return the partitions to read now, and the entries of each.
 
         Args:
             wanted: partitions that have room, at least one.
-            most: the most entries of each.
+            max_count: the most entries of each.
 
         Returns:
-            All of them if `most` entries of each fit. Otherwise the one that has waited longest, and of those with
-            entries of about its size as many as have room for one entry each.
+            All partitions if `max_count` entries of each fit. Otherwise the partition that has
+            waited longest, and as many partitions with entries of about its size as have room for
+            one entry each.
         """
-        if self.count(wanted, most) == most:
-            return list(wanted), most
+        if self.count(wanted, max_count) == max_count:
+            return list(wanted), max_count
         order = self._in_turn(wanted)
         first, *others = order
-        asked, total = {first: None}, self._size(first)
+        planned, total = {first: None}, self._size(first)
         for key in others:
-            is_like_it = 1 / _OF_A_KIND <= self._size(key) / self._size(first) <= _OF_A_KIND
-            if is_like_it and total + self._size(key) <= self._most:
-                asked[key] = None
+            ratio = self._size(key) / self._size(first)
+            is_similar = 1 / _MAX_SIZE_RATIO <= ratio <= _MAX_SIZE_RATIO
+            if is_similar and total + self._size(key) <= self._max_bytes:
+                planned[key] = None
                 total += self._size(key)
-        self._turns = [*(key for key in order if key not in asked), *asked]
-        return list(asked), self.count(list(asked), most)
+        self._turns = [*(key for key in order if key not in planned), *planned]
+        return list(planned), self.count(list(planned), max_count)
 
-    def count(self, asked: Sequence[K], most: int) -> int:
-        """Return how many entries of each one answer has room for: 1 to `most`."""
-        return max(min(int(self._most / sum(map(self._size, asked))), most), 1)
+    def count(self, planned: Sequence[K], max_count: int) -> int:
+        """Return how many entries of each partition fit into one answer.
+
+        It is at least 1 and at most `max_count`.
+        """
+        return max(min(int(self._max_bytes / sum(map(self._size, planned))), max_count), 1)
 
     def _in_turn(self, wanted: Sequence[K]) -> list[K]:
-        """Return the partitions, the one that has waited longest first."""
-        there = set(wanted)
-        earlier = dict.fromkeys(key for key in self._turns if key in there)
+        """Return the partitions by how long they have waited, longest first."""
+        wanted_keys = set(wanted)
+        earlier = dict.fromkeys(key for key in self._turns if key in wanted_keys)
         return [*earlier, *(key for key in wanted if key not in earlier)]
 
     def note(self, key: K, count: int, size: int) -> None:
         """Learn the size of a partition's entries from an answer."""
         before = self._size(key)
-        if count == 0:  # no size to learn
-            self._seen[key] = max(min(before, self._usual), before / 2)
+        if count == 0:  # the answer shows no size
+            self._sizes[key] = max(min(before, self._usual_size), before / 2)
             return
-        mean, weight = max(size / count, 1.0), min(count / _FORGETS, 0.5)
-        self._seen[key] = max(mean, before + (mean - before) * weight)
-        self._usual = max(mean, self._usual + (mean - self._usual) * weight)
+        mean, weight = max(size / count, 1.0), min(count / _HALVING_COUNT, 0.5)
+        self._sizes[key] = max(mean, before + (mean - before) * weight)
+        self._usual_size = max(mean, self._usual_size + (mean - self._usual_size) * weight)
 
-    def halve(self, asked: Sequence[K], count: int) -> bool:
-        """Ask for half as much next time, after a timeout.
+    def halve(self, planned: Sequence[K], count: int) -> bool:
+        """Read half as much next time, after a timeout.
 
         Returns:
-            False if it was one entry of one partition: it cannot be less.
+            False if the request was for one entry of one partition, which cannot be halved.
         """
-        if len(asked) == 1 and count == 1:
+        if len(planned) == 1 and count == 1:
             return False
-        for key in asked:
-            self._seen[key] = max(self._size(key), self._most / (len(asked) * count)) * 2
+        for key in planned:
+            answered = self._max_bytes / (len(planned) * count)
+            self._sizes[key] = max(self._size(key), answered) * 2
         return True
 
     def forget(self, key: K) -> None:
         """Forget the sizes of a partition that is no longer owned here."""
-        self._seen.pop(key, None)
+        self._sizes.pop(key, None)
 
     def _size(self, key: K) -> float:
-        return self._seen.get(key, self._usual)
+        return self._sizes.get(key, self._usual_size)

@@ -1,4 +1,7 @@
-"""Redis keys. Every key of a partition has one hash tag, so one script may touch them all."""
+"""Build Redis keys.
+
+All keys of a partition share one hash tag, so one script may touch them all.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,18 @@ from rink.errors import ConfigError
 from rink.redis.stored_format import FIELD, STREAM_PREFIX
 
 OF_SPARK = "spark/"
-"""What the name of a group begins with that is a query of Spark: it has no workers, and its checkpoint has its offsets."""
+"""The prefix of the group of a Spark query.
+
+Such a group has no workers, and its offsets are in the query's checkpoint.
+"""
 
 
 def check_processor_name(name: str) -> str:
     """Return a processor's name, or raise a ConfigError if it is reserved."""
     if name == FIELD:
         raise ConfigError(
-            f"a processor cannot be named {name!r}, since Rink has a field of this name in Redis beside those of "
-            "processors: give it another name"
+            f"a processor cannot be named {name!r}, since Rink has a field of this name in Redis "
+            "beside those of processors: give it another name"
         )
     return name
 
@@ -26,12 +32,13 @@ def check_processor_name(name: str) -> str:
 class Names:
     """The keys of one stream of one app.
 
-    Names are percent-encoded, so none holds a brace, a colon or a slash of ours, and no two names
-    share a key. The part in braces decides the slot on a Redis Cluster.
+    Names are percent-encoded. So no name holds a brace, a colon or a slash, with which Rink builds
+    keys, and no two names share a key. The part in braces decides the slot on a Redis Cluster.
 
     Attributes:
         root: app and stream.
-        letters_of: the processor whose dead letters these are; "" for the events. Letters lie beside their events.
+        letters_of: the processor of these dead letters; "" for events. Dead letters lie in the slot
+            of their events.
     """
 
     root: str
@@ -39,21 +46,25 @@ class Names:
 
     @classmethod
     def of(cls, app: str, stream: str) -> Names:
-        """Return the keys of a stream; raises a ConfigError for names that cannot be used."""
+        """Return the keys of a stream.
+
+        Raises:
+            ConfigError: a name cannot be used.
+        """
         return cls(f"{encode(check_name('app', app))}/{encode(check_name('stream', stream))}")
 
     @property
     def about(self) -> str:
-        """The hash that says how many partitions there are."""
+        """Return the key of the hash with the partition count."""
         return f"{STREAM_PREFIX}{{{self.root}}}"
 
     def partition(self, number: int) -> PartitionNames:
-        """The keys of one partition."""
+        """Return the keys of one partition."""
         names = PartitionNames(f"{STREAM_PREFIX}{{{self.root}/{number}}}")
         return PartitionNames(names.dead(self.letters_of)) if self.letters_of else names
 
     def dead_letters(self, processor: str) -> Names:
-        """Return the names of a processor's dead letters, as of a stream."""
+        """Return the keys of a processor's dead letters, as of a stream."""
         return Names(self.root, processor)
 
 
@@ -69,12 +80,15 @@ class PartitionNames:
 
     @property
     def offsets(self) -> str:
-        """The hash of offsets by processor: what trimming looks at."""
+        """Return the key of the hash of offsets by processor, for trimming."""
         return f"{self.stream}:offsets"
 
     @property
     def lost(self) -> str:
-        """The hash of how many entries each processor lost to `trim="oldest"`."""
+        """Return the key of the hash of lost events by processor.
+
+        Processors lose events by `trim="oldest"`.
+        """
         return f"{self.stream}:lost"
 
     @property
@@ -86,7 +100,7 @@ class PartitionNames:
     def segments(self) -> str:
         """Return the key of the stream of segments.
 
-        It has about one entry for each megabyte: what came before an event.
+        It has an entry for each segment, with the events and bytes that came before it.
         """
         return f"{self.stream}:segments"
 
@@ -96,13 +110,13 @@ class PartitionNames:
         return self.stream, self.offsets, self.lost, self.kept, self.segments
 
     def at(self, processor: str) -> str:
-        """The hash of who is at work for a processor, and how it went."""
+        """Return the key of the hash of a processor's owner and its progress."""
         return f"{self.stream}:at:{encode(processor)}"
 
     def dead(self, processor: str) -> str:
-        """The stream of a processor's dead letters."""
+        """Return the key of the stream of a processor's dead letters."""
         return f"{self.stream}:dead:{encode(processor)}"
 
     def sent(self, sender: str) -> str:
-        """What a sender's last append did."""
+        """Return the key of the answer to a sender's last append."""
         return f"{self.stream}:sent:{sender}"

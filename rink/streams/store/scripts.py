@@ -1,4 +1,4 @@
-"""Load the Lua scripts of streams: the steps that Redis must do in one piece."""
+"""Load the Lua scripts of streams, each of which is one atomic step."""
 
 from __future__ import annotations
 
@@ -7,24 +7,28 @@ from functools import cache
 from rink.redis.scripts import Script, compose, read
 
 _REFUSED_WHEN_FULL = {"append": "append", "requeue": "requeue", "write": "commit"}
-"""Maps the scripts that Redis refuses while it is out of memory to their files.
+"""The scripts that Redis refuses while it is out of memory, with their files.
 
-They make what Redis holds larger; all others go on. `write` is a commit with outputs of the user.
-A commit with dead letters alone goes on, since otherwise a full Redis would keep a poison event from
-being given up.
+These scripts add data. All others still run. `write` is a commit with outputs of the user. A commit
+with only dead letters still runs, since otherwise a full Redis would keep a poison event from being
+given up.
 """
 
 _ONLY_READS = {"look"}
-"""The scripts that go on where nothing may be written, such as without enough replicas."""
+"""The scripts that still run where writing is refused, such as without enough replicas."""
 
 _PARTITION = "partition("
-"""A script with this call gets partition.lua in front.
+"""The call by which a script gets partition.lua in front.
 
-Others do not get it, since each run defines its functions anew.
+Other scripts do not get it, since each run would define its functions anew.
 """
 
 _WITHOUT_PARTITION = {"commit"}
-"""This script writes dead letters to a stream that is no partition, so it never makes that call."""
+"""Scripts whose calls of `partition` do not count.
+
+A commit without outputs writes dead letters only to streams that are no partitions, so it never
+makes that call.
+"""
 
 
 @cache
@@ -37,12 +41,12 @@ def script(name: str) -> Script:
 
 
 def compose_step(own: str, flags: str) -> Script:
-    """Return a script for a room that works on partitions, too.
+    """Return a script of another package that works on partitions, too.
 
     Args:
-        own: its Lua. It may use the functions of common.lua, and those of partition.lua if it calls
-            `partition`.
-        flags: as Redis defines them; "" is refused while Redis is out of memory.
+        own: the Lua text. It may use the functions of common.lua, and those of partition.lua if it
+            calls `partition`.
+        flags: as Redis defines them; "" makes Redis refuse the script while it is out of memory.
     """
     return _with_common(own, flags, _PARTITION in own)
 

@@ -1,7 +1,8 @@
-"""What streams ask of Redis, as methods whose errors are ours; looks of operators are in `admin/`.
+"""Offer the steps of streams on Redis as methods that raise errors of Rink.
 
-Each step that must be atomic is a script, and safe to be sent again: a retry after a lost answer
-finds that it was done. So whoever gets `RedisUnavailable` may ask again with the same arguments.
+Each step that must be atomic is a script. A script may be sent again: a retry after a lost answer
+finds that the step was done. So after `RedisUnavailable` a caller may repeat the call with the same
+arguments. The queries of operators are in `admin/`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from redis.asyncio import RedisCluster
 from rink.errors import ConfigError, StaleToken, StateError
 from rink.redis import async_client, partition_count, stored_format
 from rink.redis.async_client import AnyRedis
-from rink.redis.error_map import came_late, explained
+from rink.redis.error_map import explained, timed_out
 from rink.redis.errors import CrossSlot, RedisUnavailable
 from rink.redis.partition_count import PartitionCount
 from rink.redis.script_pipeline import ScriptPipeline
@@ -39,12 +40,14 @@ from rink.streams.store.values import (
 )
 
 OLDEST_REDIS = (7, 0)
-"""Scripts that may go on while Redis is out of memory are of this version."""
-_READ_WAITS_S = 1.0
-"""So long a read waits for something to come, and a wake-up may cost that got lost; less where the client waits
-for no answer as long."""
-MOST = 100_000
-"""A lag is counted so far: counting keeps Redis from all else."""
+"""The first version whose scripts may run while Redis is out of memory."""
+_READ_TIMEOUT_S = 1.0
+"""The longest wait of a read for new events, and the cost of a lost wake-up.
+
+It is shorter if the client's own timeout is.
+"""
+MAX_COUNTED = 100_000
+"""The default limit for counting a lag, since Redis does nothing else while it counts."""
 
 _LIMITS = ByteLimits()
 _SAYS_NOTHING = PartitionBounds(0)
@@ -54,14 +57,15 @@ class Store:
     """A Redis, seen from one event loop.
 
     Args:
-        redis: a client of redis-py's, from now on this store's: see `clients.prepare`.
+        redis: a client of redis-py, which this store prepares and owns; see
+            `async_client.prepare`.
         limits: limits the bytes of requests and answers.
     """
 
     def __init__(self, redis: AnyRedis, limits: ByteLimits = _LIMITS) -> None:
-        waits = async_client.prepare(redis)
-        self.answers_within = waits
-        self._block_ms = max(int(min(_READ_WAITS_S, waits / 2) * 1000), 1)
+        self.answer_timeout_s = async_client.prepare(redis)
+        read_timeout_s = min(_READ_TIMEOUT_S, self.answer_timeout_s / 2)
+        self._block_ms = max(int(read_timeout_s * 1000), 1)
         self.redis = redis
         self.is_cluster = isinstance(redis, RedisCluster)
         self.server = async_client.server_of(redis)
@@ -69,45 +73,46 @@ class Store:
         self._scripts = ScriptPipeline(redis, limits.reply)
         self._settled: set[tuple[str, int, str]] = set()
         self._sender = secrets.token_hex(8)
-        self._told = 0
+        self._last_step_us = 0
 
     async def open(self) -> None:
-        """See that Redis answers and is new enough.
+        """Check that Redis answers and is new enough.
 
         Raises:
-            RedisUnavailable: nothing answers.
+            RedisUnavailable: Redis does not answer.
             RedisAuth: user or password were refused.
-            ConfigError: it is older than 7.0.
+            ConfigError: the server is older than 7.0.
         """
         with explained(self.server):
             if isinstance(self.redis, RedisCluster):
                 await self.redis.initialize()
-                found = await self.redis.info("server", target_nodes=self.redis.RANDOM)
+                info = await self.redis.info("server", target_nodes=self.redis.RANDOM)
             else:
-                found = await self.redis.info("server")
-        version = str(found.get("redis_version", "0"))
+                info = await self.redis.info("server")
+        version = str(info.get("redis_version", "0"))
         if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
+            oldest = ".".join(map(str, OLDEST_REDIS))
             raise ConfigError(
-                f"Redis at {self.server} is {version}; streams need {'.'.join(map(str, OLDEST_REDIS))} or "
-                "later, whose scripts can commit while it is out of memory"
+                f"Redis at {self.server} is {version}; streams need {oldest} or later, where "
+                "scripts can commit while Redis is out of memory"
             )
 
     async def close(self) -> None:
-        """End the scripts that are under way, and close the client's connections."""
+        """Cancel the running scripts, and close the client's connections."""
         await self._scripts.close()
         await async_client.close(self.redis)
 
-    async def run(self, name: str, keys: Sequence[str], *given: Any, size: int = 0) -> Any:
-        """Run one of our scripts; the errors are ours.
+    async def run(self, name: str, keys: Sequence[str], *args: Any, size: int = 0) -> Any:
+        """Run a script of streams; raise errors of Rink.
 
         Args:
-            name: of the script.
-            keys: as it takes them.
-            given: its other arguments.
-            size: their bytes, if they may be many: limits what goes in one request.
+            name: the script's name.
+            keys: its keys, in order.
+            args: its other arguments.
+            size: the bytes of the arguments, if they may be many; it limits one request.
         """
         with explained(self.server, *keys):
-            return await self._scripts.run(script(name), keys, given, size)
+            return await self._scripts.run(script(name), keys, args, size)
 
     # ── the stream ───────────────────────────────────────────────────────────────────────────
 
@@ -117,7 +122,7 @@ class Store:
         The first program writes them.
 
         Args:
-            names: of the stream.
+            names: the keys of the stream.
             stream: its name, for the errors.
             count: how many partitions this program declares.
             hasher: the fingerprint of the hasher that it declares; "" for the built-in one.
@@ -127,31 +132,39 @@ class Store:
         """
         if await self.check_count(names, stream, count, hasher):
             return
-        # Only where nobody has: a write that changes nothing is refused, too, while Redis is out of memory.
+        # Write only if no program has. While Redis is out of memory, it refuses even a write that
+        # changes nothing.
         with explained(self.server, names.about):
             await self._scripts.run(settle_script(), [names.about], (count, hasher))
         await self.check_count(names, stream, count, hasher)
 
     async def check_count(self, names: Names, stream: str, count: int, hasher: str = "") -> bool:
-        """See whether this number of partitions is settled; False where nobody has said any. It writes nothing.
+        """Return whether this number of partitions is settled; write nothing.
+
+        Returns:
+            False if no program has settled any number.
 
         Raises:
-            StateError: Redis has another number or hasher, or the stream is of another layout.
+            StateError: Redis has another number or hasher, or the stream has another format.
         """
         if self.has_settled(names, count, hasher):
             return True
         with explained(self.server, names.about):
             reply = await self.redis.hmget(names.about, *partition_count.FIELDS)
-        found = partition_count.stored(reply, self.server, names.about)
-        if found is None:
+        settled = partition_count.stored(reply, self.server, names.about)
+        if settled is None:
             return False
         declared = PartitionCount(count, hasher)
-        partition_count.check_same(found, declared, f"stream {stream!r}", self.server, names.about)
+        subject = f"stream {stream!r}"
+        partition_count.check_same(settled, declared, subject, self.server, names.about)
         self._settled.add((names.about, count, hasher))
         return True
 
     def has_settled(self, names: Names, count: int, hasher: str) -> bool:
-        """Return whether partitions and hasher are settled: they never change."""
+        """Return whether partitions and hasher are known to be settled.
+
+        Settled values never change.
+        """
         return (names.about, count, hasher) in self._settled
 
     async def append(
@@ -165,40 +178,40 @@ class Store:
         """Add as many of the records as there is room for.
 
         Args:
-            names: of the partition.
-            bounds: what it may hold.
-            records: their bytes.
-            number: of this sender's calls for this partition, which come one after the other; a
-                call that is made again with the same number adds nothing more.
-            wants_ids: return the ids of all that was added, not of the last one alone.
+            names: the keys of the partition.
+            bounds: what the partition may hold.
+            records: the records' bytes.
+            number: the number of this sender's call for this partition. Calls come one after the
+                other. A call that is repeated with the same number adds nothing more.
+            wants_ids: return the ids of all added records, not only of the last one.
 
         Returns:
-            How many were added, the first ones; and their ids.
+            How many of the first records were added, and their ids.
         """
         keys = [*names.keys, names.sent(self._sender)]
-        given = (number, int(wants_ids), *bounds.given)
+        args = (number, int(wants_ids), *bounds.given)
         size = sum(map(len, records))
-        count, added_ids = await self.run("append", keys, *given, *records, size=size)
+        count, added_ids = await self.run("append", keys, *args, *records, size=size)
         return int(count), text(added_ids).split()
 
     async def trim(self, names: PartitionNames, bounds: PartitionBounds = _SAYS_NOTHING) -> int:
-        """Trim what all processors have passed; events that are to be kept stay.
+        """Trim events that all processors have passed and that are not kept.
 
         Args:
-            names: of the partition.
-            bounds: of its program; their retention counts where Redis has none, or has lost it.
+            names: the keys of the partition.
+            bounds: those of the program. Their retention is used if Redis has none, or has lost it.
 
         Returns:
-            How many events.
+            How many events were trimmed.
         """
         return int(await self.run("trim", names.keys, *bounds.given))
 
     async def retain(self, names: PartitionNames, bounds: PartitionBounds) -> None:
-        """Set how long a partition keeps events, whatever was set before."""
+        """Set how long a partition keeps events, and replace earlier values."""
         await self.run("retain", names.keys, *bounds.given)
 
     async def retention(self, names: PartitionNames) -> Retention | None:
-        """Return how long events stay; None where no program has set it."""
+        """Return how long events stay; None if no program has set it."""
         with explained(self.server, names.kept):
             ms, size = await self.redis.hmget(names.kept, "keep", "keep_bytes")
         return None if ms is None or size is None else Retention(int(ms), int(size))
@@ -206,41 +219,41 @@ class Store:
     async def entries(
         self, key: str, after: str = entry_ids.NONE, *, newest_first: bool = False, most: int = 1000
     ) -> AsyncIterator[tuple[bytes, dict[bytes, bytes]]]:
-        """Yield the present entries of a stream in order: IDs and fields.
+        """Yield the id and the fields of each present entry, in order.
 
         Args:
-            key: the stream's.
-            after: only those behind this id.
-            newest_first: in the other order.
-            most: entries of one answer.
+            key: the key of the stream.
+            after: skip the entries up to this id.
+            newest_first: yield the newest entry first.
+            most: the most entries of one answer.
         """
         first, last = f"({after}", await self._newest(key)
         sizes: Sizes[str] = Sizes(self.limits.reply)
         while True:
-            asked = sizes.plan([key], most)
+            planned, count = sizes.plan([key], most)
             try:
                 with explained(self.server, key):
-                    ask = self.redis.xrevrange if newest_first else self.redis.xrange
-                    found: Any = await ask(key, min=first, max=last, count=asked[1])
+                    read = self.redis.xrevrange if newest_first else self.redis.xrange
+                    page: Any = await read(key, min=first, max=last, count=count)
             except RedisUnavailable as error:
-                if not came_late(error) or not sizes.halve(*asked):
+                if not timed_out(error) or not sizes.halve(planned, count):
                     raise
                 continue
-            if not found:
+            if not page:
                 return
-            size = sum(len(value) for _, fields in found for value in fields.values())
-            sizes.note(key, len(found), size)
-            for entry_id, fields in found:
+            size = sum(len(value) for _, fields in page for value in fields.values())
+            sizes.note(key, len(page), size)
+            for entry_id, fields in page:
                 yield entry_id, fields
             if newest_first:
-                last = f"({found[-1][0].decode()}"
+                last = f"({page[-1][0].decode()}"
             else:
-                first = f"({found[-1][0].decode()}"
+                first = f"({page[-1][0].decode()}"
 
     async def _newest(self, key: str) -> str:
         with explained(self.server, key):
-            found: Any = await self.redis.xrevrange(key, count=1)
-        return found[0][0].decode() if found else entry_ids.NONE
+            entries: Any = await self.redis.xrevrange(key, count=1)
+        return entries[0][0].decode() if entries else entry_ids.NONE
 
     # ── positions ────────────────────────────────────────────────────────────────────────────
 
@@ -255,24 +268,24 @@ class Store:
         first: int = 0,
         known: OwnerMemory | None = None,
         *,
-        most_bytes: int = REPLY_BYTES,
+        max_bytes: int = REPLY_BYTES,
     ) -> Taken:
         """Become the owner of a partition.
 
         Args:
             place: the partition.
-            token: of the grant.
-            first: how many entries behind the offset to get along.
-            known: what it knew before a reconnect.
-            most_bytes: limits the entries that the answer brings.
+            token: the token of the grant.
+            first: how many entries behind the offset the answer should have.
+            known: the owner's state before a reconnect; None for a new owner.
+            max_bytes: limits the entries of the answer.
 
         Raises:
-            StaleToken: a later owner has been here.
-            RedisRolledBack: Redis has older data than this owner, or the offset, knows.
+            StaleToken: a later owner has taken the partition.
+            RedisRolledBack: Redis has older data than this owner knows, or than the offset shows.
         """
-        knows = (known.epoch, known.offset, known.seen) if known else ("", "", "")
-        given = (place.processor, token, place.start, first, int(place.bounds.loses))
-        answer = await self.run("take", place.keys, *given, *knows, self._now(), most_bytes)
+        memory = (known.epoch, known.offset, known.seen) if known else ("", "", "")
+        args = (place.processor, token, place.start, first, int(place.bounds.loses))
+        answer = await self.run("take", place.keys, *args, *memory, self._now(), max_bytes)
         self._check(place, token, answer, known.offset if known else "")
         offset, epoch, careful, quarantined = (text(part) for part in answer[1:5])
         flat = [text(part) for part in answer[5]]
@@ -284,55 +297,62 @@ class Store:
             quarantined,
             ends,
             first=answer[6],
-            told=int(answer[7]),
+            begun_us=int(answer[7]),
             is_paused=text(answer[8]) == "1",
             left_out=answer[9],
         )
 
     async def commit(self, place: PartitionPlace, step: CommitStep) -> None:
-        """Advance the offset, all outputs with it.
+        """Advance the offset and write all outputs, in one step.
+
+        After an error of these, nothing was written.
 
         Raises:
-            StaleToken: a later owner has been here; nothing was written.
-            OffsetMoved: an operator moved the offset; nothing was written.
-            RedisRolledBack: Redis has older data than was committed; nothing was written.
-            PartitionFull: an output's target has no room; nothing was written.
-            CrossSlot: on a cluster, outputs of other slots.
+            StaleToken: a later owner has taken the partition.
+            OffsetMoved: an operator moved the offset.
+            RedisRolledBack: Redis has older data than was committed.
+            PartitionFull: the target of an output has no room.
+            CrossSlot: on a cluster, an output goes to another slot.
         """
         outputs = (*step.letters, *step.outputs)
         targets = list({output.target: output.bounds for output in outputs}.items())
         if targets and isinstance(self.redis, RedisCluster):
             self._refuse_slots(self.redis, place, [names for names, _ in targets])
         index = {names: number for number, (names, _) in enumerate(targets, 1)}
-        given: list[Any] = [
+        args: list[Any] = [
             place.processor, step.token, step.epoch, step.expected, step.new, step.ceiling,
             step.processed, step.dead, int(place.bounds.loses), len(outputs), self._now(),
         ]  # fmt: skip
         for _, bounds in targets:
-            given += (bounds or PartitionBounds(0)).given
+            args += (bounds or PartitionBounds(0)).given
         for output in outputs:
-            given += [index[output.target], len(output.fields), *output.fields]
+            args += [index[output.target], len(output.fields), *output.fields]
         keys = [key for names, _ in targets for key in names.keys]
         name = "write" if step.outputs else "commit"
         size = sum(output.size for output in outputs)
-        answer = await self.run(name, [*place.keys, *keys], *given, size=size)
-        if (said := text(answer[0])) in ("full", "type"):
-            key, bounds = targets[int(answer[1]) - 1][0].stream, targets[int(answer[1]) - 1][1]
-            self._refused_output(place, said, key, bounds, answer[2])
+        answer = await self.run(name, [*place.keys, *keys], *args, size=size)
+        if (reason := text(answer[0])) in ("full", "type"):
+            names, bounds = targets[int(answer[1]) - 1]
+            self._refused_output(place, reason, names.stream, bounds, answer[2])
         self._check(place, step.token, answer, step.expected)
 
     def _refused_output(
-        self, place: PartitionPlace, said: str, key: str, bounds: PartitionBounds | None, found: Any
+        self,
+        place: PartitionPlace,
+        reason: str,
+        key: str,
+        bounds: PartitionBounds | None,
+        detail: Any,
     ) -> None:
-        if said == "type":
+        if reason == "type":
             raise StateError(
-                f"Redis at {self.server}: an output of {place.role!r} goes to {key!r}, which is a "
-                f"{text(found)} and no stream: nothing was written; remove it",
+                f"Redis at {self.server}: an output of {place.role!r} goes to {key!r}, which is "
+                f"a {text(detail)} and no stream: nothing was written; remove it",
                 key=key,
             )
-        limit = bounds.limit if bounds else 0
+        limit, held = bounds.limit if bounds else 0, int(detail)
         raise PartitionFull(
-            f"{key!r} holds {int(found)} events of {limit} that some processor has not committed, and "
+            f"{key!r} holds {held} events of {limit} that some processor has not committed, and "
             f"has no room for the outputs of {place.role!r}: nothing was written",
             stream=key,
         )
@@ -344,26 +364,27 @@ class Store:
         for names in targets:
             if (other := cluster.keyslot(names.stream)) != slot:
                 raise CrossSlot(
-                    f"a commit of {place.at!r} (slot {slot}) cannot write to {names.stream!r} (slot "
-                    f"{other}) in one step: Redis Cluster has no transactions over several slots. "
-                    "Use send() and a plain commit (at least once), or a Redis that is no cluster"
+                    f"a commit of {place.at!r} (slot {slot}) cannot write to {names.stream!r} "
+                    f"(slot {other}) in one step: Redis Cluster has no transactions over several "
+                    "slots. Use send() and a plain commit (at least once), or a Redis that is no "
+                    "cluster"
                 )
 
     async def close_place(self, place: PartitionPlace, token: int) -> None:
-        """Mark that this owner ended in order.
+        """Mark a clean shutdown of this owner.
 
-        The next owner need not be careful.
+        Then the next owner runs no events one by one.
         """
         self._check(place, token, await self.run("close", [place.at], token))
 
     async def extend(self, place: PartitionPlace, token: int, epoch: str, ceiling: str) -> None:
-        """Mark that events up to an id are about to be yielded."""
+        """Raise the ceiling: the last event that may be yielded."""
         self._check(
             place, token, await self.run("extend", [place.at], token, epoch, ceiling, self._now())
         )
 
     async def mark(self, place: PartitionPlace, token: int, epoch: str, entry_id: str) -> None:
-        """Mark the event that is about to be processed alone."""
+        """Mark the event that is about to be processed alone, or none."""
         self._check(
             place, token, await self.run("mark", [place.at], token, epoch, entry_id, self._now())
         )
@@ -373,23 +394,23 @@ class Store:
         self._check(place, token, await self.run("quarantine", [place.at], token, epoch, reason))
 
     async def accept(self, place: PartitionPlace, token: int) -> str:
-        """Accept the data of Redis, after it lost data.
+        """Accept the data of Redis after a data loss.
 
         Returns:
-            The offset behind which this owner goes on.
+            The offset behind which this owner continues.
         """
         answer = await self.run("unquarantine", place.keys, place.processor, place.start, token)
         self._check(place, token, answer)
         return text(answer[2])
 
-    async def look(self, place: PartitionPlace, most: int = MOST) -> Look:
-        """Return what Redis holds of a processor in one partition, at one moment.
+    async def look(self, place: PartitionPlace, max_counted: int = MAX_COUNTED) -> Look:
+        """Return a snapshot of a processor in one partition.
 
         Args:
-            place: where.
-            most: count up to so many events behind the offset, if Redis has lost the counters.
+            place: the partition.
+            max_counted: the most events to count behind the offset, if Redis has lost the counters.
         """
-        answer = await self.run("look", place.keys, place.processor, most)
+        answer = await self.run("look", place.keys, place.processor, max_counted)
         at, offsets, lag, first, length, lost, size, oldest, ms, bytes_kept, held, removed = answer
         return Look(
             position=_position(place, at, offsets),
@@ -406,20 +427,20 @@ class Store:
         )
 
     async def position(self, place: PartitionPlace) -> Position:
-        """Return how far a processor is in one partition, and who is at work for it."""
+        """Return the state of a processor in one partition."""
         return _position(place, *await self.run("look", place.keys[:3], place.processor))
 
-    async def lag(self, place: PartitionPlace, most: int = MOST) -> int:
-        """Return how many events lie behind the offset, counted up to `most`."""
-        return (await self.look(place, most)).lag
+    async def lag(self, place: PartitionPlace, max_counted: int = MAX_COUNTED) -> int:
+        """Return how many events lie behind the offset, see `look`."""
+        return (await self.look(place, max_counted)).lag
 
     async def registered(self, names: PartitionNames) -> dict[str, str]:
         """Return the offset of each processor that trimming waits for."""
         with explained(self.server, names.offsets):
-            found = await self.redis.hgetall(names.offsets)
-        fields = {text(key): text(value) for key, value in found.items()}
-        fields.pop(stored_format.FIELD, None)
-        return fields
+            fields = await self.redis.hgetall(names.offsets)
+        offsets = {text(key): text(value) for key, value in fields.items()}
+        offsets.pop(stored_format.FIELD, None)
+        return offsets
 
     def _check(
         self, place: PartitionPlace, token: int, answer: Sequence[Any], expected: str = ""
@@ -442,14 +463,21 @@ class Store:
                 raise _rolled_back(place, token, answer[1:], expected)
 
     def _now(self) -> int:
-        """What a step of an owner is told at, in microseconds, more each time: the order of a process's steps."""
-        self._told = max(self._told + 1, time.time_ns() // 1000)
-        return self._told
+        """Return a time for an owner's step, in microseconds.
+
+        The time rises with each call, even if the clock is set back. Scripts compare it to ignore a
+        step that arrives after a later step of the same owner.
+        """
+        self._last_step_us = max(self._last_step_us + 1, time.time_ns() // 1000)
+        return self._last_step_us
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
     def reader(self) -> AnyRedis:
-        """A client for blocking reads, with a connection of its own; on a cluster, this one."""
+        """Return a client for blocking reads.
+
+        It has a connection of its own. On a cluster it is the store's client.
+        """
         client = self.redis if isinstance(self.redis, RedisCluster) else self.redis.client()
         client.set_response_callback("XREAD", _as_sent)  # redis-py makes a dict of each entry
         return client
@@ -457,19 +485,19 @@ class Store:
     async def read(
         self, client: AnyRedis, positions: Mapping[str, str], count: int, *, waits: bool = True
     ) -> list[tuple[str, list[RawEntry]]]:
-        """Read behind positions, or wait for what comes, up to a second.
+        """Read the entries behind positions; wait up to a second if there are none.
 
         Args:
-            client: from `reader`.
+            client: the client that `reader` returned.
             positions: an id for each stream.
-            count: entries of each stream at most.
-            waits: False returns at once if there is nothing.
+            count: the most entries of each stream.
+            waits: False returns at once if there are no entries.
         """
-        given: Any = positions
+        streams: Any = positions
         with explained(self.server):
             block = self._block_ms if waits else None
-            found: Any = await client.xread(given, count=count, block=block)
-        pairs = found.items() if isinstance(found, dict) else found
+            answer: Any = await client.xread(streams, count=count, block=block)
+        pairs = answer.items() if isinstance(answer, dict) else answer
         return [(text(key), entries) for key, entries in pairs or ()]
 
 
@@ -478,40 +506,41 @@ def _as_sent(response: Any, **kwargs: Any) -> Any:  # noqa: ARG001 - as redis-py
 
 
 def _rolled_back(
-    place: PartitionPlace, token: int, found: Sequence[Any], expected: str
+    place: PartitionPlace, token: int, answer: Sequence[Any], expected: str
 ) -> RedisRolledBack:
-    fence, offset, *last = (text(part) for part in found)
-    ours = f"offset {expected} under token {token}" if expected else "an offset within the stream"
+    fence, offset, *last = (text(part) for part in answer)
+    known = f"offset {expected} under token {token}" if expected else "an offset within the stream"
     ends = f", and the stream ends at {last[0]}" if last else ""
     return RedisRolledBack(
-        f"partition {place.role!r} of processor {place.processor!r} was rolled back: {ours} was known, and "
-        f"{place.at!r} now has offset {offset} under fence {fence}{ends}. Redis was restored, "
-        "failed over to older data, or has evicted keys. Events may be lost, or come again",
+        f"partition {place.role!r} of processor {place.processor!r} was rolled back: {known} was "
+        f"known, and {place.at!r} now has offset {offset} under fence {fence}{ends}. Redis was "
+        "restored, failed over to older data, or has evicted keys. Events may be lost, or come "
+        "again",
         key=place.at,
         known=expected,
     )
 
 
 def _position(place: PartitionPlace, at: Sequence[Any], offsets: Sequence[Any]) -> Position:
-    found = _pairs(at)
+    fields = _pairs(at)
     return Position(
         offset=_pairs(offsets).get(place.processor, ""),
-        fence=int(found.get("fence", 0)),
-        epoch=found.get("epoch", "0"),
-        processed=int(found.get("processed", 0)),
-        dead=int(found.get("dead", 0)),
-        unclean=int(found.get("unclean", 0)),
-        is_open=found.get("open") == "1",
-        quarantined=found.get("quarantined", ""),
-        is_paused=found.get("paused") == "1",
+        fence=int(fields.get("fence", 0)),
+        epoch=fields.get("epoch", "0"),
+        processed=int(fields.get("processed", 0)),
+        dead=int(fields.get("dead", 0)),
+        unclean=int(fields.get("unclean", 0)),
+        is_open=fields.get("open") == "1",
+        quarantined=fields.get("quarantined", ""),
+        is_paused=fields.get("paused") == "1",
     )
 
 
 def _pairs(flat: Sequence[Any]) -> dict[str, str]:
-    """A hash, as a script returns it."""
+    """Return the fields of a hash that a script returned."""
     return dict(zip(map(text, flat[::2]), map(text, flat[1::2]), strict=True))
 
 
 def text(value: Any) -> str:
-    """Return what Redis answered as text."""
+    """Return an answer of Redis as text."""
     return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,4 +1,4 @@
-"""What steps on a partition are asked with, and what they answer: plain values."""
+"""Define the values that steps on a partition take and return."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from rink.streams.retention import Retention
 from rink.streams.store.keys import PartitionNames
 
 RawEntry = Sequence[Any]
-"""One entry of a stream as Redis sends it: its id, and a list of names and values in turn, all of it bytes."""
+"""One entry of a stream as Redis sends it, in bytes.
+
+It has the id, and a list of names and values in turn.
+"""
 
 
 @attrs.frozen
@@ -33,8 +36,8 @@ class PartitionBounds:
     def given(self) -> tuple[int | str, ...]:
         """Return the bounds in the order in which scripts take them."""
         kept = self.retention
-        said: tuple[int | str, ...] = ("", "") if kept is None else (kept.ms, kept.size)
-        return self.limit, int(self.loses), *said
+        retention: tuple[int | str, ...] = ("", "") if kept is None else (kept.ms, kept.size)
+        return self.limit, int(self.loses), *retention
 
 
 @attrs.frozen
@@ -55,32 +58,34 @@ class PartitionPlace:
 
     @cached_property
     def role(self) -> str:
-        """The role that goes with the partition."""
+        """Return the role of the partition's owner."""
         return f"{self.stream}/{self.number}"
 
     @cached_property
     def at(self) -> str:
-        """The key of the processor's hash."""
+        """Return the key of the processor's hash."""
         return self.names.at(self.processor)
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """The keys that every step on a position is given."""
+        """Return the keys that every step on a position takes."""
         return self.at, *self.names.keys
 
 
 @attrs.frozen
 class Taken:
-    """What a take answered.
+    """The answer to a take.
 
     Attributes:
         offset: read on from behind this id.
         epoch: how often an operator has moved the offset.
-        careful: the last event that the previous owner may have begun before its crash; "" for none.
-        quarantined: why nobody processes this partition; "" where somebody may.
+        careful: the last event that the previous owner may have begun before its crash; "" for
+            none.
+        quarantined: why the partition is quarantined; "" if it is not.
         ends: how many owners have ended while an event was marked, by the event's id.
         first: the first entries behind the offset.
-        told: when the owner before told Redis last of what it begins with, in microseconds by its clock; 0 for never.
+        begun_us: when the previous owner last wrote to Redis which events it begins, in microseconds by
+            its clock; 0 for never.
         is_paused: an operator has paused the processor in this partition.
         left_out: bytes of the entry behind `first`, if there was no room for it; otherwise 0.
     """
@@ -91,14 +96,22 @@ class Taken:
     quarantined: str
     ends: Mapping[str, int]
     first: list[RawEntry]
-    told: int = 0
+    begun_us: int = 0
     is_paused: bool = False
     left_out: int = 0
 
 
 @attrs.frozen
 class OwnerMemory:
-    """What an owner knows that takes a partition again, after a reconnect."""
+    """The state that an owner knows when it retakes a partition.
+
+    An owner retakes its partition after a reconnect.
+
+    Attributes:
+        epoch: the epoch of its last take.
+        offset: the last committed offset.
+        seen: the last id that it has read.
+    """
 
     epoch: str
     offset: str
@@ -110,9 +123,9 @@ class Output:
     """One entry to be written together with a commit.
 
     Attributes:
-        target: the partition, or the stream of dead letters, that it goes to.
-        bounds: what that may hold; None: anything.
-        fields: as XADD takes them, names and values in turn.
+        target: the partition, or the stream of dead letters, to write to.
+        bounds: what the target may hold; None for no limit.
+        fields: names and values in turn, as XADD takes them.
     """
 
     target: PartitionNames
@@ -121,7 +134,7 @@ class Output:
 
     @property
     def size(self) -> int:
-        """Return how large it is, about, in bytes."""
+        """Return about its size in bytes."""
         return sum(map(len, self.fields))
 
 
@@ -130,11 +143,13 @@ class CommitStep:
     """One commit: from an offset to the next.
 
     Attributes:
-        ceiling: up to here events may be yielded after it; "" as before.
-        processed: how many events it passes that were processed.
-        dead: how many of them were given up.
-        letters: the dead letters of these.
-        outputs: what the processor sends along.
+        expected: the offset before the commit.
+        new: the offset after the commit.
+        processed: how many of the passed events were processed.
+        ceiling: the last event that may be yielded after the commit; "" to leave it as it is.
+        dead: how many of the passed events were given up.
+        letters: the dead letters of those.
+        outputs: the entries that the processor sends along.
     """
 
     token: int
@@ -150,11 +165,11 @@ class CommitStep:
 
 @attrs.frozen
 class Position:
-    """Holds what Redis knows of a processor in one partition, for people.
+    """The state of a processor in one partition, as Redis has it.
 
     Attributes:
-        offset: "" where the processor was never registered.
-        is_open: an owner is in, or has crashed.
+        offset: "" if the processor was never registered.
+        is_open: there is an owner, or the last owner has crashed.
         is_paused: an operator has paused the processor in this partition.
     """
 
@@ -171,20 +186,21 @@ class Position:
 
 @attrs.frozen
 class Look:
-    """All that Redis holds of a processor in one partition, as it was at one moment.
+    """A snapshot of a processor in one partition.
 
     Attributes:
-        lag: events behind the offset, or all events if it was never registered. If Redis has lost the partition's
-            counters, they are counted one by one, up to the limit of the call.
-        first: the id of the first of them; "" where there is none.
+        lag: events behind the offset, or all events if the processor was never registered. If Redis
+            has lost the partition's counters, the events are counted one by one, up to the limit of
+            the call.
+        first: the id of the first event behind the offset; "" if there is none.
         length: events in the partition.
-        lost: events that were dropped before it had processed them.
-        lowest: the lowest offset of all processors; "" where none is registered.
-        size: bytes of the events in the partition: at most a segment too many.
-        oldest: the id of the first event in the partition; "" where there is none.
+        lost: events that were dropped before the processor had processed them.
+        lowest: the lowest offset of all processors; "" if none is registered.
+        size: bytes of the events in the partition, at most one segment too high.
+        oldest: the id of the first event in the partition; "" if there is none.
         retention: how long events stay.
-        held: events that count towards the partition's limit. With retention, only those that some processor has
-            not passed, without its replay.
+        held: events that count towards the partition's limit. With retention, only the events that
+            some processor has not passed, without its replay.
         removed: how many events have been removed since the beginning.
     """
 

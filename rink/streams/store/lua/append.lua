@@ -1,7 +1,13 @@
--- Adds as many records as there is room for. The answer to a sender's last call is kept for ten minutes, even if it added
--- nothing: a retry gets that answer, and a call that comes too late does nothing.
--- KEYS: the partition's, sent. ARGV: number of the sender's call, whether ids are wanted, the partition's, records...
--- Returns how many were added, and their ids, or else the last one.
+-- Adds as many records as there is room for.
+--
+-- A sender's calls for one partition have rising numbers and come one after the other. `sent` keeps
+-- the answer to the last call for ten minutes, even if nothing was added. So a retry with the same
+-- number gets that answer and adds nothing more, and a call that arrives after a later one fails.
+--
+-- KEYS: the partition's 5, sent.
+-- ARGV: number of the sender's call, 1 to return all ids (0: only the last one), the partition's 4,
+--       then the records.
+-- Returns how many were added, and their ids.
 local number, sent = tonumber(ARGV[1]), redis.call('GET', KEYS[6])
 if sent then
   local last, count, ids = string.match(sent, '^(%d+) (%d+) (.*)$')
@@ -12,6 +18,6 @@ local part, wanted = partition(1, 3), #ARGV - 6
 local count, ids = math.min(wanted, math.max(room(part, wanted, '', ''), 0)), {}
 for i = 1, count do ids[i] = add(part, '*', 'd', ARGV[i + 6]) end
 if count > 0 then save(part) end
-local told = ARGV[2] == '1' and table.concat(ids, ' ') or ids[count] or ''
-redis.call('SET', KEYS[6], ARGV[1] .. ' ' .. count .. ' ' .. told, 'EX', 600)
-return {count, told}
+local answered_ids = ARGV[2] == '1' and table.concat(ids, ' ') or ids[count] or ''
+redis.call('SET', KEYS[6], ARGV[1] .. ' ' .. count .. ' ' .. answered_ids, 'EX', 600)
+return {count, answered_ids}

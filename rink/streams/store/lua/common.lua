@@ -1,4 +1,25 @@
--- What the scripts of streams have in common.
+-- Defines what the scripts of streams have in common. The keys and arguments that several share:
+--   "the partition's 5" keys are stream, offsets, lost, kept and segments;
+--   "the partition's 4" arguments are limit (0: none), loses (1: drop the oldest events to make
+--   room), keep and keep_bytes ('': leave the retention as it is). `partition` reads both.
+--
+-- `at` is the hash of one processor in one partition:
+--   format       the format of Rink's data
+--   fence        the token of the last owner
+--   open         1: the owner has not ended, or has crashed; 0: it has shut down cleanly
+--   epoch        how often an operator has moved the offset or accepted the data
+--   anchored     1: the offset is that of a commit, so its event must still be there
+--   ceiling      the last event that this owner may have begun
+--   careful      the last event that an earlier owner may have begun before its crash
+--   suspect      the event that is being processed alone
+--   marked       the time of the last mark or take; an earlier mark that arrives later is ignored
+--   told         the time of the last step that said which events an owner begins
+--   end:ID       how many owners have ended while event ID was the suspect
+--   quarantined  the reason; the partition is not processed
+--   paused       1: an operator has paused the processor
+--   processed, dead, unclean  counters of events, dead letters and crashes
+
+-- Returns whether id a comes before id b.
 local function before(a, b)
   local a_ms, a_seq = string.match(a, '^(%d+)-(%d+)$')
   local b_ms, b_seq = string.match(b, '^(%d+)-(%d+)$')
@@ -6,7 +27,7 @@ local function before(a, b)
   return less(a_seq, b_seq)
 end
 
--- Each registered processor's offset, as names and offsets in turn.
+-- Returns the offset of each registered processor, as names and offsets in turn.
 local function all_offsets(offsets)
   local found, all = {}, redis.call('HGETALL', offsets)
   for i = 1, #all, 2 do
@@ -25,8 +46,9 @@ local function bytes_of(entry)
   return size
 end
 
--- The entries behind an id, limited by count and bytes; none if the first one alone exceeds the bytes.
--- Then the bytes of the entry behind them, if it was left out because of its size; otherwise 0.
+-- Returns the entries behind an id, limited by count and bytes. There are none if the first entry
+-- alone exceeds the bytes. The second result is the size of the next entry if it was left out
+-- because of its size, and otherwise 0.
 local function entries(stream, id, most, bytes)
   local found, left, size = {}, bytes, 1
   while #found < most do
@@ -38,7 +60,8 @@ local function entries(stream, id, most, bytes)
       found[#found + 1] = entry
     end
     if #page < size then return found, 0 end
-    -- The next page is half of what is left, if its entries are as large as those before.
+    -- The next page takes half of the bytes that are left, if its entries are as large as those
+    -- before. So a page of larger entries costs at most a few reads in vain.
     id, size = page[#page][1], math.max(1, math.floor(#found * left / (bytes - left + 1) / 2))
   end
   return found, 0
@@ -52,7 +75,8 @@ local function last_id(stream)
   end
 end
 
--- An operator has decided: earlier crashes count no more, and a present owner takes the partition again.
+-- Ends the effect of earlier crashes, after an operator's decision. A present owner sees the new
+-- epoch, and retakes the partition.
 local function begin_anew(at)
   put(at, 'anchored', '0')
   redis.call('HINCRBY', at, 'epoch', 1)
@@ -63,7 +87,14 @@ local function begin_anew(at)
   end
 end
 
--- Why the owner with this token may not advance from `expected` to `new`; nil where it may.
+-- Returns why the owner with this token may not advance from `expected` to `new`; nil if it may.
+--
+-- The order of the checks matters. A lower token is stale, whatever else holds. Then the fence must
+-- be exactly this token, with an offset and an epoch that is not lower: if not, Redis has lost this
+-- owner's writes. Only then does a higher epoch mean that an operator moved the offset. With the
+-- same token and epoch, only this owner can have moved the offset since `expected`. So an offset
+-- equal to `new` means that this commit was done and its answer lost: the retry is answered 'ok'.
+-- An offset before `expected` means that Redis lost a commit.
 local function objection(at, offsets, processor, token, epoch, expected, new)
   local found = redis.call('HMGET', at, 'fence', 'epoch')
   local fence, now, offset = found[1], found[2], redis.call('HGET', offsets, processor)
@@ -78,7 +109,8 @@ local function objection(at, offsets, processor, token, epoch, expected, new)
   return {'moved', offset}
 end
 
--- Events up to this id may be yielded; what comes late, and is lower, changes nothing. Whether it was higher.
+-- Raises the ceiling: the last event that may be yielded. A lower id arrives late and changes
+-- nothing. Returns whether the ceiling was raised.
 local function raise_ceiling(at, to)
   local ceiling = redis.call('HGET', at, 'ceiling')
   if ceiling and not before(ceiling, to) then return false end
@@ -86,7 +118,7 @@ local function raise_ceiling(at, to)
   return true
 end
 
--- Whether the owner with this token and epoch still is the owner; an answer where it is not.
+-- Returns the refusal of an owner that has been replaced, or whose offset was moved; otherwise nil.
 local function dismissal(at, token, epoch)
   local found = redis.call('HMGET', at, 'fence', 'epoch')
   if found[1] and less(token, found[1]) then return {'stale', found[1]} end

@@ -1,18 +1,27 @@
--- A partition: how events get in, how long they stay, and how many of them senders wait for.
+-- Defines a partition: how events are added, how long they stay, and which ones senders wait for.
 --
--- Beside the stream lie two keys.
---   kept      a hash: `added`, how many events were ever added; `bytes`, how many bytes they had, names and values of
---             their fields together; `keep` (milliseconds) and `keep_bytes`, how long events stay (0: no bound; neither
---             is there: no program has said anything); `next_n`, `next_b` and `next_ms`, the end of the newest segment;
---             `replay:PROCESSOR`, an id (see `awaited`); `low` and `passed`, the last exact count of `unprocessed`.
---   segments  a stream with one entry for about a thousand events, a megabyte, or a 64th of `keep`. Its id is that of
---             the segment's first event; `n` and `b` say how many events and bytes had been added before that event.
--- What holds between any two steps:
---   1. Every event comes in by `add`, so `added` and `bytes` are the truth, and n and b are those of any start.
---   2. A segment that has an event in the stream has its entry: entries go only with all events before the next one.
---   3. With retention whole segments are removed, so what is kept is exactly `added - n` events of `bytes - b` bytes,
---      n and b being those of the first segment. Without it, the first one may have lost some of its events.
---   4. No event behind the lowest offset is ever removed, and the event at it is not, but for `loses`.
+-- Two keys lie beside the stream.
+--   kept      a hash:
+--             `added`    how many events were ever added
+--             `bytes`    how many bytes they had, names and values of their fields together
+--             `keep`, `keep_bytes`  how long events stay, in milliseconds and bytes (0: no bound);
+--                        without these fields, no program has set a retention
+--             `next_n`, `next_b`, `next_ms`  the end of the newest segment
+--             `replay:PROCESSOR`  an id, see `awaited`
+--             `low`, `passed`  the last exact count of `unprocessed`
+--   segments  a stream with one entry for each segment: about a thousand events, a megabyte, or
+--             a 64th of `keep`. The entry's id is that of the segment's first event. `n` and `b`
+--             are the events and bytes that had been added before that event.
+-- Invariants between any two steps:
+--   1. Every event is added by `add`. So `added` and `bytes` are exact, and so are `n` and `b` of
+--      each segment.
+--   2. A segment with an event in the stream has its entry. An entry is removed only together with
+--      all events before the next entry.
+--   3. With retention, whole segments are removed. So exactly `added - n` events of `bytes - b`
+--      bytes are kept, with `n` and `b` of the first segment. Without retention, the first segment
+--      may have lost some of its events.
+--   4. No event behind the lowest offset is ever removed, and neither is the event at it. Only
+--      `loses` breaks this rule.
 local SEGMENT_EVENTS, SEGMENT_BYTES = 1000, 1048576
 
 local function whole(number)
@@ -23,40 +32,49 @@ local function ms_of(id)
   return tonumber(string.match(id, '^%d+'))
 end
 
--- The partition as this step sees it. KEYS from `key` on: stream, offsets, lost, kept, segments. ARGV from `arg` on, if
--- given: limit (0: none), loses (1: drop the oldest to make room), keep and keep_bytes ('': leave them as they are).
+-- Reads the partition, as this step sees it.
+--   key  the first of the partition's 5 in KEYS
+--   arg  the first of the partition's 4 in ARGV; nil if the step has none
+-- `is_known` is true if Redis has the counters, and `has_retention` if it has a retention. `says`
+-- is the retention that the program declares.
 local function partition(key, arg)
   local part = {
-    stream = KEYS[key], offsets = KEYS[key + 1], lost = KEYS[key + 2], kept = KEYS[key + 3], segments = KEYS[key + 4],
+    stream = KEYS[key], offsets = KEYS[key + 1], lost = KEYS[key + 2], kept = KEYS[key + 3],
+    segments = KEYS[key + 4],
   }
-  local found = redis.call('HMGET', part.kept, 'added', 'bytes', 'keep', 'keep_bytes', 'next_n', 'next_b', 'next_ms', 'format')
+  local found = redis.call(
+    'HMGET', part.kept, 'added', 'bytes', 'keep', 'keep_bytes', 'next_n', 'next_b', 'next_ms',
+    'format'
+  )
   if found[8] ~= FORMAT then check_format(part.kept) end
-  part.is_known, part.has_said = found[1], found[3]
+  part.is_known, part.has_retention = found[1], found[3]
   part.added, part.bytes = tonumber(found[1] or 0), tonumber(found[2] or 0)
   part.keep, part.keep_bytes = tonumber(found[3] or 0), tonumber(found[4] or 0)
-  part.next_n, part.next_b, part.next_ms = tonumber(found[5] or 0), tonumber(found[6] or 0), tonumber(found[7] or nil)
+  part.next_n, part.next_b = tonumber(found[5] or 0), tonumber(found[6] or 0)
+  part.next_ms = tonumber(found[7] or nil)
   if arg then
     part.limit, part.loses = tonumber(ARGV[arg]), ARGV[arg + 1] == '1'
     if ARGV[arg + 2] ~= '' then part.says = {tonumber(ARGV[arg + 2]), tonumber(ARGV[arg + 3])} end
     -- A sender sets the retention only if there is none yet. Workers may change it, see retain.lua.
-    if part.says and not part.has_said then part.keep, part.keep_bytes = unpack(part.says) end
+    if part.says and not part.has_retention then part.keep, part.keep_bytes = unpack(part.says) end
   end
   part.is_kept = part.keep > 0 or part.keep_bytes > 0
   return part
 end
 
--- Sets how long events stay, from the next segment on.
-local function say(part)
+-- Stores the declared retention.
+local function store_retention(part)
   put(part.kept, 'keep', whole(part.says[1]), 'keep_bytes', whole(part.says[2]))
 end
 
--- ── segments ────────────────────────────────────────────────────────────────────────────────────────────────────────
+-- ── segments ────────────────────────────────────────────────────────────────────────────────────
 
 local function read_start(entry)
   return entry and {id = entry[1], n = tonumber(entry[2][2]), b = tonumber(entry[2][4])}
 end
 
-local function start_of(part, id)  -- of the segment with this id; nil where there is none
+-- Returns the start of the segment with this id; nil if there is none.
+local function start_of(part, id)
   return read_start(redis.call('XREVRANGE', part.segments, id, '-', 'COUNT', 1)[1])
 end
 
@@ -64,7 +82,7 @@ local function first_start(part)
   return read_start(redis.call('XRANGE', part.segments, '-', '+', 'COUNT', 1)[1])
 end
 
--- Starts a segment with this event, and stores the counters before it.
+-- Stores the start of a segment: its first event, and the counters before that event.
 local function write_start(part, id, n, b)
   redis.call('XADD', part.segments, id, 'n', whole(n), 'b', whole(b))
 end
@@ -72,10 +90,12 @@ end
 local function start_segment(part, id)
   local newest = start_of(part, '+')
   if newest and not (part.is_known and before(newest.id, id)) then
-    redis.call('DEL', part.segments)  -- `kept` was lost, so n begins anew; or the stream was, so ids do
+    -- Redis has lost `kept`, so that `n` begins anew, or the stream, so that ids begin anew.
+    redis.call('DEL', part.segments)
   end
   write_start(part, id, part.added, part.bytes)
-  local bytes = part.keep_bytes > 0 and math.min(SEGMENT_BYTES, part.keep_bytes / 8) or SEGMENT_BYTES
+  local bytes = SEGMENT_BYTES
+  if part.keep_bytes > 0 then bytes = math.min(SEGMENT_BYTES, part.keep_bytes / 8) end
   part.next_n, part.next_b = part.added + SEGMENT_EVENTS, part.bytes + bytes
   part.next_ms = part.keep > 0 and ms_of(id) + part.keep / 64 or nil
   part.has_started, part.is_known = true, true
@@ -83,41 +103,49 @@ end
 
 -- Adds an event; `save` must follow in the same step.
 local function add(part, id, ...)
-  local size, is_of_now = 0, id == '*' and part.has_added  -- all that are added in one step have one time
+  -- All events that one step adds have the same time.
+  local size, has_same_time = 0, id == '*' and part.has_added
   for i = 1, select('#', ...) do size = size + #(select(i, ...)) end
   id = redis.call('XADD', part.stream, id, ...)
   if part.added >= part.next_n or part.bytes >= part.next_b
-    or part.next_ms and not is_of_now and ms_of(id) >= part.next_ms then start_segment(part, id) end
+    or part.next_ms and not has_same_time and ms_of(id) >= part.next_ms then
+    start_segment(part, id)
+  end
   part.added, part.bytes, part.has_added = part.added + 1, part.bytes + size, true
   return id
 end
 
--- ── what stays ──────────────────────────────────────────────────────────────────────────────────────────────────────
+-- ── retention ───────────────────────────────────────────────────────────────────────────────────
 
+-- Returns the lower one of two ids; the first may be nil.
 local function lower_of(id, other)
   return id and before(id, other) and id or other
 end
 
--- The lowest offset of all registered processors; nil without any. The offset of `mine` counts as `moved`.
+-- Returns the lowest offset of all registered processors; nil without any. The offset of the
+-- processor `mine` counts as `moved`.
 local function lowest(part, mine, moved)
   local found, all = nil, all_offsets(part.offsets)
   for i = 1, #all, 2 do found = lower_of(found, all[i] == mine and moved or all[i + 1]) end
   return found
 end
 
--- Where all events are too old: the last one gets a segment of its own, and all before it can go. It shows that
--- nothing is missing.
+-- Returns the start of the last segment, if all events are too old. The last event gets a segment
+-- of its own if all processors have passed it, so that all events before it can go. The last event
+-- stays: it shows that nothing is missing.
 local function start_at_last(part, low)
   local last = redis.call('XREVRANGE', part.stream, '+', '-', 'COUNT', 1)[1]
   if not last then return nil end
   local start = start_of(part, '+')
-  if not start or not before(start.id, last[1]) or low and before(low, last[1]) then return start_of(part, last[1]) end
+  if not start or not before(start.id, last[1]) or low and before(low, last[1]) then
+    return start_of(part, last[1])
+  end
   write_start(part, last[1], part.added - 1, part.bytes - bytes_of(last))
   return start_of(part, last[1])
 end
 
--- The segment with the last event that is old enough to go. It stays: it shows a reader whose window begins behind it
--- that the window is whole.
+-- Returns the segment with the last event that is old enough to go. This segment stays: it shows
+-- a reader whose window begins behind it that the window is whole.
 local function oldest_in_time(part, low)
   local time = redis.call('TIME')
   local from = math.max(time[1] * 1000 + math.floor(time[2] / 1000) - part.keep, 0)
@@ -129,8 +157,8 @@ local function oldest_in_time(part, low)
   return start_at_last(part, low)
 end
 
--- The last segment, up to the lowest offset, that leaves at least `keep_bytes`. Each segment before it is read once, and
--- then removed.
+-- Returns the last segment, up to the lowest offset, that leaves at least `keep_bytes`. Each
+-- segment before it is read once, and then removed.
 local function oldest_in_bytes(part, low)
   local lowest_start = low and start_of(part, low)
   if lowest_start and part.bytes - lowest_start.b >= part.keep_bytes then return lowest_start end
@@ -146,7 +174,8 @@ local function oldest_in_bytes(part, low)
   return found
 end
 
--- The first segment that is kept; nil if all are. It does not lie behind `low`; with nil it may, processed or not.
+-- Returns the first segment that is kept; nil if all are. It does not lie behind `low`. Without
+-- `low`, also events that were not processed may go.
 local function oldest_kept(part, low)
   local start = part.keep > 0 and oldest_in_time(part, low)
   if part.keep_bytes > 0 then
@@ -162,7 +191,8 @@ local function trim_segments(part, start)
   return redis.call('XTRIM', part.stream, 'MINID', start.id)
 end
 
--- Trims events that all processors have passed and that are not kept. Returns their number, 0 without a processor.
+-- Trims events that all processors have passed and that are not kept. Returns their number, which
+-- is 0 without a processor.
 local function trim(part, mine, moved)
   local low = lowest(part, mine, moved)
   if not low or low == '0-0' then return 0 end
@@ -171,16 +201,19 @@ local function trim(part, mine, moved)
   return start and trim_segments(part, start) or 0
 end
 
--- How many of all events ever added lie up to an id. It reads the rest of one segment: nothing behind an offset is gone.
+-- Returns how many of all events ever added lie up to an id. It reads only the rest of the id's
+-- segment. That is exact for an offset, since no event behind it has been removed (invariant 4).
 local function passed(part, id)
   local start = start_of(part, id)
   if not start then
     start = first_start(part)
     return start and start.n or part.added
   end
-  local next_one = read_start(redis.call('XRANGE', part.segments, '(' .. start.id, '+', 'COUNT', 1)[1])
-  local rest = redis.call('XRANGE', part.stream, '(' .. id, next_one and '(' .. next_one.id or '+')
-  return (next_one and next_one.n or part.added) - #rest
+  local following = redis.call('XRANGE', part.segments, '(' .. start.id, '+', 'COUNT', 1)
+  local next_start = read_start(following[1])
+  local to = next_start and '(' .. next_start.id or '+'
+  local rest = redis.call('XRANGE', part.stream, '(' .. id, to)
+  return (next_start and next_start.n or part.added) - #rest
 end
 
 local function count_lost(part, processor, count)
@@ -189,7 +222,8 @@ local function count_lost(part, processor, count)
   redis.call('HINCRBY', part.lost, processor, count)
 end
 
--- Removes events that are not kept, processed or not, and counts for each processor those that it had not passed.
+-- Removes events that are not kept, processed or not, and counts for each processor the events that
+-- it had not passed.
 local function expire(part)
   local start = oldest_kept(part, nil)
   if not start then return end
@@ -199,15 +233,16 @@ local function expire(part)
   for processor, count in pairs(unread) do count_lost(part, processor, math.min(count, gone)) end
 end
 
--- Ends what `add` has begun: counts, and where a segment was started, removes what is not kept. So that costs nothing
--- for each event, and there are never many more entries in `segments` than segments in the stream.
+-- Completes the calls of `add` in this step. It stores the counters. If a segment was started, it
+-- also removes the events that are not kept. So the removal costs nothing for each event, and
+-- `segments` never has many more entries than the stream has segments.
 local function save(part)
   put(part.kept, 'added', whole(part.added), 'bytes', whole(part.bytes))
   if not part.has_started then return end
   redis.call('HSET', part.kept, 'next_n', whole(part.next_n), 'next_b', whole(part.next_b))
   if part.next_ms then redis.call('HSET', part.kept, 'next_ms', whole(part.next_ms))
   else redis.call('HDEL', part.kept, 'next_ms') end
-  if part.says and not part.has_said then say(part) end
+  if part.says and not part.has_retention then store_retention(part) end
   if part.is_kept and part.loses then expire(part)
   elseif part.is_kept then trim(part, '', '') end
   local first = redis.call('XRANGE', part.stream, '-', '+', 'COUNT', 1)[1]
@@ -215,20 +250,22 @@ local function save(part)
   if start then redis.call('XTRIM', part.segments, 'MINID', start.id) end
 end
 
--- ── for whom senders wait ───────────────────────────────────────────────────────────────────────────────────────────
+-- ── unprocessed events ──────────────────────────────────────────────────────────────────────────
 
--- Moves an offset anywhere. If it moves back, the present events are a replay, for which senders do not wait.
+-- Moves an offset anywhere. If it moves back, the present events are a replay, for which senders do
+-- not wait.
 local function move_offset(part, processor, to)
   local was = redis.call('HGET', part.offsets, processor)
   put(part.offsets, processor, to)
   if was and not before(to, was) then return end
-  -- Something else may lie there: who takes the partition says so, and the others go on.
+  -- Another type of key may lie there. A take of the partition fails then, and this step continues.
   local is_there = redis.call('TYPE', part.stream).ok == 'stream'
   put(part.kept, 'replay:' .. processor, is_there and last_id(part.stream) or '0-0')
 end
 
--- Senders wait for events behind this id; nil where nobody is registered. A processor that was registered, or reset to
--- before events that are kept, is waited for from what was the end then: it replays them while senders go on.
+-- Returns the id behind which senders wait for events; nil without a registered processor. When
+-- a processor is registered or reset, the events up to the end of the stream at that time are its
+-- replay. Senders do not wait for a replay.
 local function awaited(part, mine, moved)
   local found, all, fields = nil, all_offsets(part.offsets), {}
   if #all == 0 then return nil end
@@ -242,10 +279,12 @@ local function awaited(part, mine, moved)
   return found
 end
 
--- How many events some processor has not passed, replays left out; where that is `enough` or fewer, an upper bound. All,
--- where nobody is registered.
--- An exact count goes on from the one before, so that each event is read once for it, as long as the segment is the same:
--- none of that segment's events is gone.
+-- Returns how many events some processor has not passed, without replays. If that is `enough` or
+-- fewer, the result may be an upper bound. Without a registered processor, all events count.
+--
+-- An exact count continues from the last exact count, `low` and `passed`, so that each event is
+-- read once. This is right only if both ids lie in one segment, since then none of the events
+-- between them has been removed.
 local function unprocessed(part, enough, mine, moved, only_reads)
   local from, length = awaited(part, mine, moved), redis.call('XLEN', part.stream)
   if not from then return length end
@@ -262,14 +301,14 @@ local function unprocessed(part, enough, mine, moved, only_reads)
   if not only_reads then put(part.kept, 'low', from, 'passed', whole(count)) end
   local found = math.min(length, part.added - count)
   if found <= enough then return found end
-  -- Senders must not wait for events that somebody has removed by hand.
+  -- Senders must not wait for events that an operator has removed by hand.
   local last = redis.call('XREVRANGE', part.stream, '+', '-', 'COUNT', 1)[1]
   return last and before(from, last[1]) and found or 0
 end
 
--- ── room ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+-- ── room ────────────────────────────────────────────────────────────────────────────────────────
 
--- Drops the oldest events, and counts for each processor those that it had not passed.
+-- Drops the oldest events, and counts for each processor the events that it had not passed.
 local function drop_oldest(part, count)
   local oldest = redis.call('XRANGE', part.stream, '-', '+', 'COUNT', count)
   local all = all_offsets(part.offsets)
@@ -283,14 +322,14 @@ local function drop_oldest(part, count)
   redis.call('XTRIM', part.stream, 'MAXLEN', redis.call('XLEN', part.stream) - #oldest)
 end
 
--- How many events fit with retention, which `limit` does not bound: it bounds what is not processed, or with `loses`
--- nothing.
+-- Returns how many events fit, with retention. Then `limit` bounds only the unprocessed events, and
+-- with `loses` nothing.
 local function room_of_kept(part, wanted, mine, moved)
   if part.loses then return wanted end
   return part.limit - unprocessed(part, part.limit - wanted, mine, moved)
 end
 
--- How many events fit, after an effort if that is fewer than wanted.
+-- Returns how many events fit. If fewer than wanted fit, it first removes events.
 local function room(part, wanted, mine, moved)
   local free = part.limit - redis.call('XLEN', part.stream)
   if free >= wanted then return free end
@@ -301,7 +340,8 @@ local function room(part, wanted, mine, moved)
   return part.limit - redis.call('XLEN', part.stream)
 end
 
--- Like `room`, without removing anything: how many events could fit, counted up to the wanted number.
+-- Returns how many events `room` could make fit, without removing any. It counts up to the wanted
+-- number.
 local function could_have(part, wanted, mine, moved)
   if part.is_kept then return room(part, wanted, mine, moved) end
   local free = part.limit - redis.call('XLEN', part.stream)
@@ -312,7 +352,7 @@ local function could_have(part, wanted, mine, moved)
   return part.loses and math.max(free, math.min(wanted, part.limit)) or free
 end
 
--- Registers a processor: from here on trimming waits for it. Returns its offset.
+-- Registers a processor, so that trimming waits for it from now on. Returns its offset.
 local function register(at, part, processor, start)
   check_format(at)
   check_format(part.offsets)

@@ -1,4 +1,4 @@
--- An operator pauses a processor in a partition, or resumes it. Its owner stays the owner.
+-- Pauses a processor in a partition, or resumes it, for an operator. The owner stays the owner.
 -- KEYS: at. ARGV: 1 to pause, 0 to resume.
 check_format(KEYS[1])
 local was = redis.call('HGET', KEYS[1], 'paused') or '0'

@@ -1,5 +1,5 @@
--- A dead letter becomes an event again, for its processor alone.
--- KEYS: dead, the partition's. ARGV: processor, id of the letter, the partition's.
+-- Turns a dead letter into an event again, only for the processor that gave it up.
+-- KEYS: dead, the partition's 5. ARGV: processor, id of the letter, the partition's 4.
 local part = partition(2, 3)
 if redis.call('HEXISTS', part.offsets, ARGV[1]) == 0 then return {'unknown'} end
 local found = redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2])

@@ -1,4 +1,5 @@
--- An operator moves an offset. KEYS: at, the partition's. ARGV: processor, to (earliest, latest or an id).
+-- Moves an offset, for an operator.
+-- KEYS: at, the partition's 5. ARGV: processor, to (earliest, latest or an id).
 local to, was = ARGV[2], redis.call('HGET', KEYS[3], ARGV[1])
 if not was then return {'unknown'} end
 if to == 'earliest' then to = '0-0' elseif to == 'latest' then to = last_id(KEYS[2]) end

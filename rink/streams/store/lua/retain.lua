@@ -1,5 +1,7 @@
--- Sets the retention that a starting worker declares. KEYS: the partition's. ARGV: the partition's.
+-- Sets the retention that a starting worker declares.
+-- KEYS: the partition's 5. ARGV: the partition's 4.
 local part = partition(1, 1)
-say(part)
-redis.call('HSET', part.kept, 'next_n', '0')  -- a segment of before may be too long for it
+store_retention(part)
+-- End the current segment, which may be too long for the new retention.
+redis.call('HSET', part.kept, 'next_n', '0')
 return {'ok'}

@@ -1,25 +1,34 @@
--- An operator has a quarantined partition pass over its next event, which becomes a dead letter.
--- KEYS: at, the partition's, dead. ARGV: processor, id that it must be or '', what the letter says, whether one is
--- written (0: the event is a dead letter already, and stays).
+-- Skips the next event of a quarantined partition, for an operator. It becomes a dead letter.
+-- KEYS: at, the partition's 5, dead.
+-- ARGV: processor, the id that the event must have ('': any), the error of the dead letter, 1 to
+--       write a dead letter (0: the event is a dead letter already, and stays).
 local at, stream, offsets, processor = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
-local quarantined, offset = redis.call('HGET', at, 'quarantined'), redis.call('HGET', offsets, processor)
+local quarantined = redis.call('HGET', at, 'quarantined')
+local offset = redis.call('HGET', offsets, processor)
 if not quarantined or not offset then return {'free'} end
 local found, from = nil, offset
 repeat
-  local page = redis.call('XRANGE', stream, '(' .. from, '+', 'COUNT', 10)  -- they may be large
+  -- Pages are short, since events may be large.
+  local page = redis.call('XRANGE', stream, '(' .. from, '+', 'COUNT', 10)
   for _, entry in ipairs(page) do
     from = entry[1]
     local fields = {}
     for i = 1, #entry[2], 2 do fields[entry[2][i]] = entry[2][i + 1] end
-    if not fields.only or fields.only == processor then found = {entry[1], fields.d or ''} break end
+    if not fields.only or fields.only == processor then
+      found = {id = entry[1], data = fields.d or ''}
+      break
+    end
   end
 until found or #page < 10
 if not found then return {'none'} end
-if ARGV[2] ~= '' and found[1] ~= ARGV[2] then return {'other', found[1]} end
+if ARGV[2] ~= '' and found.id ~= ARGV[2] then return {'other', found.id} end
 if ARGV[4] == '1' then
-  redis.call('XADD', KEYS[7], '*', 'd', found[2], 'id', found[1], 'error', ARGV[3], 'trace', '', 'attempts', '0')
+  redis.call(
+    'XADD', KEYS[7], '*', 'd', found.data, 'id', found.id, 'error', ARGV[3], 'trace', '',
+    'attempts', '0'
+  )
 end
-redis.call('HSET', offsets, processor, found[1])
+redis.call('HSET', offsets, processor, found.id)
 redis.call('HINCRBY', at, 'dead', 1)
 begin_anew(at)
-return {'ok', quarantined, found[1]}
+return {'ok', quarantined, found.id}

@@ -1,6 +1,27 @@
--- The partition passes to the owner with this token, which gets the first events along.
--- KEYS: at, the partition's. ARGV: processor, token, start, first (how many events), loses (1: trimmed at any
--- price), then what this owner knows, or '': epoch, offset, the id it has read to; now; how many bytes the events have at most.
+-- Makes the owner with this token the owner of the partition, and returns its first events.
+-- KEYS: at, the partition's 5.
+-- ARGV:
+--   1 processor   2 token      3 start, for a processor without an offset (earliest or latest)
+--   4 number of first events   5 loses (1: the partition drops its oldest events)
+--   6 epoch       7 offset     8 the last id read: the state of an owner that retakes its partition
+--                              after a reconnect; '' for a new owner
+--   9 now, in microseconds     10 max bytes of the first events
+--
+-- 1. A token below the fence is refused. So of two owners, the later one wins for good.
+-- 2. Then `is_back` finds out whether Redis has lost data, before anything is written. The offset
+--    must not lie behind the end of the stream. There must be an epoch, since `register` writes it
+--    together with the offset. If the offset is that of a commit (`anchored`), its event must still
+--    be there, since nothing removes it without `loses`. An owner that retakes its partition knows
+--    more: the fence must be its own, epoch and offset must not be lower than it knows, and the
+--    last event that it has read must exist or be passed by the offset.
+-- 3. If the previous owner has not closed (`open`), it has crashed. All events up to its ceiling
+--    may have been begun, so they are run one by one: `careful`. If it had marked an event, one
+--    more crash counts against that event.
+-- 4. Only a new owner sets the fence, removes the mark, and lowers the ceiling to the first events.
+--    A retake leaves them: the owner's events up to the ceiling are still being processed.
+--    A retry of a new owner's take, after a lost answer, comes with the same token. It counts no
+--    crash, since `fence` is its own already. If it arrives after a later mark of the same owner,
+--    it is `late`, and leaves fence, mark and ceiling alone.
 local at, stream, offsets = KEYS[1], KEYS[2], KEYS[3]
 local processor, token, loses = ARGV[1], ARGV[2], ARGV[5] == '1'
 local known_epoch, known_offset, seen = ARGV[6], ARGV[7], ARGV[8]
@@ -10,9 +31,9 @@ if fence and less(token, fence) then return {'stale', fence} end
 
 local last = last_id(stream)
 local found = redis.call('HMGET', at, 'epoch', 'anchored', 'marked')
-local late = fence == token and found[3] and less(ARGV[9], found[3])  -- this owner took it again since
+local late = fence == token and found[3] and less(ARGV[9], found[3])
 local offset = redis.call('HGET', offsets, processor)
-local is_back = offset and (before(last, offset) or not found[1])  -- an epoch is there from the first offset on
+local is_back = offset and (before(last, offset) or not found[1])
   or offset and found[2] == '1' and not loses and not has_entry(stream, offset)
 if known_epoch ~= '' then
   is_back = is_back or fence ~= token or not offset or less(found[1] or '0', known_epoch)
@@ -22,9 +43,11 @@ end
 if is_back then return {'back', fence or 'none', offset or 'none', last} end
 
 offset = register(at, partition(2), processor, ARGV[3])
-found = redis.call('HMGET', at, 'epoch', 'open', 'suspect', 'careful', 'quarantined', 'ceiling', 'told')
+found = redis.call(
+  'HMGET', at, 'epoch', 'open', 'suspect', 'careful', 'quarantined', 'ceiling', 'told'
+)
 local epoch, open, suspect, careful, quarantined, ceiling, told = unpack(found, 1, 7)
-if open == '1' and fence ~= token then  -- whoever had it did not end in order
+if open == '1' and fence ~= token then
   careful = ceiling
   if suspect and before(offset, suspect) then redis.call('HINCRBY', at, 'end:' .. suspect, 1) end
   redis.call('HINCRBY', at, 'unclean', 1)
@@ -39,11 +62,13 @@ if known_epoch == '' and not late then
   ceiling = #first > 0 and first[#first][1] or offset
   redis.call('HSET', at, 'ceiling', ceiling)
   redis.call('HDEL', at, 'suspect')
-  -- Marked: an event that this owner named before this take, and of which we hear late, is not.
+  -- `marked` makes mark.lua ignore a mark that was sent before this take and arrives after it.
   redis.call('HSET', at, 'fence', token, 'open', quarantined and '0' or '1', 'marked', ARGV[9])
   if not careful then redis.call('HSET', at, 'told', ARGV[9]) end
 end
 
+-- Return how many owners have ended at which suspects, and delete the entries that the offset has
+-- passed.
 local ends, all = {}, redis.call('HGETALL', at)
 for i = 1, #all, 2 do
   local id = string.match(all[i], '^end:(.+)$')
@@ -55,4 +80,6 @@ for i = 1, #all, 2 do
   end
 end
 local paused = redis.call('HGET', at, 'paused') or ''
-return {'ok', offset, epoch, careful or '', quarantined or '', ends, first, told or '0', paused, left_out}
+return {
+  'ok', offset, epoch, careful or '', quarantined or '', ends, first, told or '0', paused, left_out,
+}

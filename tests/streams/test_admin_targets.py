@@ -6,7 +6,7 @@ import pytest
 
 from rink.errors import StateError
 from rink.streams import RedisUnavailable
-from rink.streams.admin.targets import AT_ONCE, Found, change
+from rink.streams.admin.targets import MAX_REQUESTS, Found, change
 from rink.streams.store.keys import Names
 from rink.streams.store.values import PartitionBounds, PartitionPlace
 
@@ -56,7 +56,7 @@ def test_an_error_keeps_no_other_from_it_and_says_so():
 
 def test_nobody_else_is_asked_once_redis_is_away_and_who_was_may_be_changed():
     error, asked = changed(100, {0: RedisUnavailable("away")})
-    assert len(asked) <= AT_ONCE + 1
+    assert len(asked) <= MAX_REQUESTS + 1
     assert error.__notes__[0].endswith("but maybe in bill orders/0")
     error, _ = changed(1, {0: RedisUnavailable("away")})
     assert error.__notes__ == ["it was done nowhere, but maybe in bill orders/0"]

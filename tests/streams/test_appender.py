@@ -30,7 +30,7 @@ class Partition:
         self.room = room
         self.refusal = None
         self.server = "redis"
-        self.limits, self.answers_within = ByteLimits(), 5.0
+        self.limits, self.answer_timeout_s = ByteLimits(), 5.0
         self.slow = 0.001
 
     async def append(self, names, bounds, records, number, wants_ids):

@@ -17,20 +17,20 @@ class Turns:
     """Owners that take turns, and what they did."""
 
     def __init__(self):
-        self.marks = PoisonSuspects()
+        self.suspects = PoisonSuspects()
         self.did = []
 
-    def expected(self, name, told, *, is_suspect=False):
+    def expected(self, name, begun_us, *, is_suspect=False):
         owner = Owning(name)
-        self.marks.expect(owner, is_suspect=is_suspect, told=told)
+        self.suspects.expect(owner, is_suspect=is_suspect, begun_us=begun_us)
         return owner
 
     async def take(self, owner, seconds=1.0):
-        if await self.marks.begin(owner):
+        if await self.suspects.begin(owner):
             self.did.append(f"{owner.name} begins")
             await pass_time(seconds)
             self.did.append(f"{owner.name} ends")
-            self.marks.end()
+            self.suspects.end()
             return True
         return False
 
@@ -71,7 +71,7 @@ async def test_who_is_lost_is_waited_for_no_more_and_gets_no_turn():
     await pass_time(1)
     assert not turns.did
     first.is_lost = True
-    turns.marks.forget(first)
+    turns.suspects.forget(first)
     assert await waiting
     assert not await turns.take(first)
 
@@ -93,9 +93,9 @@ async def test_a_lost_one_stops_waiting_while_another_has_its_turn():
 @jumping
 async def test_however_long_the_turns_take_the_last_comes_last():
     turns = Turns()
-    owners = [turns.expected(f"{told:02}", told) for told in reversed(range(12))]
+    owners = [turns.expected(f"{time:02}", time) for time in reversed(range(12))]
     await asyncio.gather(*(turns.take(one, seconds=7 if one.name == "00" else 1) for one in owners))
-    assert turns.did[::2] == [f"{told:02} begins" for told in range(12)]
+    assert turns.did[::2] == [f"{time:02} begins" for time in range(12)]
 
 
 @jumping

@@ -102,7 +102,7 @@ def look(monkeypatch):
 
         monkeypatch.setattr(monitor.asyncio, "sleep", sleep)
         with pytest.raises(asyncio.CancelledError):
-            asyncio.run(monitor.look_out(scene, [scene], scene.metrics, scene))
+            asyncio.run(monitor.monitor_partitions(scene, [scene], scene.metrics, scene))
 
     return look
 
@@ -140,7 +140,7 @@ def test_the_lag_is_counted_once_and_then_now_and_then(look, monkeypatch):
     scene = Scene([Owner(1), Owner(2)])
     look(scene, times=5)
     assert (scene.told, scene.counts) == ({1: 10, 2: 20}, 2)
-    monkeypatch.setattr(monitor, "COUNT_EVERY_S", 0)
+    monkeypatch.setattr(monitor, "LAG_INTERVAL_S", 0)
     look(scene, times=5)
     assert scene.counts == 2 + 10
 
@@ -162,7 +162,7 @@ def test_evictions_are_looked_for_at_the_start_and_now_and_then(look, monkeypatc
     scene = Scene([])
     look(scene, times=5)
     assert scene.looks == 1
-    monkeypatch.setattr(monitor, "COUNT_EVERY_S", 0)
+    monkeypatch.setattr(monitor, "LAG_INTERVAL_S", 0)
     look(scene, times=5)
     assert scene.looks == 1 + 5
 
