@@ -317,7 +317,7 @@ THREADS = [
         "        self._tell_coordinator()\n        return self.out.take()\n",
         "        effects = self.out.take()\n        self._tell_coordinator()\n"
         "        return effects\n",
-        "node",
+        "member",
     ),
     engine(
         "threads that only wait are woken when holders must let go",

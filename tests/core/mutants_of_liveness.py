@@ -59,7 +59,7 @@ ABOUT_LIVENESS = [
         "observed_times",
         "        if last is None:\n            return  #",
         "        if last is None:\n            last = 0  #",
-        "chronicle",
+        "observed_times",
     ),
     core(
         "members back under their old ranks are a new group",
@@ -75,7 +75,7 @@ ABOUT_LIVENESS = [
         "            self.coordinates = coordinates\n"
         "            self.sight.chronicle = type(self.sight.chronicle)()\n"
         "            self.sight.chronicle.note(self.view, now)\n",
-        "chronicle",
+        "observed_times",
     ),
     core(
         "stagger does not wait for the last version to settle",
@@ -103,7 +103,7 @@ ABOUT_LIVENESS = [
         "next_version",
         "in wishes[:at_once]:",
         "in wishes:",
-        "draft",
+        "next_version",
     ),
     core(
         "a request that etcd has refused is never tried again",
@@ -125,14 +125,14 @@ ABOUT_LIVENESS = [
         "known in map(_rest, listed) or (known not in _custom and can_follow(known))",
         "known in map(_rest, listed)",
         "schemes",
-        "draft",
+        "next_version",
     ),
     core(
         "a listed scheme says nothing of the one behind its bar",
         "schemes",
         "known in map(_rest, listed)",
         "known in listed",
-        "first",
+        "first_scheme",
     ),
     core(
         "a leaving member is moved where the group shrinks",
@@ -167,28 +167,28 @@ ABOUT_LIVENESS = [
         "grants",
         'return f"{text}: {unrankable}" if unrankable else NOT_RANKED',
         'return f"{text} yet"',
-        "draft",
+        "next_version",
     ),
     core(
         "whoever cannot be ranked hears nothing in the log",
         "view_state",
         "{*self.view.problems, *own}",
         "set(self.view.problems)",
-        "draft",
+        "next_version",
     ),
     core(
         "ranks of the gone count as room, whoever gets it",
         "next_version",
         "without_room(view, freed=False)",
         "without_room(view)",
-        "draft",
+        "next_version",
     ),
     core(
         "pins may take all the room",
         "next_version",
         "_bytes_of(plan.ranks) - NAMES_LIMIT_BYTES",
         "_bytes_of(plan.ranks)",
-        "draft",
+        "next_version",
     ),
     core(
         "a version that leaves the share as it is costs a write",

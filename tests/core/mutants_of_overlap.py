@@ -34,7 +34,7 @@ EXCLUDING_OVERLAP = [
         "return newest + tuple(older), ()",
         "return newest + tuple(older)[:1], ()",
         "grants",
-        "record",
+        "own_record",
     ),
     core(
         "a rejoin forgets what user code still runs",
@@ -42,7 +42,7 @@ EXCLUDING_OVERLAP = [
         "                self.writer.begin(event.lease, event.incarnation)\n",
         "                self.writer.begin(event.lease, event.incarnation)\n"
         "                self.table.lost.clear()\n",
-        "node",
+        "member",
     ),
     core(
         "a handle registered with a gate that is no longer published",
@@ -59,7 +59,7 @@ ABOUT_OVERLAP = [
         "lease",
         "max(self.deadline, sent_at + self.granted_ttl",
         "max(self.deadline, now + self.granted_ttl",
-        "tenure",
+        "lease",
     ),
     core(
         "the first deadline has no margin",
@@ -177,7 +177,7 @@ ABOUT_OVERLAP = [
         "draining=draining,",
         "draining=(),",
         "drains",
-        "node",
+        "member",
     ),
     core(
         "draining roles claim nothing",
@@ -193,7 +193,7 @@ ABOUT_OVERLAP = [
         "for share in member.record.shares:",
         "for share in member.record.shares[:1]:",
         "claims",
-        "node",
+        "member",
     ),
     core(
         "only shares of unranked members claim",
@@ -214,7 +214,7 @@ ABOUT_OVERLAP = [
         "claims",
         'everything.append((member.name, f"its record {member.problem}"))',
         "pass",
-        "node",
+        "member",
     ),
     core(
         "a lost role's share stays that of its grant",
@@ -242,7 +242,7 @@ ABOUT_OVERLAP = [
         "member",
         "if not self.placement.has(self.share, hold.role):",
         "if False:",
-        "node",
+        "member",
     ),
     core(
         "roles of the version before are granted while a newcomer is waited for",
@@ -271,7 +271,7 @@ ABOUT_OVERLAP = [
         "return View.listed(event.revision, event.entries)",
         "return view.changed(event.revision, event.entries)",
         "session",
-        "node",
+        "member",
     ),
     core(
         "tokens are version numbers",
@@ -287,7 +287,7 @@ ABOUT_OVERLAP = [
         "        if view.version:\n"
         "            self.token_base = max(self.token_base, view.version.token_base)\n",
         "        self.token_base = view.version.token_base if view.version else 0\n",
-        "chronicle",
+        "observed_times",
     ),
     core(
         "records without a lease count",
@@ -295,7 +295,7 @@ ABOUT_OVERLAP = [
         "for member in members.values() if member.lease)",
         "for member in members.values())",
         "view",
-        "node",
+        "member",
     ),
     core(
         "a lease is taken before the last one is revoked",
@@ -323,7 +323,7 @@ ABOUT_OVERLAP = [
         "lease",
         "default_margin(max(self.ttl, self.granted_ttl))",
         "default_margin(self.ttl)",
-        "tenure",
+        "lease",
     ),
     core(
         "a custom scheme known here counts as known to all",
@@ -337,7 +337,7 @@ ABOUT_OVERLAP = [
         "first_scheme",
         "    if name != spelling:",
         "    if set(name) != set(spelling):",
-        "first",
+        "first_scheme",
     ),
     core(
         "other code under a scheme's name and version is dropped where samples show no difference",
@@ -351,7 +351,7 @@ ABOUT_OVERLAP = [
         "next_version",
         "wishes = _Wishes(dict(current.pins) if current else {}, chronicle.token_base, room)",
         "wishes = _Wishes(dict(current.pins) if current else {}, 0, room)",
-        "draft",
+        "next_version",
         "coordinator",
     ),
     core(
