@@ -3,9 +3,9 @@
 The engine steps it by two halves: `Node.step_own` and `Node.step_group`.
 
 Where to look: `node` is one member, and `knowledge` what it knows. They drive `writer` (its
-record), `tenure` and `renewals` (the lease), `sight` with `history` (the view), `handover` (the
+record), `member_lease` and `renewals` (the lease), `view_state` with `history` (the view), `handover` (the
 version that is followed), `life` (join to leave), `coordinator` with `draft` and `ranks` (the next
-version), `chronicle` (since when), `outage`, `janitor` and `drains`. `grants`, `claims` and `holds`
+version), `observed_times` (since when), `outage`, `janitor` and `drains`. `grants`, `claims` and `holds`
 say who may hold a role, and `record` what this member's record must claim. `view` folds what lies
 in etcd; `values`, `codec` and `keys` say how it lies there. `schemes` with `hashing` and
 `placement` map a role to a rank, for a step as `foresight` knows before it; `machines` has the

@@ -62,12 +62,12 @@ class Coordinator:
     _sources: tuple[object, ...] = ()
 
     def coordinate(
-        self, me: Member, view: View, chronicle: ObservedTimes, settled: bool, now: float
+        self, me: Member, view: View, observed_times: ObservedTimes, settled: bool, now: float
     ) -> tuple[list[Effect], float | None]:
         """Return what to proclaim and prune now, and when to look again.
 
         This sets `upcoming`. It drafts if an input has changed, or at the time of `upcoming`. The
-        chronicle need not be compared, since it changes only with the records and the newest
+        observed_times need not be compared, since it changes only with the records and the newest
         version.
         """
         sources = (view.records.standing, view.versions, view.requests, settled)
@@ -89,7 +89,14 @@ class Coordinator:
         self.answered_number, self.refused_at = 0, -math.inf
         left_out = without_room(view)
         drafted = draft(
-            me.name, view, chronicle, settled, now, self.settings, left_out, self.wishes_at_once
+            me.name,
+            view,
+            observed_times,
+            settled,
+            now,
+            self.settings,
+            left_out,
+            self.wishes_at_once,
         )
         effects = self._report(left_out, view)
         if drafted.version is None:

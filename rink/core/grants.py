@@ -25,7 +25,7 @@ NOT_RANKED = "not ranked yet"
 def why_closed(
     name: str,
     living: Living,
-    tenure: MemberLease,
+    lease: MemberLease,
     writer: Writer,
     view: View,
     share: Share | None,
@@ -40,7 +40,7 @@ def why_closed(
     newest, found = view.newest, view.members.get(name)
     if not living.serves:
         return f"the member is {living.state.value}"
-    if not tenure.is_alive:
+    if not lease.is_alive:
         return "the session is lost; it joins anew"
     if newest is None:
         return "no version has been proclaimed yet"

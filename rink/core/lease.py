@@ -38,7 +38,7 @@ class MemberLease:
     ttl: int
     margin_set: float | None = attrs.field(alias="margin")
     state: LeaseState = LeaseState.NONE
-    lease: int = 0
+    id: int = 0
     granted_ttl: int = 0
     deadline: float = -math.inf
     failures: int = 0
@@ -108,7 +108,7 @@ class MemberLease:
     def granted(self, event: LeaseGranted) -> Effect:
         """Begin with a new lease."""
         self.state = advance(LEASE, self.state, LeaseEvent.GRANTED)
-        self.lease, self.granted_ttl = event.lease, event.ttl
+        self.id, self.granted_ttl = event.lease, event.ttl
         self._succeed()
         self.deadline = event.sent_at + event.ttl - self.margin
         return KeepLease(event.lease, event.ttl)
@@ -140,7 +140,7 @@ class MemberLease:
         """Mark the lease as ended by etcd."""
         self.state = advance(LEASE, self.state, LeaseEvent.ENDED)
         self._succeed()
-        return DropLease(self.lease)
+        return DropLease(self.id)
 
     def abandon(self) -> Effect:
         """Stop renewing the lease, and let it run out.
@@ -149,7 +149,7 @@ class MemberLease:
         """
         self.state = advance(LEASE, self.state, LeaseEvent.ABANDON)
         self._succeed()
-        return DropLease(self.lease)
+        return DropLease(self.id)
 
     def disown(self) -> Effect:
         """Revoke the lease, because the session ends or the member leaves."""
@@ -163,7 +163,7 @@ class MemberLease:
         `retry_at` is set when that fails.
         """
         self.retry_at = math.inf
-        return RevokeLease(self.lease)
+        return RevokeLease(self.id)
 
     def revoke_failed(self, now: float, who: str) -> None:
         """Note that the revocation was not answered.

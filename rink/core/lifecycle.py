@@ -297,7 +297,7 @@ class Living:
         self.release_until = now + self.release_within  # counted from when user code hears of it
 
     def let_go(
-        self, table: Table, tenure: MemberLease, writer: Writer, now: float, out: Outbox
+        self, table: Table, lease: MemberLease, writer: Writer, now: float, out: Outbox
     ) -> None:
         """Wait for the handles of lost roles, for a bounded time.
 
@@ -311,7 +311,7 @@ class Living:
             if now < self.release_until:
                 out.wake(self.release_until if self.release_until < math.inf else None)
                 return
-            if not (tenure.is_held and writer.exists):
+            if not (lease.is_held and writer.exists):
                 drains.give_up(
                     table,
                     table.draining,
@@ -320,42 +320,42 @@ class Living:
                     out,
                 )
             else:
-                drains.overrun(table, tenure.granted_ttl, now, out)
+                drains.overrun(table, lease.granted_ttl, now, out)
                 self._on(LifeEvent.OVERRUN)
                 self.run_out_at = now + LAST_WRITE_TIMEOUT_S
         if not table.drains:
             self._on(LifeEvent.RELEASED)
             self.revoke_until = now + self.leave_timeout
 
-    def run_out(self, tenure: MemberLease, is_written: bool, now: float, out: Outbox) -> None:
+    def run_out(self, lease: MemberLease, is_written: bool, now: float, out: Outbox) -> None:
         """Let the lease run out once the last record is answered.
 
         If it cannot be answered any more, the lease runs out too.
         """
-        if tenure.is_alive and not is_written and now < self.run_out_at:
+        if lease.is_alive and not is_written and now < self.run_out_at:
             out.wake(self.run_out_at)
             return
-        if tenure.is_held:
-            out.do(tenure.abandon())
+        if lease.is_held:
+            out.do(lease.abandon())
         self._on(LifeEvent.RUN_OUT)
         out.do(Left())
 
-    def end(self, tenure: MemberLease, now: float, out: Outbox) -> None:
+    def end(self, lease: MemberLease, now: float, out: Outbox) -> None:
         """End the lease, and with it the member's life."""
         if self.state is not Life.REVOKING:
             return
-        if tenure.is_held:
+        if lease.is_held:
             # After its TTL the lease is over whether that is answered or not.
-            over_at = tenure.deadline + tenure.margin
+            over_at = lease.deadline + lease.margin
             self.revoke_until = min(self.revoke_until, max(over_at, now + REVOKE_TRY_S))
-            out.do(tenure.disown())
-        if tenure.is_revoking:
+            out.do(lease.disown())
+        if lease.is_revoking:
             if now < self.revoke_until:
                 out.wake(self.revoke_until)
             else:
-                text = f"lease {tenure.lease:x} could not be revoked: it runs out"
-                out.report(Level.ERROR, f"{text} within {tenure.granted_ttl} s")
-                out.do(tenure.ended())
-        if tenure.is_none:
+                text = f"lease {lease.id:x} could not be revoked: it runs out"
+                out.report(Level.ERROR, f"{text} within {lease.granted_ttl} s")
+                out.do(lease.ended())
+        if lease.is_none:
             self._on(LifeEvent.ENDED)
             out.do(Left())

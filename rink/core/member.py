@@ -44,10 +44,10 @@ __all__ = ["MemberSettings", "Node"]
 class Node(MemberState):
     """One member: what follows from what it knows."""
 
-    def foresee(self, events: Sequence[Event]) -> SchemePrefetch:
+    def prefetch(self, events: Sequence[Event]) -> SchemePrefetch:
         """Return what stepping with these events will ask schemes; needs no lock."""
         heard = [event for event in events if self._is_heard(event)]
-        return SchemePrefetch.of(self.sight.fold(heard), self.share, self.following.newest)
+        return SchemePrefetch.of(self.view_state.fold(heard), self.share, self.following.newest)
 
     def step(
         self, now: float, events: Sequence[Event], unplaced: Collection[str] = ()
@@ -72,12 +72,12 @@ class Node(MemberState):
         self._expire(now)
         self._check_own_record(now)
         self._follow_version(now)
-        self.sight.note(self.name, now, self.out)
+        self.view_state.note(self.name, now, self.out)
         self._live(now)
         drains.watch(self.table, self.settings.grace, now, self.out)
-        self.living.let_go(self.table, self.tenure, self.writer, now, self.out)
+        self.living.let_go(self.table, self.member_lease, self.writer, now, self.out)
         self._keep_lease(now)
-        self.sight.history.raise_tokens(self.view, self.writer, now, self.out)
+        self.view_state.history.raise_tokens(self.view, self.writer, now, self.out)
         self._raise_token()
         self._write(now)
         self._publish(now)
@@ -93,8 +93,8 @@ class Node(MemberState):
         self._report_waits(now, unplaced)
         self._coordinate(now)
         self._look_after_the_dead(now)
-        if self.tenure.is_alive:
-            self.out.wake(self.tenure.deadline)
+        if self.member_lease.is_alive:
+            self.out.wake(self.member_lease.deadline)
         self.wake_at = min(self.out.wakes, default=None)
         return self.out.take()
 
@@ -152,7 +152,7 @@ class Node(MemberState):
         if was_joining:
             self._report_version()  # a newcomer followed it before its record existed
         ranked = self.share is not None
-        is_alive, is_used = self.tenure.is_alive, self.table.is_used
+        is_alive, is_used = self.member_lease.is_alive, self.table.is_used
         if self.living.leave(self.view, ranked, is_alive, is_used, now, self.out):
             self._lose_all(now, "the member leaves")
             self._follow_version(now)  # nothing is held any more that a newcomer is to claim
@@ -161,11 +161,11 @@ class Node(MemberState):
     def _keep_lease(self, now: float) -> None:
         if self.living.state is Life.RUNNING_OUT:
             is_written = self.writer.is_settled and not self.writer.differs(self._desired_record())
-            self.living.run_out(self.tenure, is_written, now, self.out)
-        if self.tenure.is_held:
+            self.living.run_out(self.member_lease, is_written, now, self.out)
+        if self.member_lease.is_held:
             self._look_for_proof(now)
-        self.living.end(self.tenure, now, self.out)
-        self.tenure.look(self.living.wants_lease, now, self.out)
+        self.living.end(self.member_lease, now, self.out)
+        self.member_lease.look(self.living.wants_lease, now, self.out)
 
     def _raise_token(self) -> None:
         """Have the record written once more if somebody waits for a greater token.
@@ -175,14 +175,14 @@ class Node(MemberState):
         does for all that wait by now, so a wait never costs more than one.
         """
         reached = max(self.view.revision, self.writer.compare)
-        if self.table.token_above < self.sight.chronicle.token_base + reached:
+        if self.table.token_above < self.view_state.observed_times.token_base + reached:
             self.table.token_above = 0
         elif self.writer.is_settled:  # else the write under way may have been answered by now
             self.writer.must_write = True
             self.table.token_above = 0
 
     def _write(self, now: float) -> None:
-        if not self.tenure.is_alive or not self.living.wants_record or not self.view.revision:
+        if not self.member_lease.is_alive or not self.living.wants_record or not self.view.revision:
             return
         desired = self._desired_record()
         if not self.writer.is_due(desired, now):
@@ -202,7 +202,7 @@ class Node(MemberState):
         shares, draining = claims_of(share, self.table.draining, self.placement, limit)
         return MemberRecord(
             incarnation=self.writer.incarnation,
-            ttl=self.tenure.granted_ttl,
+            ttl=self.member_lease.granted_ttl,
             phase=self.living.phase,
             version=self.following.version.number if self.following.version else 0,
             shares=shares,
@@ -214,19 +214,19 @@ class Node(MemberState):
 
     def _publish(self, now: float) -> None:
         awaits, version = self.following.awaits, self.following.version
-        token = self.sight.chronicle.token_base + self.view.revision if version else 0
-        because = self.sight.history.why_closed(now) or grants.why_closed(
+        token = self.view_state.observed_times.token_base + self.view.revision if version else 0
+        because = self.view_state.history.why_closed(now) or grants.why_closed(
             self.name,
             self.living,
-            self.tenure,
+            self.member_lease,
             self.writer,
             self.view,
             self.share,
             awaits,
-            self.sight.why_unrankable,
+            self.view_state.why_unrankable,
         )
-        if now < self.sight.history.grants_from:
-            self.out.wake(self.sight.history.grants_from)
+        if now < self.view_state.history.grants_from:
+            self.out.wake(self.view_state.history.grants_from)
         share = None if because else self.share
         known, before = self.placing.schemes, self.table.gate
         now_and_before = (share, because, token, known)
@@ -264,7 +264,7 @@ class Node(MemberState):
             return
         role, because = roles[0], "it is being placed"
         if role not in unplaced:
-            because = self.standpoint(self.table.lost, now).obstacle(role, self.placement)
+            because = self.hold_obstacles(self.table.lost, now).obstacle(role, self.placement)
         seconds = f"over {REPORT_AFTER_S:g} s"
         if len(roles) == 1:
             text = f"role {role!r} has been waited for {seconds}: {because}"
@@ -279,7 +279,7 @@ class Node(MemberState):
     def _is_coordinator(self) -> bool:
         me = self.view.coordinator
         is_mine = me is not None and self.writer.is_mine(me)
-        return is_mine and self.tenure.is_alive and self.living.wants_record
+        return is_mine and self.member_lease.is_alive and self.living.wants_record
 
     def _tell_coordinator(self) -> None:
         """Report a change of whether this member coordinates.
@@ -296,14 +296,14 @@ class Node(MemberState):
         if me is None or not self._is_coordinator():  # the lease may have ended since
             return
         effects, look_at = self.coordinator.coordinate(
-            me, self.view, self.sight.chronicle, not self.unsettled, now
+            me, self.view, self.view_state.observed_times, not self.unsettled, now
         )
         for effect in effects:
             self.out.do(effect)
         self.out.wake(look_at)
 
     def _look_after_the_dead(self, now: float) -> None:
-        if not self.tenure.is_alive or self.living.state is Life.REVOKING:
+        if not self.member_lease.is_alive or self.living.state is Life.REVOKING:
             return
         waits_for_name = self.writer.state is Write.TAKEN
         effects, look_at = self.janitor.look_after(

@@ -53,7 +53,7 @@ class MemberState:
         self.name = settings.name
         self.placement = placement or Placement()
         self.table = Table()
-        self.sight = ViewState()
+        self.view_state = ViewState()
         self.following = Following()
         self.living = Living(
             settings.name,
@@ -61,7 +61,7 @@ class MemberState:
             settings.leave_timeout,
             settings.ranking.handover_wait,
         )
-        self.tenure = MemberLease(settings.ttl, settings.margin)
+        self.member_lease = MemberLease(settings.ttl, settings.margin)
         self.renewals = Renewals()
         self.writer = Writer()
         self.outage = Outage()
@@ -80,7 +80,7 @@ class MemberState:
     @property
     def view(self) -> View:
         """Return the view: what lies in etcd, as far as this member knows."""
-        return self.sight.view
+        return self.view_state.view
 
     @property
     def share(self) -> Share | None:
@@ -119,14 +119,14 @@ class MemberState:
         """
         return self.coordinator.upcoming if self.coordinates else None
 
-    def standpoint(self, lost: Collection[str], now: float) -> HoldObstacles:
+    def hold_obstacles(self, lost: Collection[str], now: float) -> HoldObstacles:
         """Return what decides why a role is not held here.
 
         `lost` are roles that were lost here and are not released.
         """
         gate, not_ranked = self.table.gate, ""
         if gate.closed_because == NOT_RANKED:
-            not_ranked = why_not_ranked(self.view, self.sight.chronicle, self.name, now)
+            not_ranked = why_not_ranked(self.view, self.view_state.observed_times, self.name, now)
         return HoldObstacles(self.name, gate, self.view.version, lost, not_ranked)
 
     # ── what other threads call, under the engine's lock ──────────────────────────────────────────
@@ -154,7 +154,7 @@ class MemberState:
             now: the time, in seconds.
             words: why the lease is not renewed, as far as the client knows.
         """
-        self.outage.overdue(self.tenure, words, now, self.out)
+        self.outage.overdue(self.member_lease, words, now, self.out)
         return self.owes_reports
 
     def renew(self, now: float, lease: int, sent_at: float, call: int) -> tuple[list[Effect], bool]:
@@ -169,10 +169,10 @@ class MemberState:
         Returns:
             What is to be done now, and whether a step is to follow.
         """
-        if lease != self.tenure.lease or not self.tenure.is_held:
+        if lease != self.member_lease.id or not self.member_lease.is_held:
             return [], False
         if self.renewals.meet(call):
-            self.writer.meet(now, second_try_timeout(self.tenure.granted_ttl))
+            self.writer.meet(now, second_try_timeout(self.member_lease.granted_ttl))
         if self.renewals.counts(call, sent_at):
             revived = self._renew(now, sent_at)
             return self.out.take_all_but_reports(), revived or self.owes_reports
@@ -205,7 +205,7 @@ class MemberState:
 
     def _is_current(self, answer: ev.RecordRead | ev.RecordReadFailed) -> bool:
         """Return whether a read is of this lease, and for the newest call."""
-        is_of_lease = self.tenure.is_held and answer.lease == self.tenure.lease
+        is_of_lease = self.member_lease.is_held and answer.lease == self.member_lease.id
         return is_of_lease and answer.call == self.renewals.new_call
 
     def _look_for_proof(self, now: float) -> None:
@@ -225,23 +225,23 @@ class MemberState:
         if not self.writer.exists:  # nothing is claimed that a copy could lack
             self._renew(now, self.renewals.prove())
             return
-        within_s = read_timeout(self.tenure.granted_ttl)
-        lease, compare = self.tenure.lease, self.writer.compare
+        within_s = read_timeout(self.member_lease.granted_ttl)
+        lease, compare = self.member_lease.id, self.writer.compare
         self.renewals.look(call, lease, compare, within_s, now, self.out)
 
     def _renew(self, now: float, sent_at: float) -> bool:
         """Move the deadline; return whether a suspect lease has come back to life."""
         self._expire(now)  # a deadline that nobody had time to notice has passed all the same
-        revived = self.tenure.renewed(sent_at, now)
-        if self.tenure.is_alive and now < self.outage.due_at(self.tenure):
+        revived = self.member_lease.renewed(sent_at, now)
+        if self.member_lease.is_alive and now < self.outage.due_at(self.member_lease):
             self.outage.over(self.writer.incarnation, now, self.out)
-        self.table.deadline = self.tenure.deadline
+        self.table.deadline = self.member_lease.deadline
         return revived
 
     def _expire(self, now: float) -> None:
-        if self.tenure.passed_deadline(now):
+        if self.member_lease.passed_deadline(now):
             self.writer.must_write = True  # R7: nothing is granted before a write is answered
-            self.outage.lost(self.tenure, len(self.table.held), now, self.out)
+            self.outage.lost(self.member_lease, len(self.table.held), now, self.out)
             self._lose_all(now, "the session was not renewed before its deadline")
             self.table.gate = closed("the session is lost")
 
@@ -249,18 +249,18 @@ class MemberState:
 
     def _take(self, event: Event, now: float) -> None:
         match event:
-            case ev.Listed() if self.sight.is_heard(event):
+            case ev.Listed() if self.view_state.is_heard(event):
                 self._list_failing_since = None
-                if because := self.sight.replace(event, self.name):
+                if because := self.view_state.replace(event, self.name):
                     self._change_history(because, now)
             case ev.Changed():
-                self.sight.change(event)
+                self.view_state.change(event)
             case ev.WriteAnswered():
                 self._take_answer(self.writer.answered(event), now)
             case ev.ProclaimAnswered():
                 self.coordinator.answered(event, self.view, now, self.name)
             case ev.RequestPosted():
-                self.sight.history.posted(now)
+                self.view_state.history.posted(now)
             case ev.LeaseLookedUp():
                 self.janitor.looked_up(event, self.view.members.get(event.name), now)
             case ev.LeaveAsked():
@@ -281,7 +281,7 @@ class MemberState:
             case ev.ListFailed():
                 self._list_failed(event.error, now)
             case ev.PostFailed():
-                self.sight.history.posted(now)
+                self.view_state.history.posted(now)
                 self.out.warn_of(f"asking for a higher token base failed: {event.error}", now)
             case ev.ChoreFailed():
                 self.out.warn_of(f"{event.doing} failed: {event.error}", now)
@@ -289,27 +289,31 @@ class MemberState:
                 self._take_lease(event, now)
 
     def _take_lease(self, event: Event, now: float) -> None:
-        tenure = self.tenure
+        member_lease = self.member_lease
         match event:
             case ev.LeaseGranted():
-                self.out.do(tenure.granted(event))
+                self.out.do(member_lease.granted(event))
                 self.writer.begin(event.lease, event.incarnation)
                 self.renewals.begin()
                 self.outage.over(event.incarnation, now, self.out)
-                if now >= tenure.deadline:
+                if now >= member_lease.deadline:
                     self.outage.words = "the grant of the lease came after its deadline"
-                self.table.deadline = tenure.deadline
+                self.table.deadline = member_lease.deadline
             case ev.LeaseFailed():
-                tenure.ask_failed(now, self.name)
+                member_lease.ask_failed(now, self.name)
                 self._failed("asking for a lease", event.error, now)
-            case ev.LeaseEnded(lease=lease) if lease == tenure.lease and tenure.is_known:
-                if tenure.is_held:
+            case ev.LeaseEnded(lease=lease) if lease == member_lease.id and member_lease.is_known:
+                if member_lease.is_held:
                     self._lose_session(now, "etcd has ended the member's lease")
-                self.out.do(tenure.ended())
-            case ev.LeaseRevoked(lease=lease) if lease == tenure.lease and tenure.is_revoking:
-                tenure.revoked()
-            case ev.RevokeFailed(lease=lease) if lease == tenure.lease and tenure.is_revoking:
-                tenure.revoke_failed(now, self.name)
+                self.out.do(member_lease.ended())
+            case ev.LeaseRevoked(lease=lease) if (
+                lease == member_lease.id and member_lease.is_revoking
+            ):
+                member_lease.revoked()
+            case ev.RevokeFailed(lease=lease) if (
+                lease == member_lease.id and member_lease.is_revoking
+            ):
+                member_lease.revoke_failed(now, self.name)
                 self._failed("revoking the lease", event.error, now)
             case ev.RecordRead():
                 self._take_read(event, self._judge(event), now)
@@ -318,7 +322,7 @@ class MemberState:
                 # No line of its own: if it lasts, the outage is logged, with why.
                 self.out.last_error = f"reading this member's record failed: {event.error}"
             case ev.HistoryChanged() if self._is_disproved():
-                self.sight.history.wait(now)  # that change once more, or yet another one
+                self.view_state.history.wait(now)  # that change once more, or yet another one
             case ev.HistoryChanged():
                 self._change_history(event.because, now)
             case _:
@@ -343,7 +347,7 @@ class MemberState:
             self._find_older(event.mod_revision, event.found.mod_revision, now)
 
     def _ask_to_leave(self, event: ev.LeaveAsked, now: float) -> None:
-        ranked = self.share is not None and self.tenure.is_alive and self.writer.exists
+        ranked = self.share is not None and self.member_lease.is_alive and self.writer.exists
         if self.living.ask_to_leave(event, ranked, self.table.is_used, self.view, now, self.out):
             self._lose_all(now, "the member leaves")
 
@@ -358,10 +362,10 @@ class MemberState:
         if self._list_failing_since is None:
             self._list_failing_since = now
         since, is_logged = self._list_failing_since, self.outage.since is not None
-        is_answered = self.tenure.answered_at > since
+        is_answered = self.member_lease.answered_at > since
         is_long = now > since + LIST_FAILURE_TIMEOUT_S and not is_logged
         is_joining = self.living.state is Life.JOINING
-        if is_answered or is_long or is_joining or not self.tenure.is_held:
+        if is_answered or is_long or is_joining or not self.member_lease.is_held:
             self._failed("reading the group", error, now)
         else:
             self.out.last_error = f"reading the group failed: {error}"
@@ -381,20 +385,20 @@ class MemberState:
 
         Nothing is granted before a new list.
         """
-        self.sight.throw_view_away(self.out, lists=self.living.wants_lease)
+        self.view_state.throw_view_away(self.out, lists=self.living.wants_lease)
 
     def _is_heard(self, event: Event) -> bool:
         """Return whether an event changes the view, if it brings anything for it."""
         if isinstance(event, ev.HistoryChanged):
             return not self._is_disproved()
-        return self.sight.is_heard(event)
+        return self.view_state.is_heard(event)
 
     def _is_disproved(self) -> bool:
         """Return whether the change of history was handled for this lease.
 
         Each request that was under way reports the change, and an old record stays for a while.
         """
-        return self._disproved == self.writer.incarnation and not self.tenure.is_held
+        return self._disproved == self.writer.incarnation and not self.member_lease.is_held
 
     def _change_history(self, because: str, now: float) -> None:
         """End the session, since etcd has another history now.
@@ -405,9 +409,9 @@ class MemberState:
         self._disproved = self.writer.incarnation
         self._lose_all(now, because)
         self._throw_view_away()
-        self.sight.begin_anew(because, now, self.out)
-        if self.tenure.is_held:
-            self.out.do(self.tenure.disown())
+        self.view_state.begin_anew(because, now, self.out)
+        if self.member_lease.is_held:
+            self.out.do(self.member_lease.disown())
         self.coordinator = Coordinator(self.settings.ranking)
 
     # ── losses ───────────────────────────────────────────────────────────────────────────────────
@@ -417,12 +421,14 @@ class MemberState:
 
         A new incarnation comes after it (R6, R7).
         """
-        if self.tenure.is_held:
+        if self.member_lease.is_held:
             self._lose_session(now, because)
-            self.out.do(self.tenure.disown())
+            self.out.do(self.member_lease.disown())
 
     def _lose_session(self, now: float, because: str) -> None:
-        is_news = self.tenure.is_alive  # else the outage has told of the loss, at the deadline
+        is_news = (
+            self.member_lease.is_alive
+        )  # else the outage has told of the loss, at the deadline
         self._lose_all(now, because)
         self._throw_view_away()
         self.outage.begun(now)

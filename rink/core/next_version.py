@@ -48,7 +48,7 @@ class Draft:
 def draft(
     by: str,
     view: View,
-    chronicle: ObservedTimes,
+    observed_times: ObservedTimes,
     settled: bool,
     now: float,
     settings: RankSettings,
@@ -60,17 +60,17 @@ def draft(
     A rank whose member is gone counts as room, but `leave_delay` may keep it while newcomers take
     lower ones. Where that makes a version too large, it is drafted without counting on such ranks.
     """
-    drafted = _draft(by, view, chronicle, settled, now, settings, left_out, wishes_at_once)
+    drafted = _draft(by, view, observed_times, settled, now, settings, left_out, wishes_at_once)
     if drafted.version is None or len(encode(drafted.version)) <= VERSION_LIMIT_BYTES:
         return drafted
     left_out |= without_room(view, freed=False)
-    return _draft(by, view, chronicle, settled, now, settings, left_out, wishes_at_once)
+    return _draft(by, view, observed_times, settled, now, settings, left_out, wishes_at_once)
 
 
 def _draft(
     by: str,
     view: View,
-    chronicle: ObservedTimes,
+    observed_times: ObservedTimes,
     settled: bool,
     now: float,
     settings: RankSettings,
@@ -79,12 +79,12 @@ def _draft(
 ) -> Draft:
     current = view.version
     scheme = _scheme(view, current)
-    plan = ranks.plan(_situation(view, chronicle, scheme, settled, left_out), now, settings)
+    plan = ranks.plan(_situation(view, observed_times, scheme, settled, left_out), now, settings)
     if current is not None and scheme != current.scheme:
         # One more version, with the ranks as they are; what the new scheme asks of them comes next.
         plan = RankPlan(current.ranks, (f"scheme {current.scheme} -> {scheme}",))
     room = _for_ranks_and_pins() - _bytes_of(plan.ranks) - NAMES_LIMIT_BYTES
-    wishes = _Wishes(dict(current.pins) if current else {}, chronicle.token_base, room)
+    wishes = _Wishes(dict(current.pins) if current else {}, observed_times.token_base, room)
     if current is not None and current.ranks:
         wishes.grant(view, wishes_at_once)
     because = (*plan.because, *wishes.because)
@@ -186,7 +186,7 @@ def _shortened(because: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _situation(
-    view: View, chronicle: ObservedTimes, scheme: str, settled: bool, left_out: frozenset[str]
+    view: View, observed_times: ObservedTimes, scheme: str, settled: bool, left_out: frozenset[str]
 ) -> Situation:
     today = view.version.ranks if view.version else ()
     return Situation(
@@ -195,7 +195,7 @@ def _situation(
             Candidate(
                 name=member.name,
                 create_revision=member.create_revision,
-                first_seen=chronicle.first_seen[member.name, member.create_revision],
+                first_seen=observed_times.first_seen[member.name, member.create_revision],
                 rebalance_delay=member.record.rebalance_delay if member.record else 0.0,
                 phase=member.record.phase if member.record else Phase.ACTIVE,
                 can_follow=member.record is not None and follows(member.record.schemes, scheme),
@@ -203,11 +203,11 @@ def _situation(
             for member in view.by_age
             if member.name not in left_out
         ],
-        was_empty=chronicle.was_empty,
-        gone_since=chronicle.gone_since,
-        offering_since=chronicle.offering_since,
-        emptied_since=chronicle.emptied_since,
-        started_at=chronicle.started_at,
+        was_empty=observed_times.was_empty,
+        gone_since=observed_times.gone_since,
+        offering_since=observed_times.offering_since,
+        emptied_since=observed_times.emptied_since,
+        started_at=observed_times.started_at,
         settled=settled,
     )
 

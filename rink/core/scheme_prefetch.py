@@ -81,17 +81,17 @@ class Placing:
     _followed: frozenset[Pair] = frozenset()
 
     def missing(
-        self, foreseen: SchemePrefetch, table: Table, placement: Placement
+        self, prefetch: SchemePrefetch, table: Table, placement: Placement
     ) -> list[tuple[str, str, int]]:
         """Return each (role, scheme, size) that a step has still to place."""
         self.schemes = schemes.count()  # first: one that is registered later has nothing placed
         self._followed = frozenset(
-            [pair for pair in foreseen.pairs if placement.can_follow(pair[0])]
+            [pair for pair in prefetch.pairs if placement.can_follow(pair[0])]
         )
         new = [(pair, table.unplaced) for pair in self._followed & self.complete]
         new += [(pair, table.roles) for pair in self._followed - self.complete]
-        if foreseen.pinned and placement.can_follow(foreseen.pinned_by[0]):
-            new.append((foreseen.pinned_by, set(foreseen.pinned)))
+        if prefetch.pinned and placement.can_follow(prefetch.pinned_by[0]):
+            new.append((prefetch.pinned_by, set(prefetch.pinned)))
         return [
             (role, scheme, size)
             for (scheme, size), roles in new

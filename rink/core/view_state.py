@@ -2,7 +2,7 @@
 
 The view is replaced only by a list. Between two lists, the changes of the watch are added to it. It
 is thrown away when the lease ends, for whatever reason: an etcd that does not know the lease may
-not know the rest of the view either. Two things outlive a view: the times in the chronicle, and the
+not know the rest of the view either. Two things outlive a view: the times in the observed_times, and the
 facts in `history` that can prove another history of etcd (R11).
 """
 
@@ -33,7 +33,7 @@ class ViewState:
     """
 
     view: View = attrs.field(factory=View)
-    chronicle: ObservedTimes = attrs.field(factory=ObservedTimes)
+    observed_times: ObservedTimes = attrs.field(factory=ObservedTimes)
     history: EtcdHistory = attrs.field(factory=EtcdHistory)
     lists_wanted: int = 0
     why_unrankable: str = ""
@@ -83,7 +83,7 @@ class ViewState:
         # The engine's lists follow each other, and reads are linearizable.
         if listed.revision < self.view.revision:
             return f"etcd's revision went back from {self.view.revision} to {listed.revision}"
-        self.history.keep(self.view, self.chronicle.token_base)
+        self.history.keep(self.view, self.observed_times.token_base)
         view = self._after(listed)
         because = self.history.contradiction(view, name)
         if not because:
@@ -93,7 +93,7 @@ class ViewState:
     def note(self, name: str, now: float, out: Outbox) -> None:
         """Note what is new in the view, and warn of problems once."""
         view = self.view
-        self.chronicle.note(view, now)
+        self.observed_times.note(view, now)
         # All that problems follow from. What has not changed is the same object as before.
         problems, standing = view.records.problems, view.records.standing
         sources = (problems, standing, view.versions, view.requests, view.clutter)
@@ -110,7 +110,7 @@ class ViewState:
 
     def throw_view_away(self, out: Outbox, *, lists: bool) -> None:
         """Throw the view away; `lists`: have the group listed anew."""
-        self.history.keep(self.view, self.chronicle.token_base)
+        self.history.keep(self.view, self.observed_times.token_base)
         self.view = View()
         if lists:
             self.lists_wanted += 1
@@ -123,4 +123,4 @@ class ViewState:
         not: members that start fresh do not know that base, and all must add the same one.
         """
         self.history.begin_anew(because, now, out)
-        self.chronicle = ObservedTimes()
+        self.observed_times = ObservedTimes()

@@ -26,7 +26,7 @@ def grows(whom: str, when: str) -> str:
     return f"the group grows for {whom} {when}, or at once if another member leaves"
 
 
-def why_not_ranked(view: View, chronicle: ObservedTimes, name: str, now: float) -> str:
+def why_not_ranked(view: View, observed_times: ObservedTimes, name: str, now: float) -> str:
     """Return why a member has no rank yet, and when the group grows for it.
 
     The member computes the time itself. It reads the coordinator's settings from the coordinator's
@@ -36,7 +36,7 @@ def why_not_ranked(view: View, chronicle: ObservedTimes, name: str, now: float) 
     member, coordinator = view.members.get(name), view.coordinator
     if member is None or member.record is None or coordinator is None or not coordinator.record:
         return NOT_RANKED
-    first_seen = chronicle.first_seen.get((name, member.create_revision))
+    first_seen = observed_times.first_seen.get((name, member.create_revision))
     if first_seen is None:
         return NOT_RANKED
     leads_by = coordinator.record.leads_by
@@ -45,12 +45,14 @@ def why_not_ranked(view: View, chronicle: ObservedTimes, name: str, now: float) 
         initial_delay=leads_by.get("initial_delay") or 0.0,
     )
     own_delay = member.record.rebalance_delay
-    at, setting, delay = growth_due(first_seen, own_delay, chronicle.started_at, settings)
+    at, setting, delay = growth_due(first_seen, own_delay, observed_times.started_at, settings)
     if at > now:
         when = f"in about {at - now:.0f} s ({setting}={delay:g})"
         text = grows("this member", when)
         # This member joined after the start, so it does not know how long ago the start was.
-        is_start = chronicle.started_at is None and view.version and STARTED in view.version.because
+        is_start = (
+            observed_times.started_at is None and view.version and STARTED in view.version.because
+        )
         sooner = "; sooner if the group has only just started" if is_start else ""
         return f"{NOT_RANKED}: {text}{sooner}"
     stagger = leads_by.get("stagger")

@@ -217,7 +217,7 @@ class Engine:
     @property
     def deadline(self) -> float:
         """Return when every role is lost if the lease is not renewed before."""
-        return self.node.tenure.deadline
+        return self.node.member_lease.deadline
 
     @property
     def ticks_answered(self) -> int:
@@ -244,7 +244,7 @@ class Engine:
     @property
     def overdue_at(self) -> float:
         """Return when to report that the lease is not renewed."""
-        return self.node.outage.due_at(self.node.tenure)
+        return self.node.outage.due_at(self.node.member_lease)
 
     def overdue(self, words: str) -> None:
         """Report that the lease is not renewed, once per outage."""
@@ -429,7 +429,7 @@ class Engine:
     def _give_everything_up(self, because: str) -> None:
         """Lose every role, and have the lease renewed no more."""
         with self.lock:
-            self._lessor.drop(self.node.tenure.lease)
+            self._lessor.drop(self.node.member_lease.id)
             self.node.out.last_error = because
             self.table.deadline = float("-inf")
             self.table.gate = closed(because)
@@ -474,7 +474,7 @@ class Engine:
                     self._requests.carry_out(effect)
 
     def _tell_of_join(self) -> None:
-        name, ttl = self.node.name, self.node.tenure.granted_ttl
+        name, ttl = self.node.name, self.node.member_lease.granted_ttl
         text = f"joined as {name!r}, by etcd at {self._etcd.endpoint}, with a ttl of {ttl} s"
         self.journal.write(logging.INFO, text)
 

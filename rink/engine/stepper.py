@@ -57,10 +57,10 @@ class Stepper:
     def step_own(self, events: list[Event]) -> OwnStep:
         """Step the first half: what others wait for."""
         node = self._node
-        foreseen = node.foresee(events)
+        prefetch = node.prefetch(events)
         for placings in itertools.count():
             with _turns.taken(), self._lock:
-                missing = node.placing.missing(foreseen, node.table, node.placement)
+                missing = node.placing.missing(prefetch, node.table, node.placement)
                 unplaced = set[str]()
                 if placings >= MAX_PLACINGS and missing:
                     # Callers go on asking for roles. They must not keep the engine from its step.
@@ -74,9 +74,9 @@ class Stepper:
                     node.table.gate = closed("the group is changing")
             for role, scheme, size in missing:
                 node.placement.rank(role, scheme, size, bounded=False)
-        if foreseen.pairs != self._pairs:
-            self._pairs = foreseen.pairs
-            node.placement.forget_all_but(foreseen.pairs)
+        if prefetch.pairs != self._pairs:
+            self._pairs = prefetch.pairs
+            node.placement.forget_all_but(prefetch.pairs)
         return step
 
     def _step_placed(self, events: list[Event], unplaced: set[str]) -> OwnStep:

@@ -30,7 +30,7 @@ class Strict(Placement):
 
 def place(node: Node, events, unplaced=()) -> set:
     """Place what a step asks schemes for, as the engine does; return what was missing."""
-    missing = node.placing.missing(node.foresee(events), node.table, node.placement)
+    missing = node.placing.missing(node.prefetch(events), node.table, node.placement)
     for role, scheme, size in missing:
         node.placement.rank(role, scheme, size, bounded=False)
     node.placing.done(node.table, set(unplaced))
@@ -57,16 +57,16 @@ class Foreseen(Node):
         return effects
 
     def _check_chronicle(self, now):
-        """Compare the chronicle with one that notes every view, also if nothing has changed."""
-        chronicle = self.sight.chronicle
-        if chronicle is not self._noted_by:
-            self._noted_by, self._shadow = chronicle, copy.copy(chronicle)
-            self._shadow.first_seen = dict(chronicle.first_seen)
-            self._shadow.gone_since = dict(chronicle.gone_since)
+        """Compare the observed_times with one that notes every view, also if nothing has changed."""
+        observed_times = self.view_state.observed_times
+        if observed_times is not self._noted_by:
+            self._noted_by, self._shadow = observed_times, copy.copy(observed_times)
+            self._shadow.first_seen = dict(observed_times.first_seen)
+            self._shadow.gone_since = dict(observed_times.gone_since)
         self._shadow._sources = ()
         self._shadow.note(self.view, now)
         for name in ("first_seen", "gone_since", "started_at", "was_empty", "token_base"):
-            assert getattr(chronicle, name) == getattr(self._shadow, name), name
+            assert getattr(observed_times, name) == getattr(self._shadow, name), name
 
 
 def check(node: Node, now: float) -> None:
@@ -105,15 +105,15 @@ def _check_view(view: View) -> None:
 
 
 def _check_sight(node: Node) -> None:
-    view, chronicle = node.view, node.sight.chronicle
+    view, observed_times = node.view, node.view_state.observed_times
     if not view.revision:
         return
     ranked = set(view.version.ranks) if view.version else set()
     live = {member.name for member in view.by_age}
-    assert chronicle.first_seen.keys() == view.records.roster.births
-    assert chronicle.gone_since.keys() == ranked - live
-    assert chronicle._leaving == view.records.standing.leaving
-    assert node.sight.why_unrankable == why_unrankable(view, node.name)
+    assert observed_times.first_seen.keys() == view.records.roster.births
+    assert observed_times.gone_since.keys() == ranked - live
+    assert observed_times._leaving == view.records.standing.leaving
+    assert node.view_state.why_unrankable == why_unrankable(view, node.name)
 
 
 def _check_coordinator(node: Node, now: float) -> None:
@@ -122,14 +122,14 @@ def _check_coordinator(node: Node, now: float) -> None:
     is_under_way = coordinator.proclaiming > (view.newest.number if view.newest else 0)
     if not node.coordinates or is_under_way or now < coordinator.retry_at:
         return
-    if not node.tenure.is_alive:
+    if not node.member_lease.is_alive:
         return  # it ended between the halves, and the dead proclaim nothing
     if view.newest is not None and view.newest.version is None:
         return
     drafted = draft(
         node.name,
         view,
-        node.sight.chronicle,
+        node.view_state.observed_times,
         not node.unsettled,
         now,
         node.settings.ranking,
@@ -144,7 +144,7 @@ def _check_coordinator(node: Node, now: float) -> None:
 
 
 def _check_janitor(node: Node) -> None:
-    if not node.tenure.is_alive or node.living.state is Life.REVOKING:
+    if not node.member_lease.is_alive or node.living.state is Life.REVOKING:
         return
     waits_for_name = node.writer.state is Write.TAKEN
     suspects = _suspects(node.view, node.name, node.coordinates, waits_for_name)

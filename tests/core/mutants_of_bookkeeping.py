@@ -123,7 +123,7 @@ BOOKKEEPING = [
     engine(
         "a scheme that has failed is asked no more when its size comes back",
         "stepper",
-        "            node.placement.forget_all_but(foreseen.pairs)\n",
+        "            node.placement.forget_all_but(prefetch.pairs)\n",
         "",
         "engine/test_engine_schemes",
     ),
@@ -175,8 +175,8 @@ BOOKKEEPING = [
     core(
         "a pair is complete though its scheme is unknown",
         "scheme_prefetch",
-        "            [pair for pair in foreseen.pairs if placement.can_follow(pair[0])]\n",
-        "            [pair for pair in foreseen.pairs]\n",
+        "            [pair for pair in prefetch.pairs if placement.can_follow(pair[0])]\n",
+        "            [pair for pair in prefetch.pairs]\n",
         "scheme_prefetch",
     ),
     core(

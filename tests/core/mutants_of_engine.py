@@ -65,7 +65,7 @@ LEASES = [
     engine(
         "an engine that failed keeps its lease",
         "engine",
-        "            self._lessor.drop(self.node.tenure.lease)\n",
+        "            self._lessor.drop(self.node.member_lease.id)\n",
         "",
         "faces/test_blocking_only",
     ),

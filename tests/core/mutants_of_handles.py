@@ -69,22 +69,22 @@ LEAVING = [
     core(
         "the last record is not waited for",
         "lifecycle",
-        "if tenure.is_alive and not is_written and now < self.run_out_at:",
+        "if lease.is_alive and not is_written and now < self.run_out_at:",
         "if False:",
         "running_out",
     ),
     core(
         "the last record is waited for for ever",
         "lifecycle",
-        "if tenure.is_alive and not is_written and now < self.run_out_at:",
-        "if tenure.is_alive and not is_written:",
+        "if lease.is_alive and not is_written and now < self.run_out_at:",
+        "if lease.is_alive and not is_written:",
         "running_out",
     ),
     core(
         "a member that is gone goes on renewing its lease",
         "lifecycle",
-        "            out.do(tenure.abandon())\n",
-        "            tenure.abandon()\n",
+        "            out.do(lease.abandon())\n",
+        "            lease.abandon()\n",
         "running_out",
     ),
     core(
@@ -126,8 +126,8 @@ LEAVING = [
     core(
         "the lease is left to run out where no record claims anything",
         "lifecycle",
-        "if not (tenure.is_held and writer.exists):",
-        "if not tenure.is_held:",
+        "if not (lease.is_held and writer.exists):",
+        "if not lease.is_held:",
         "running_out",
     ),
     core(

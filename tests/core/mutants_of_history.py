@@ -106,7 +106,7 @@ HISTORY = [
     core(
         "a write under way at a new call is believed",
         "member_state",
-        "            self.writer.meet(now, second_try_timeout(self.tenure.granted_ttl))\n",
+        "            self.writer.meet(now, second_try_timeout(self.member_lease.granted_ttl))\n",
         "            pass\n",
         "renewals",
     ),
@@ -141,8 +141,8 @@ HISTORY = [
     core(
         "a new history goes on with the token base of the old one",
         "view_state",
-        "        self.chronicle = ObservedTimes()\n",
-        "        self.chronicle = ObservedTimes(token_base=self.chronicle.token_base)\n",
+        "        self.observed_times = ObservedTimes()\n",
+        "        self.observed_times = ObservedTimes(token_base=self.observed_times.token_base)\n",
         "one_history",
     ),
     core(
@@ -226,13 +226,13 @@ HISTORY = [
         "a change of history that is told after the lease ended is passed over",
         "member_state",
         "case ev.HistoryChanged() if self._is_disproved():",
-        "case ev.HistoryChanged() if not self.tenure.is_held:",
+        "case ev.HistoryChanged() if not self.member_lease.is_held:",
         "one_history",
     ),
     core(
         "a change of history that is told while no lease is held makes no wait longer",
         "member_state",
-        "self.sight.history.wait(now)",
+        "self.view_state.history.wait(now)",
         "pass",
         "one_history",
     ),

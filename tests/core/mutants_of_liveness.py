@@ -22,8 +22,8 @@ ABOUT_LIVENESS = [
     core(
         "a lease's second end is an event like the first",
         "member_state",
-        "if lease == tenure.lease and tenure.is_known:",
-        "if lease == tenure.lease:",
+        "if lease == member_lease.id and member_lease.is_known:",
+        "if lease == member_lease.id:",
         "session",
     ),
     core(
@@ -73,8 +73,8 @@ ABOUT_LIVENESS = [
         "member",
         "            self.coordinates = coordinates\n",
         "            self.coordinates = coordinates\n"
-        "            self.sight.chronicle = type(self.sight.chronicle)()\n"
-        "            self.sight.chronicle.note(self.view, now)\n",
+        "            self.view_state.observed_times = type(self.view_state.observed_times)()\n"
+        "            self.view_state.observed_times.note(self.view, now)\n",
         "observed_times",
     ),
     core(
@@ -207,9 +207,9 @@ ABOUT_LIVENESS = [
     Mutant(
         "delays are counted by what the members' wall clocks say",
         "rink/core/next_version.py",
-        "first_seen=chronicle.first_seen[member.name, member.create_revision],\n",
+        "first_seen=observed_times.first_seen[member.name, member.create_revision],\n",
         "first_seen=(wall := __import__('datetime').datetime.fromisoformat)\n"
-        "                and chronicle.first_seen[view.coordinator.name, view.coordinator.create_revision]\n"
+        "                and observed_times.first_seen[view.coordinator.name, view.coordinator.create_revision]\n"
         "                + (wall(member.record.joined or '2030-01-01') - wall(view.coordinator.record.joined or '2030-01-01'))\n"
         "                .total_seconds(),\n",
         ("engine/test_engine_pitfalls",),

@@ -127,7 +127,7 @@ ABOUT_OVERLAP = [
     core(
         "TTL 0 is not heard",
         "member_state",
-        "case ev.LeaseEnded(lease=lease) if lease == tenure.lease and tenure.is_known:",
+        "case ev.LeaseEnded(lease=lease) if lease == member_lease.id and member_lease.is_known:",
         "case ev.LeaseEnded(lease=lease) if False:",
         "session",
     ),
@@ -276,8 +276,8 @@ ABOUT_OVERLAP = [
     core(
         "tokens are version numbers",
         "member",
-        "token = self.sight.chronicle.token_base + self.view.revision if version else 0",
-        "token = self.sight.chronicle.token_base + version.number if version else 0",
+        "token = self.view_state.observed_times.token_base + self.view.revision if version else 0",
+        "token = self.view_state.observed_times.token_base + version.number if version else 0",
         "drains",
         "seed_behaviours",
     ),
@@ -349,7 +349,7 @@ ABOUT_OVERLAP = [
     core(
         "a new coordinator lowers the token base",
         "next_version",
-        "wishes = _Wishes(dict(current.pins) if current else {}, chronicle.token_base, room)",
+        "wishes = _Wishes(dict(current.pins) if current else {}, observed_times.token_base, room)",
         "wishes = _Wishes(dict(current.pins) if current else {}, 0, room)",
         "next_version",
         "coordinator",

@@ -184,7 +184,7 @@ def test_members_that_were_ranked_before_are_not_waited_for(pair):
 
 def test_a_newcomer_that_cannot_be_read_is_not_waited_for(waiting):
     world, member = waiting, waiting.members["a"]
-    world.etcd.put("members/b", b'{"format": 99}', lease=world.node("b").tenure.lease)
+    world.etcd.put("members/b", b'{"format": 99}', lease=world.node("b").member_lease.id)
     world.run()
     assert member.lost == [MOVES]
 
@@ -192,7 +192,7 @@ def test_a_newcomer_that_cannot_be_read_is_not_waited_for(waiting):
 def test_the_end_of_the_session_is_told_at_once(waiting):
     world, member = waiting, waiting.members["a"]
     member.alive = False
-    world.etcd.end_lease(member.node.tenure.lease)
+    world.etcd.end_lease(member.node.member_lease.id)
     world.run()
     assert sorted(member.lost) == sorted([MOVES, STAYS])
 

@@ -85,7 +85,7 @@ def test_a_name_that_stays_taken_ends_the_join_after_its_timeout(world):
     assert "within 30 s" in str(new.failed)
     assert new.left
     assert not any(report.version for report in new.made(do.Report)), "it never joined"
-    assert world.etcd.leases == {other.node.tenure.lease}
+    assert world.etcd.leases == {other.node.member_lease.id}
 
 
 def test_a_join_that_nobody_answers_ends_after_its_timeout(world):
@@ -184,7 +184,7 @@ def test_once_a_name_was_seen_taken_a_create_without_an_answer_is_tried_again(wa
 def test_once_a_name_was_seen_taken_no_other_failure_ends_the_join(waiting):
     world, old, new = waiting
     world.tell("a", ev.ListFailed(OSError("down")))
-    world.etcd.end_lease(new.node.tenure.lease)
+    world.etcd.end_lease(new.node.member_lease.id)
     world.sleep(20.0)
     assert isinstance(new.to_etcd[0], do.GrantLease)
     world.lose("a")

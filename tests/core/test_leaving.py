@@ -35,7 +35,7 @@ def test_leaving_coordinator_is_followed_by_the_oldest_active(pair):
     assert pair.version.by == "b"
     assert pair.ranks == ["b"]
     assert a.left
-    assert pair.etcd.leases == leases - {a.node.tenure.lease}
+    assert pair.etcd.leases == leases - {a.node.member_lease.id}
     assert pair.node("b").coordinates
 
 
@@ -261,7 +261,7 @@ def test_a_session_lost_while_leaving_ends_the_leave(pair):
     b = pair.members["b"]
     pair.hold("a", *KINDS)
     pair.leave("b")
-    pair.etcd.end_lease(b.node.tenure.lease)
+    pair.etcd.end_lease(b.node.member_lease.id)
     pair.run()
     assert b.left
 
@@ -283,7 +283,7 @@ def test_a_lease_that_ends_before_its_revocation_ends_the_leave(pair):
     pair.hold("b", "requests")
     pair.leave("b", keep_rank=True)
     assert b.node.living.state is Life.REVOKING
-    pair.tell("b", ev.LeaseEnded(b.node.tenure.lease))
+    pair.tell("b", ev.LeaseEnded(b.node.member_lease.id))
     assert b.left
     assert not any("lost its session" in text for text in b.reports)
 

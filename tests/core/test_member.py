@@ -82,7 +82,7 @@ def test_a_rejoin_lists_what_user_code_still_holds_on_to(world, limit):
     member = world.add("a", leave_delay=30.0, draining_limit_bytes=limit)
     member.lets_go = False
     world.holders(ROLES[:3])
-    world.etcd.end_lease(member.node.tenure.lease)
+    world.etcd.end_lease(member.node.member_lease.id)
     world.run()
     record = world.record("a")
     assert record.incarnation == "i2"
@@ -103,7 +103,7 @@ def test_a_member_that_rejoins_unranked_bars_others_from_what_it_still_runs(pair
     a.lets_go = False
     world.get("a", role)
     world.hold("b", "events")
-    world.etcd.end_lease(a.node.tenure.lease)
+    world.etcd.end_lease(a.node.member_lease.id)
     world.sleep(0.1)
     record = world.record("a")
     assert record.incarnation == "i3"
@@ -222,20 +222,20 @@ def test_a_role_that_a_custom_scheme_fails_for_costs_no_other_role(world, monkey
 
 def test_the_pairs_to_place_by_are_those_of_shares_and_versions_in_view_and_under_way(pair):
     node = pair.node("a")
-    assert node.foresee([]).pairs == {("jump", 2)}
+    assert node.prefetch([]).pairs == {("jump", 2)}
     record = evolve(pair.record("b"), shares=(Share(0, 5, "balanced:8"), Share(0, 3, "jump")))
     coming = ev.Changed(
         99,
         (Member("z", record, 9, 9, 9), Proclaimed(3, Version(3, ("a",), "jump"), 9, 9)),
     )
-    assert node.foresee([coming, ev.Nudged()]).pairs == {
+    assert node.prefetch([coming, ev.Nudged()]).pairs == {
         ("jump", 1),
         ("jump", 2),
         ("jump", 3),
         ("balanced:8", 5),
     }
-    again = node.foresee([ev.Listed(99, coming.changes)])
-    assert again.pairs == node.foresee([coming]).pairs
+    again = node.prefetch([ev.Listed(99, coming.changes)])
+    assert again.pairs == node.prefetch([coming]).pairs
 
 
 # ── the two halves of a step ─────────────────────────────────────────────────────────────────

@@ -170,7 +170,7 @@ def test_the_coordinator_says_once_who_has_no_room(narrow):
 
 def obstacle(world, name):
     node = world.node(name)
-    return node.standpoint((), world.now).obstacle("x", node.placement)
+    return node.hold_obstacles((), world.now).obstacle("x", node.placement)
 
 
 def test_a_member_that_cannot_be_ranked_says_why_itself(narrow):
@@ -264,14 +264,14 @@ def test_ranks_that_are_kept_for_the_gone_make_no_version_too_large():
     long = "x" * 8000
     old = [f"small{index}" for index in range(110)] + [f"{index}{long}" for index in range(110)]
     new = [bound(f"new{index}{long}", 500 + index, rebalance_delay=0.0) for index in range(110)]
-    version, chronicle = Version(1, ("a", *old), "jump"), ObservedTimes()
+    version, observed_times = Version(1, ("a", *old), "jump"), ObservedTimes()
     ranked = []
     for now in (0.0, 1.0, 30.0):
         newest = Proclaimed(version.number, version, 400, len(encode(version)))
         view = View.listed(1000 + version.number, [bound("a", 1), *new, newest])
-        chronicle.note(view, now)
+        observed_times.note(view, now)
         settings = RankSettings(leave_delay=30.0)
-        drafted = draft("a", view, chronicle, True, now, settings, without_room(view))
+        drafted = draft("a", view, observed_times, True, now, settings, without_room(view))
         version = drafted.version or version
         assert len(encode(version)) <= VERSION_LIMIT_BYTES
         ranked.append(sum(name.startswith("new") for name in version.ranks))
@@ -282,9 +282,9 @@ def test_ten_thousand_members_fit_into_a_version():
     records = [
         bound(f"worker-{index:05}-with-a-name-of-some-length", index) for index in range(10_000)
     ]
-    view, chronicle = View.listed(10_001, records), ObservedTimes()
-    chronicle.note(view, 0.0)
-    drafted = draft("a", view, chronicle, True, 0.0, RankSettings())
+    view, observed_times = View.listed(10_001, records), ObservedTimes()
+    observed_times.note(view, 0.0)
+    drafted = draft("a", view, observed_times, True, 0.0, RankSettings())
     assert len(drafted.version.ranks) == 10_000
     assert len(encode(drafted.version)) < VERSION_LIMIT_BYTES
     assert drafted.version.because[0] == STARTED

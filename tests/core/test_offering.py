@@ -211,7 +211,7 @@ def test_leave_that_keeps_the_rank_offers_nothing(rollout):
 def test_session_lost_while_offering_ends_the_leave(rollout):
     b = rollout.members["b"]
     rollout.leave("b")
-    rollout.etcd.end_lease(b.node.tenure.lease)
+    rollout.etcd.end_lease(b.node.member_lease.id)
     rollout.run()
     assert b.left
 

@@ -31,7 +31,7 @@ def cut_off(world, rate):
     assert world.ranks == ["a", "b"]
     hold = world.get("b", role_of(1, 2))
     world.keep_alive(b)
-    world.expiries[b.node.tenure.lease] = world.now + 60.0
+    world.expiries[b.node.member_lease.id] = world.now + 60.0
     b.alive = False
     world.hold("b", *KINDS)
     return b, hold

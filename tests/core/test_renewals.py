@@ -54,11 +54,11 @@ def held_back(reconnected):
 
 def test_new_call_counts_once_the_own_record_is_read(reconnected):
     world, b = reconnected, reconnected.members["b"]
-    before = b.node.tenure.deadline
+    before = b.node.member_lease.deadline
     world.sleep(70.0)
     assert len(b.made(do.ReadRecord)) == 1
-    assert b.node.tenure.deadline > before + 50.0
-    assert b.node.table.deadline == b.node.tenure.deadline
+    assert b.node.member_lease.deadline > before + 50.0
+    assert b.node.table.deadline == b.node.member_lease.deadline
     assert b.made(do.Lose) == []
 
 
@@ -68,13 +68,13 @@ def test_copy_with_an_earlier_record_does_not_move_the_deadline(pair):
     copy = world.etcd.copy()
     write(world)
     hold = world.get("b", ROLE_OF_B)
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     world.hold("b", "requests", "events")
     world.replace_history(copy)
-    assert b.node.tenure.lease in world.etcd.leases
+    assert b.node.member_lease.id in world.etcd.leases
     world.sleep(deadline - world.now - 0.1)
     assert hold.lost_at is None
-    assert b.node.tenure.deadline == deadline
+    assert b.node.member_lease.deadline == deadline
     world.sleep(0.2)
     assert hold.lost_at is not None
 
@@ -84,7 +84,7 @@ def test_copy_with_an_earlier_record_is_found_by_reading_it(pair):
     copy = world.etcd.copy()
     write(world)
     hold = world.get("b", ROLE_OF_B)
-    lease = b.node.tenure.lease
+    lease = b.node.member_lease.id
     world.hold("b", "events")
     world.replace_history(copy)
     world.keep_alive(b)
@@ -96,7 +96,7 @@ def test_copy_with_an_earlier_record_is_found_by_reading_it(pair):
 
 def test_own_record_missing_in_the_read_ends_the_session(reconnected):
     world, b = reconnected, reconnected.members["b"]
-    lease = b.node.tenure.lease
+    lease = b.node.member_lease.id
     world.hold("b", "events")
     world.etcd.delete("members/b")
     world.keep_alive(b)
@@ -107,36 +107,36 @@ def test_own_record_missing_in_the_read_ends_the_session(reconnected):
 
 def test_read_that_fails_is_repeated_and_counts_nothing(held_back):
     world, b = held_back, held_back.members["b"]
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     for failures in range(1, 4):
         world.lose("b")
         assert len(b.made(do.ReadRecord)) == failures
-        assert b.node.tenure.deadline == deadline
+        assert b.node.member_lease.deadline == deadline
         world.sleep(3.0)
     assert b.node.out.last_error.startswith("reading this member's record failed: ")
     assert not any("reading this member's record" in text for text in b.reports)
     world.let("b")
-    assert b.node.tenure.deadline > deadline
+    assert b.node.member_lease.deadline > deadline
 
 
 def test_suspect_lease_revives_when_the_own_record_is_read(reconnected):
     world, b = reconnected, reconnected.members["b"]
-    lease = b.node.tenure.lease
+    lease = b.node.member_lease.id
     b.alive = False
     world.sleep(56.0)
-    assert not b.node.tenure.is_alive
+    assert not b.node.member_lease.is_alive
     b.alive = True
     world.keep_alive(b)
     world.run()
-    assert b.node.tenure.is_alive
-    assert b.node.tenure.lease == lease
+    assert b.node.member_lease.is_alive
+    assert b.node.member_lease.id == lease
     assert world.get("b", ROLE_OF_B)
 
 
 def test_read_under_an_earlier_call_does_not_prove_the_next(reconnected):
     """The next call answers while the read is on its way back."""
     world, b = reconnected, reconnected.members["b"]
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     world.hold("b", "answers")
     world.keep_alive(b)
     world.run()
@@ -146,17 +146,17 @@ def test_read_under_an_earlier_call_does_not_prove_the_next(reconnected):
     world.keep_alive(b)
     world.let("b", "answers")
     assert [effect.call for effect in b.made(do.ReadRecord)] == [1, 2]
-    assert b.node.tenure.deadline == deadline
+    assert b.node.member_lease.deadline == deadline
     world.let("b")
     assert b.node.renewals.call == 2
-    assert b.node.tenure.deadline > deadline
+    assert b.node.member_lease.deadline > deadline
 
 
 @pytest.mark.parametrize("kind", ["answered", "lost"])
 def test_read_that_hangs_does_not_hold_up_that_of_the_next_call(held_back, kind):
     """The connection that it went over is gone, and nobody knows yet."""
     world, b = held_back, held_back.members["b"]
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     hanging = b.to_etcd.popleft()
     world.etcd.history += 1
     world.let("b")
@@ -164,7 +164,7 @@ def test_read_that_hangs_does_not_hold_up_that_of_the_next_call(held_back, kind)
     world.keep_alive(b)
     world.run()
     assert b.node.renewals.call == 2
-    assert b.node.tenure.deadline > deadline
+    assert b.node.member_lease.deadline > deadline
     late = world._serve(b, hanging) if kind == "answered" else unanswered(hanging)
     world.tell("b", late)
     assert b.node.renewals.call == 2
@@ -174,14 +174,14 @@ def test_read_that_hangs_does_not_hold_up_that_of_the_next_call(held_back, kind)
 def test_read_that_a_write_has_overtaken_counts(held_back):
     """That write was sent after the read was requested, so the same history has answered it."""
     world, b = held_back, held_back.members["b"]
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     early = world._serve(b, b.to_etcd.popleft())
     write(world)
     world.let("b")
     world.tell("b", early)
     assert errors(b) == []
     assert len(b.made(do.ReadRecord)) == 1
-    assert b.node.tenure.deadline > deadline
+    assert b.node.member_lease.deadline > deadline
 
 
 def test_write_under_way_at_a_new_call_is_not_believed(reconnected):
@@ -194,7 +194,7 @@ def test_write_under_way_at_a_new_call_is_not_believed(reconnected):
     before = b.node.writer.compare
     world.replace_history(copy)
     world.hold("b", "requests")
-    effects, _ = b.node.renew(world.now, b.node.tenure.lease, world.now, world.etcd.history)
+    effects, _ = b.node.renew(world.now, b.node.member_lease.id, world.now, world.etcd.history)
     world._do(b, effects)
     world.let("b", "answers")  # before the step in which the write is tried again
     assert b.node.writer.compare == before
@@ -211,12 +211,12 @@ def test_write_that_hangs_does_not_hold_up_the_read(reconnected):
     world, b = reconnected, reconnected.members["b"]
     world.hold("b", "requests")
     write(world)
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     world.now += 1.0
     world.keep_alive(b)
     hanging = b.to_etcd.popleft()
     world.let("b")
-    assert b.node.tenure.deadline > deadline
+    assert b.node.member_lease.deadline > deadline
     writes = len(b.made(do.WriteRecord))
     world.tell("b", unanswered(hanging))
     assert b.reports == []
@@ -302,9 +302,9 @@ def test_read_of_an_earlier_lease_is_not_heard(reconnected, kind):
 def test_proof_is_taken_without_a_step_and_all_else_is_left_to_one(reconnected, wrong):
     """The engine may be busy; so the thread that read the record takes it."""
     world, b = reconnected, reconnected.members["b"]
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     world.now += 1.0
-    effects, must_step = b.node.renew(world.now, b.node.tenure.lease, world.now, 1)
+    effects, must_step = b.node.renew(world.now, b.node.member_lease.id, world.now, 1)
     assert must_step
     [asked] = effects
     read = world._serve(b, asked)
@@ -320,7 +320,7 @@ def test_proof_is_taken_without_a_step_and_all_else_is_left_to_one(reconnected, 
         case "foreign":
             read = evolve(read, found=world._serve(world.members["a"], asked).found)
     assert b.node.prove(world.now, read) == ([], not wrong)
-    assert (b.node.tenure.deadline > deadline) is not bool(wrong)
+    assert (b.node.member_lease.deadline > deadline) is not bool(wrong)
 
 
 def test_read_that_fails_is_given_more_time_the_next_time(held_back):
@@ -365,7 +365,7 @@ def test_copy_from_before_the_create_that_answers_the_first_keepalive_is_found(p
     while not (b.to_etcd and isinstance(b.to_etcd[0], do.WriteRecord)):
         world.carry(b, "requests")
         world.run()
-    copy, lease = world.etcd.copy(), b.node.tenure.lease
+    copy, lease = world.etcd.copy(), b.node.member_lease.id
     world.hold("b", "answers")
     world.carry(b, "requests")
     world.run()
@@ -373,7 +373,7 @@ def test_copy_from_before_the_create_that_answers_the_first_keepalive_is_found(p
     world.replace_history(copy)
     world.keep_alive(b)
     world.let("b", "answers", "requests")
-    assert b.node.tenure.lease == lease
+    assert b.node.member_lease.id == lease
     assert world.record("b").incarnation == b.node.writer.incarnation
     assert world.etcd.kvs[KEYS.member("b")].mod == b.node.writer.compare
 
@@ -398,9 +398,9 @@ def test_new_call_while_the_record_is_created_counts_and_the_create_is_repeated(
     world.etcd.delete("members/b")
     world.etcd.history += 1
     world.now += 1.0
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     world.keep_alive(b)
-    assert b.node.tenure.deadline == deadline + 1.0
+    assert b.node.member_lease.deadline == deadline + 1.0
     world.carry(b, "answers")
     assert not b.node.writer.exists
     world.let("b")
@@ -427,28 +427,28 @@ def test_next_call_does_not_count_before_the_second_create_is_answered(creating_
     world.hold("b", "answers", "events")
     world.carry(b, "requests")
     world.replace_history(copy)
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     world.now += 1.0
     world.keep_alive(b)
-    assert b.node.tenure.deadline == deadline
+    assert b.node.member_lease.deadline == deadline
     assert b.made(do.ReadRecord) == []
     world.let("b", "answers")
     [read] = b.made(do.ReadRecord)
     assert read.mod_revision == b.node.writer.compare
-    assert b.node.tenure.deadline == deadline
+    assert b.node.member_lease.deadline == deadline
     world.let("b", "requests")
-    assert b.node.tenure.lease != read.lease, "the copy lacks the record"
+    assert b.node.member_lease.id != read.lease, "the copy lacks the record"
 
 
 def test_next_call_counts_at_once_when_the_second_create_fails(creating_again):
     world, b = creating_again, creating_again.members["b"]
     world.etcd.history += 1
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     world.now += 1.0
     world.keep_alive(b)
-    assert b.node.tenure.deadline == deadline
+    assert b.node.member_lease.deadline == deadline
     world.lose("b")
-    assert b.node.tenure.deadline == deadline + 1.0
+    assert b.node.member_lease.deadline == deadline + 1.0
     assert b.node.renewals.trouble == ""
     assert b.made(do.ReadRecord) == []
     world.let("b")

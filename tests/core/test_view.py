@@ -133,9 +133,9 @@ def test_a_rank_outside_its_size_is_no_share():
 
 
 def test_view_of_an_event_that_was_not_foreseen_is_folded_then():
-    sight = ViewState(view=View(1))
-    sight.change(Changed(2, ()))
-    assert sight.view == View(2)
+    view_state = ViewState(view=View(1))
+    view_state.change(Changed(2, ()))
+    assert view_state.view == View(2)
 
 
 def test_no_class_of_the_core_has_a_cached_property_with_a_lock():

@@ -79,7 +79,7 @@ def test_wait_that_begins_while_a_write_is_unanswered_is_granted_after_it(pair):
     """The gate opens again with the same share, and nothing else says that the wait is new."""
     pair.hold("a", "answers")
     node = pair.node("a")
-    pair.etcd.put("members/a", encode(node.writer.known), node.tenure.lease)  # is put right
+    pair.etcd.put("members/a", encode(node.writer.known), node.member_lease.id)  # is put right
     pair.run()
     assert pair.node("a").table.gate.share is None
     wait = pair.want("a", MINE)

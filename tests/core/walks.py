@@ -120,7 +120,7 @@ class Walk(World):
         for name, member in self.members.items():
             table = member.node.table
             is_live = member.time_at(self.now) < table.deadline
-            if is_live and member.node.tenure.lease not in self.cut_short:
+            if is_live and member.node.member_lease.id not in self.cut_short:
                 for role in table.held:
                     other = holders.setdefault(role, name)
                     assert other == name, f"{role} is believed to be held by {other} and {name}"
@@ -186,8 +186,8 @@ class Walk(World):
         member.alive = True
 
     def _expire(self, name, member, what) -> None:
-        self.cut_short.add(member.node.tenure.lease)
-        self.etcd.end_lease(member.node.tenure.lease)
+        self.cut_short.add(member.node.member_lease.id)
+        self.etcd.end_lease(member.node.member_lease.id)
 
     def _slow(self, name, member, what) -> None:
         self.slow ^= {member}
@@ -229,10 +229,10 @@ class Walk(World):
     def _vandalise(self, name, member, what) -> None:
         match what % 6:
             case 0:
-                self.cut_short.add(member.node.tenure.lease)
+                self.cut_short.add(member.node.member_lease.id)
                 self.etcd.delete(f"members/{name}")
             case 1:
-                self.cut_short.add(member.node.tenure.lease)
+                self.cut_short.add(member.node.member_lease.id)
                 self.etcd.put(f"members/{name}", b"?", lease=0)
             case 2 | 3:
                 self.etcd.put("members/junk", [b"?", b'{"format":9}'][what % 2], lease=0)

@@ -167,11 +167,11 @@ class World:
 
     def kill(self, name: str) -> Member:
         """SIGKILL: the process is gone, its lease lives on for its TTL (`expire` ends it)."""
-        self.unrenewed.append(self.node(name).tenure.lease)
+        self.unrenewed.append(self.node(name).member_lease.id)
         return self.members.pop(name)
 
     def expire(self, member: Member) -> None:
-        self.etcd.end_lease(member.node.tenure.lease)
+        self.etcd.end_lease(member.node.member_lease.id)
         self.run()
 
     def replace_history(self, copy: Etcd | None = None) -> None:
@@ -207,8 +207,8 @@ class World:
 
     def keep_alive(self, member: Member) -> None:
         """Send a keepalive, if it gets through; and watch the deadline, as the session does."""
-        if member.alive and member.node.tenure.is_held:
-            self.beat(member, member.node.tenure.lease)
+        if member.alive and member.node.member_lease.is_held:
+            self.beat(member, member.node.member_lease.id)
         if effects := member.node.expire(member.time_at(self.now)):
             self._do(member, effects)
             self.step(member, [ev.Nudged()])
@@ -283,7 +283,7 @@ class World:
         if kind == "answers":
             event = member.from_etcd.popleft() if member.from_etcd else None
         elif not member.listed:
-            event, member.listed = self.etcd.listed(member.node.sight.lists_wanted), True
+            event, member.listed = self.etcd.listed(member.node.view_state.lists_wanted), True
             member.seen = event.revision
         elif event := self.etcd.changes_after(member.seen):
             member.seen = event.revision
@@ -318,7 +318,7 @@ class World:
                     self._granted(member, effect.handle.hold)
                 case do.Left():
                     member.left = True
-                    self.unrenewed.append(member.node.tenure.lease)
+                    self.unrenewed.append(member.node.member_lease.id)
                     if self.members.get(member.node.name) is member:
                         del self.members[member.node.name]
                 case do.ListGroup():
@@ -345,7 +345,7 @@ class World:
     # ── what must always hold ────────────────────────────────────────────────────────────────
 
     def _granted(self, member: Member, hold: Hold) -> None:
-        member.leases.setdefault(hold, member.node.tenure.lease)
+        member.leases.setdefault(hold, member.node.member_lease.id)
         if self.covers(member, hold):  # else a zombie's: its token is what keeps it out
             before, token = self.tokens.get(hold.role, (member, 0))
             assert before is member or hold.token > token, f"{hold.role}: a token did not rise"

@@ -281,7 +281,7 @@ async def test_consumer_that_goes_while_etcd_is_away_ends_the_tries_and_the_trou
 
 
 def lease_of(rink):
-    return rink._engine.node.tenure.lease
+    return rink._engine.node.member_lease.id
 
 
 @run
