@@ -1,8 +1,8 @@
 """Proclaim the next version as the coordinator, and prune old ones (R4).
 
 Deliberately absent: an election. The oldest active record coordinates, and the proclaiming
-transaction asks whether it is still there. Times are absent too: they stand in the `ObservedTimes` of
-every member.
+transaction checks that it is still there. Times are absent too: every member keeps them, in its
+`ObservedTimes`.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from rink.errors import EtcdTooLarge
 KEPT_VERSIONS = 100
 KEPT_BYTES = 1_000_000
 PRUNED_AT_ONCE = 10
-"""Versions are pruned in tens, so that pruning is not one more write per version."""
+"""How many versions to prune in one write, so that pruning costs little per version."""
 
 SHOWS_WITHIN_S = 2.0
-"""How long the view is waited for to show an answered proclamation, before the same is tried again.
+"""Longest wait for the view to show an answered proclamation, in seconds.
 
-It may never show: an operator may have deleted the version before the group was listed anew.
-Trying again is harmless, since the transaction asks for all that matters.
+Then the same version is tried again. The view may never show it, because an operator may have
+deleted the version before the group was listed anew. Trying again is harmless, since the
+transaction checks everything that matters.
 """
 
 
 @attrs.define
 class Coordinator:
-    """The coordinator's own state: what it has under way.
+    """Keep the state of this member's own proclamations.
 
     `proclaiming` is the number of a version whose transaction is under way. After its end, until
     `retry_at`, the view is waited for to show `answered`, or to move on from `refused_at`.
@@ -67,9 +68,12 @@ class Coordinator:
         """Return what to proclaim and prune now, and when to look again.
 
         This sets `upcoming`. It drafts if an input has changed, or at the time of `upcoming`. The
-        observed_times need not be compared, since it changes only with the records and the newest
+        observed times need not be compared, since they change only with the records and the newest
         version.
         """
+        # Invariant: at most one proclamation is under way, and a number is proclaimed again only
+        # after its try has ended. `proclaiming` is set with the effect, and is reset only by the
+        # answer, the failure, or the version itself in the view. So until then this returns early.
         sources = (view.records.standing, view.versions, view.requests, settled)
         look_at = self.upcoming.at if self.upcoming else None
         if is_same(sources, self._sources) and (look_at is None or now < look_at):
@@ -80,7 +84,7 @@ class Coordinator:
         number = view.newest.number if view.newest else 0
         if self.proclaiming > number:
             return [], None
-        if self.proclaiming:  # the event of the version came before its answer, which is late now
+        if self.proclaiming:  # the watch showed the version before its answer came
             self._shown()
         if now < self.retry_at and (
             number < self.answered_number or view.revision <= self.refused_at
@@ -110,7 +114,7 @@ class Coordinator:
         return effects, self.upcoming.at if self.upcoming else None
 
     def _report(self, left_out: frozenset[str], view: View) -> list[Effect]:
-        """Report who has no room in a version, once."""
+        """Report the members that have no room in a version, once."""
         new, self.left_out = left_out - self.left_out, left_out
         if not new:
             return []
@@ -124,7 +128,7 @@ class Coordinator:
         kept = _kept([view.versions[number] for number in reversed(numbers)])
         excess = len(numbers) - kept
         if kept < KEPT_VERSIONS:
-            excess *= PRUNED_AT_ONCE  # over the bytes: at once
+            excess *= PRUNED_AT_ONCE  # too many bytes: prune without waiting for ten versions
         if excess < PRUNED_AT_ONCE or self.pruned_below == numbers[-kept]:
             return []
         self.pruned_below = numbers[-kept]
@@ -140,14 +144,14 @@ class Coordinator:
             self.answered_number, self.retry_at = event.number, now + SHOWS_WITHIN_S
         else:
             # Another member's version came first, or this member's record is gone. The view shows
-            # it soon, or already if the answer took longer than the event.
+            # that soon, or shows it already if the watch was faster than the answer.
             self.refused_at = view.revision
             self._back_off(now, who)
 
     def _shown(self) -> None:
-        """Note that a version is in etcd.
+        """Note that the version is in etcd, so requests are tried again.
 
-        From then on requests are tried again, at least one with each version.
+        Each following version tries at least one request.
         """
         self.proclaiming, self.failures = 0, 0
         self.wishes_at_once = max(self.wishes_at_once, 1)
@@ -155,8 +159,8 @@ class Coordinator:
     def failed(self, event: ProclaimFailed, now: float, who: str) -> str:
         """Note that a proclamation failed; the same number is tried again.
 
-        Where etcd refused it for its size, it is tried at once with half of the requests, at last
-        without any: ranks never wait for what operators wish.
+        If etcd refused it for its size, it is tried at once with half of the requests, and finally
+        without any, because ranks never wait for requests.
 
         Returns:
             What failed, for people.
@@ -182,7 +186,7 @@ class Coordinator:
 def _kept(newest_first: list[Proclaimed]) -> int:
     """Return how many versions to keep.
 
-    It is 100, fewer above 1 MB together, never fewer than two.
+    That is 100, or fewer if these take more than 1 MB, but at least two.
     """
     total = 0
     for kept, entry in enumerate(newest_first):

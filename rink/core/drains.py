@@ -77,10 +77,7 @@ def _unreleased(holds: Sequence[Hold], now: float) -> str:
 
 
 def _guards(holds: Sequence[Hold]) -> str:
-    """Return a text for roles that only their tokens guard.
-
-    For each role it has the token, and where its handles were taken.
-    """
+    """Return a text that names roles which only their tokens guard."""
     what = "only its fencing token guards the work that still runs"
     if len(holds) > 1:
         what = "only their fencing tokens guard the work that still runs"
@@ -90,7 +87,7 @@ def _guards(holds: Sequence[Hold]) -> str:
 
 
 def _handles(hold: Hold) -> str:
-    """Return a role with its token, and the file and line that took each handle.
+    """Return a role with its token, and where its handles were taken.
 
     At most `GUARDED_NAMED` handles are looked up, since finding a line takes time.
     """

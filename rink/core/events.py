@@ -1,4 +1,4 @@
-"""Define the events that `Node.step` takes. Past tense, frozen."""
+"""Define the events that `Node.step` takes, in the past tense."""
 
 from __future__ import annotations
 

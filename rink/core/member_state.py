@@ -1,7 +1,7 @@
-"""Keep what one member knows, and change it by each event.
+"""Keep the state of one member, and change it by each event.
 
-Each step begins here. `rink.core.member` then derives what follows. If an event ends the session, or
-proves another history, the roles are lost here and at once.
+Each step begins here, and `rink.core.member` then derives what follows. If an event ends the
+session, or proves another history, the roles are lost here and at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rink.core.handover import Following
 from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
 from rink.core.lease import MemberLease
-from rink.core.lifecycle import Living
+from rink.core.lifecycle import LeaveSituation, Living
 from rink.core.outage import Outage
 from rink.core.outbox import Outbox
 from rink.core.placement import Placement
@@ -37,7 +37,7 @@ from rink.core.why_not_held import HoldObstacles, why_not_ranked
 from rink.core.writer import Verdict, Writer
 
 LIST_FAILURE_TIMEOUT_S = 60.0
-"""Time until lists that fail are warned of, in seconds; see `_list_failed`."""
+"""Time until failing lists are warned of, in seconds; see `_list_failed`."""
 
 RECORD_GONE = "the member's record is gone, or another record stands in its place"
 
@@ -79,7 +79,7 @@ class MemberState:
 
     @property
     def view(self) -> View:
-        """Return the view: what lies in etcd, as far as this member knows."""
+        """Return this member's view of its group."""
         return self.view_state.view
 
     @property
@@ -102,7 +102,7 @@ class MemberState:
     def unsettled(self) -> Mapping[str, Member]:
         """Return the records that are not settled.
 
-        A settled record is just its share of the newest readable version.
+        A settled record is exactly its share of the newest readable version.
         """
         return self._unsettled.find(self.view.records, self.owned)
 
@@ -115,14 +115,14 @@ class MemberState:
     def upcoming(self) -> Upcoming | None:
         """Return the next change of the ranks if nothing happens before.
 
-        Only the coordinator knows it.
+        Only the coordinator knows it, so other members return None.
         """
         return self.coordinator.upcoming if self.coordinates else None
 
     def hold_obstacles(self, lost: Collection[str], now: float) -> HoldObstacles:
-        """Return what decides why a role is not held here.
+        """Return what keeps roles from this member now.
 
-        `lost` are roles that were lost here and are not released.
+        `lost` are the roles that were lost here and are not released.
         """
         gate, not_ranked = self.table.gate, ""
         if gate.closed_because == NOT_RANKED:
@@ -134,7 +134,7 @@ class MemberState:
     def expire(self, now: float) -> list[Effect]:
         """Lose every role if the deadline has passed.
 
-        No scheme is called, and nothing else is done.
+        It calls no scheme, and does nothing else.
         """
         self._expire(now)
         return self.out.take_all_but_reports()
@@ -148,7 +148,7 @@ class MemberState:
         return bool(self.out.effects)
 
     def overdue(self, now: float, words: str) -> bool:
-        """Warn if the lease is not renewed. Return whether a step is to follow.
+        """Warn if the lease is not renewed; return whether a step must follow.
 
         Args:
             now: the time, in seconds.
@@ -167,7 +167,7 @@ class MemberState:
             call: the number of the stream's call that brought it; a later call has a higher one.
 
         Returns:
-            What is to be done now, and whether a step is to follow.
+            The effects to carry out now, and whether a step must follow.
         """
         if lease != self.member_lease.id or not self.member_lease.is_held:
             return [], False
@@ -176,7 +176,7 @@ class MemberState:
         if self.renewals.counts(call, sent_at):
             revived = self._renew(now, sent_at)
             return self.out.take_all_but_reports(), revived or self.owes_reports
-        self._look_for_proof(now)  # not by a step: the engine may hang past the deadline
+        self._look_for_proof(now)  # at once, since a hanging engine may step after the deadline
         return self.out.take_all_but_reports(), True
 
     def prove(self, now: float, event: ev.RecordRead) -> tuple[list[Effect], bool]:
@@ -186,7 +186,7 @@ class MemberState:
         not allow it, a step handles the event. A step also repeats a read that failed.
 
         Returns:
-            What is to be done now, and whether the answers count.
+            The effects to carry out now, and whether the answers count.
         """
         verdict = self._judge(event)
         if verdict is not Verdict.FINE:
@@ -209,10 +209,11 @@ class MemberState:
         return is_of_lease and answer.call == self.renewals.new_call
 
     def _look_for_proof(self, now: float) -> None:
-        """Request the read of this member's record for a new call, if there is one.
+        """Request a read of this member's record for a new keepalive call.
 
-        A second try of a write is waited for first, since its answer changes what the read must
-        find. Without a record there is nothing to read, and the answers count.
+        It does nothing without such a call. It first waits for the second try of a write, since the
+        answer changes what the read must find. Without a record there is nothing to read, and the
+        answers count.
         """
         call = self.renewals.unread_call
         if call is None:
@@ -220,9 +221,9 @@ class MemberState:
         if self.writer.is_awaited:
             if now < self.writer.awaited_until:
                 self.out.wake(self.writer.awaited_until)
-                return  # the step that takes the answer, or its failure, comes here again
+                return  # the step that takes the answer or the failure comes here again
             self.writer.doubt(now)
-        if not self.writer.exists:  # nothing is claimed that a copy could lack
+        if not self.writer.exists:  # no claim could be missing in a copy
             self._renew(now, self.renewals.prove())
             return
         within_s = read_timeout(self.member_lease.granted_ttl)
@@ -231,7 +232,7 @@ class MemberState:
 
     def _renew(self, now: float, sent_at: float) -> bool:
         """Move the deadline; return whether a suspect lease has come back to life."""
-        self._expire(now)  # a deadline that nobody had time to notice has passed all the same
+        self._expire(now)  # first: a deadline that no step has noticed has passed all the same
         revived = self.member_lease.renewed(sent_at, now)
         if self.member_lease.is_alive and now < self.outage.due_at(self.member_lease):
             self.outage.over(self.writer.incarnation, now, self.out)
@@ -266,7 +267,7 @@ class MemberState:
             case ev.LeaveAsked():
                 self._ask_to_leave(event, now)
             case ev.Nudged():
-                pass  # the step looks at what lies under the lock
+                pass  # the step reads the table
             case _:
                 self._take_failure(event, now)
 
@@ -319,14 +320,14 @@ class MemberState:
                 self._take_read(event, self._judge(event), now)
             case ev.RecordReadFailed() if self._is_current(event):
                 self.renewals.read_failed(now, self.name)
-                # No line of its own: if it lasts, the outage is logged, with why.
+                # No log line: if it lasts, the outage is logged with the reason.
                 self.out.last_error = f"reading this member's record failed: {event.error}"
             case ev.HistoryChanged() if self._is_disproved():
-                self.view_state.history.wait(now)  # that change once more, or yet another one
+                self.view_state.history.wait(now)  # the same change again, or a further one
             case ev.HistoryChanged():
                 self._change_history(event.because, now)
             case _:
-                pass  # about a past lease
+                pass  # the event is about an earlier lease
 
     def _take_answer(self, verdict: Verdict, now: float) -> None:
         if verdict is Verdict.GONE:
@@ -335,7 +336,7 @@ class MemberState:
             self._change_history("etcd returned a record older than this member's last write", now)
 
     def _take_read(self, event: ev.RecordRead, verdict: Verdict | None, now: float) -> None:
-        """Take the record as read: let answers count, or end the session."""
+        """Let answers count by the record as read, or end the session."""
         if verdict is None:
             return
         self.renewals.read()
@@ -347,16 +348,19 @@ class MemberState:
             self._find_older(event.mod_revision, event.found.mod_revision, now)
 
     def _ask_to_leave(self, event: ev.LeaveAsked, now: float) -> None:
-        ranked = self.share is not None and self.member_lease.is_alive and self.writer.exists
-        if self.living.ask_to_leave(event, ranked, self.table.is_used, self.view, now, self.out):
+        if self.living.ask_to_leave(event, self._leave_situation(now), self.out):
             self._lose_all(now, "the member leaves")
+
+    def _leave_situation(self, now: float) -> LeaveSituation:
+        serves = self.share is not None and self.member_lease.is_alive and self.writer.exists
+        return LeaveSituation(self.view, serves, self.table.is_used, now)
 
     def _list_failed(self, error: Exception, now: float) -> None:
         """Warn of a failed list, unless it belongs to a logged outage.
 
-        A keepalive that was sent after the first failure and is answered shows that only lists
-        fail. Without such an answer, the outage is logged and its lists are not. Where no outage is
-        logged, lists are warned of after a while. While the member joins or has no lease, each
+        An answered keepalive that was sent after the first failure shows that only lists fail.
+        Without such an answer, the outage is logged and its lists are not. If no outage is logged,
+        failing lists are warned of after a while. While the member joins or has no lease, each
         failure is warned of.
         """
         if self._list_failing_since is None:
@@ -381,14 +385,14 @@ class MemberState:
         self._change_history(because, now)
 
     def _throw_view_away(self) -> None:
-        """Throw the view away when the lease is over, whatever ended it.
+        """Throw the view away, since the lease is over.
 
         Nothing is granted before a new list.
         """
         self.view_state.throw_view_away(self.out, lists=self.living.wants_lease)
 
     def _is_heard(self, event: Event) -> bool:
-        """Return whether an event changes the view, if it brings anything for it."""
+        """Return whether the content of an event counts for the view."""
         if isinstance(event, ev.HistoryChanged):
             return not self._is_disproved()
         return self.view_state.is_heard(event)
@@ -396,14 +400,14 @@ class MemberState:
     def _is_disproved(self) -> bool:
         """Return whether the change of history was handled for this lease.
 
-        Each request that was under way reports the change, and an old record stays for a while.
+        Each request under way reports the same change again, and the old record stays for a while.
         """
         return self._disproved == self.writer.incarnation and not self.member_lease.is_held
 
     def _change_history(self, because: str, now: float) -> None:
         """End the session, since etcd has another history now.
 
-        The lease is revoked, not forgotten: a restored etcd may hold it, with an old record that
+        The lease is revoked, not forgotten. A restored etcd may have it, with an old record that
         would keep the name.
         """
         self._disproved = self.writer.incarnation
@@ -419,16 +423,15 @@ class MemberState:
     def _disown(self, now: float, because: str) -> None:
         """Lose everything and end the lease.
 
-        A new incarnation comes after it (R6, R7).
+        A new incarnation follows (R6, R7).
         """
         if self.member_lease.is_held:
             self._lose_session(now, because)
             self.out.do(self.member_lease.disown())
 
     def _lose_session(self, now: float, because: str) -> None:
-        is_news = (
-            self.member_lease.is_alive
-        )  # else the outage has told of the loss, at the deadline
+        # Otherwise the loss was logged at the deadline.
+        is_news = self.member_lease.is_alive
         self._lose_all(now, because)
         self._throw_view_away()
         self.outage.begun(now)

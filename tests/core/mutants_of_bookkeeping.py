@@ -58,8 +58,8 @@ BOOKKEEPING = [
     core(
         "requests refused for their size wait for ever behind a late answer",
         "coordinator",
-        "        if self.proclaiming:  # the event",
-        "        if False:  # the event",
+        "        if self.proclaiming:  # the watch",
+        "        if False:  # the watch",
         "coordinator",
     ),
     core(
@@ -130,15 +130,15 @@ BOOKKEEPING = [
     core(
         "a wait that ends is still known as one of the share",
         "waits",
-        "        for kept in (self.unsorted, self.mine, self._unseen, self._since):\n",
-        "        for kept in (self.unsorted, self._unseen, self._since):\n",
+        "        for roles in (self.unsorted, self.mine, self._unseen, self._since):\n",
+        "        for roles in (self.unsorted, self._unseen, self._since):\n",
         "waits",
     ),
     core(
         "a wait that ended is reported all the same",
         "waits",
-        "        for kept in (self.unsorted, self.mine, self._unseen, self._since):\n",
-        "        for kept in (self.unsorted, self.mine, self._unseen):\n",
+        "        for roles in (self.unsorted, self.mine, self._unseen, self._since):\n",
+        "        for roles in (self.unsorted, self.mine, self._unseen):\n",
         "waits",
     ),
     core(
@@ -210,7 +210,7 @@ BOOKKEEPING = [
     core(
         "a record that has settled stays unsettled",
         "unsettled",
-        "            found.pop(name, None)\n",
+        "            unsettled.pop(name, None)\n",
         "            pass\n",
         "record_index",
     ),

@@ -8,8 +8,8 @@ LEAVING = [
     core(
         "nothing is written for a wait that needs a greater token",
         "member",
-        "        elif self.writer.is_settled:  # else the write",
-        "        elif False:  # else the write",
+        "        elif self.writer.is_settled:  # the revision",
+        "        elif False:  # the revision",
         "token_above",
     ),
     core(

@@ -71,7 +71,7 @@ HISTORY = [
     core(
         "a member without a record reads it at a new call",
         "member_state",
-        "        if not self.writer.exists:  # nothing is claimed that a copy could lack",
+        "        if not self.writer.exists:  # no claim could be missing in a copy",
         "        if False:",
         "renewals",
     ),
@@ -127,8 +127,8 @@ HISTORY = [
     core(
         "a read that fails is given no more time",
         "renewals",
-        "patience = within_s * 2 ** min(self.failures, 4)",
-        "patience = within_s",
+        "timeout_s = within_s * 2 ** min(self.failures, 4)",
+        "timeout_s = within_s",
         "renewals",
     ),
     core(

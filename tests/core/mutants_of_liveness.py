@@ -29,8 +29,8 @@ ABOUT_LIVENESS = [
     core(
         "an own record found under a taken name is not its own",
         "lifecycle",
-        "is_free = found is None or writer.is_mine(found)",
-        "is_free = found is None",
+        "is_free = record is None or writer.is_mine(record)",
+        "is_free = record is None",
         "joining",
     ),
     core(
@@ -259,8 +259,8 @@ ABOUT_LIVENESS = [
     core(
         "what a newcomer that died was to have is lost",
         "handover",
-        "        return False  # it died",
-        "        return True  # it died",
+        "        return False  # it is gone",
+        "        return True  # it is gone",
         "handover",
     ),
     core(
@@ -280,8 +280,8 @@ ABOUT_LIVENESS = [
     core(
         "a leaver that gives up waiting follows with its next step",
         "member",
-        "            self._follow_version(now)  # nothing is held",
-        "            pass  # nothing is held",
+        "            self._follow_version(now)  # no role is held",
+        "            pass  # no role is held",
         "handover",
     ),
     core(

@@ -28,21 +28,21 @@ OFFERS = [
     core(
         "an offer never ends",
         "lifecycle",
-        "            if is_used and now < self.offer_until:\n",
-        "            if is_used:\n",
+        "            if situation.is_used and now < self.offer_until:\n",
+        "            if situation.is_used:\n",
         "offering",
     ),
     core(
         "an offer goes on though nobody is served",
         "lifecycle",
-        "            if is_used and now < self.offer_until:\n",
+        "            if situation.is_used and now < self.offer_until:\n",
         "            if now < self.offer_until:\n",
         "offering",
     ),
     core(
         "a member that serves nobody begins to offer",
         "lifecycle",
-        "        if event.now or is_bounded or not is_used or not self.handover_wait:\n",
+        "        if event.now or is_bounded or not situation.is_used or not self.handover_wait:\n",
         "        if event.now or is_bounded or not self.handover_wait:\n",
         "offering",
     ),
@@ -62,9 +62,9 @@ OFFERS = [
     ),
     core(
         "a lost session does not end an offer",
-        "lifecycle",
-        "        serves = is_ranked and is_alive\n",
-        "        serves = is_ranked\n",
+        "member_state",
+        "serves = self.share is not None and self.member_lease.is_alive and self.writer.exists\n",
+        "serves = self.share is not None and self.writer.exists\n",
         "offering",
     ),
     core(
@@ -84,15 +84,15 @@ OFFERS = [
     core(
         "a first leave in a hurry offers",
         "lifecycle",
-        "        if event.now or is_bounded or not is_used or not self.handover_wait:\n",
-        "        if is_bounded or not is_used or not self.handover_wait:\n",
+        "        if event.now or is_bounded or not situation.is_used or not self.handover_wait:\n",
+        "        if is_bounded or not situation.is_used or not self.handover_wait:\n",
         "offering",
     ),
     core(
         "a leave with a bound of its own offers",
         "lifecycle",
-        "        if event.now or is_bounded or not is_used or not self.handover_wait:\n",
-        "        if event.now or not is_used or not self.handover_wait:\n",
+        "        if event.now or is_bounded or not situation.is_used or not self.handover_wait:\n",
+        "        if event.now or not situation.is_used or not self.handover_wait:\n",
         "offering",
     ),
     core(

@@ -64,8 +64,8 @@ OUTAGES = [
     core(
         "a lost session is not logged as an error",
         "outage",
-        'out.report(Level.ERROR, f"{text}: the session',
-        'str(f"{text}: the session',
+        'out.report(Level.ERROR, f"{text}: {losses}',
+        'str(f"{text}: {losses}',
         "outage",
     ),
     core(

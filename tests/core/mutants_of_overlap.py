@@ -22,10 +22,10 @@ EXCLUDING_OVERLAP = [
     core(
         "a read settles a write",
         "member",
-        "        verdict = self.writer.judge(found, self.writer.compare)\n",
-        "        if self.writer.state is Write.OWED and self.writer.is_mine(found):\n"
-        "            self.writer._settle(found.mod_revision, found.record)\n"
-        "        verdict = self.writer.judge(found, self.writer.compare)\n",
+        "        verdict = self.writer.judge(member, self.writer.compare)\n",
+        "        if self.writer.state is Write.OWED and self.writer.is_mine(member):\n"
+        "            self.writer._settle(member.mod_revision, member.record)\n"
+        "        verdict = self.writer.judge(member, self.writer.compare)\n",
         "grants",
     ),
     core(
@@ -78,8 +78,8 @@ ABOUT_OVERLAP = [
     core(
         "its own record gone is ignored",
         "member",
-        "        if found is None or verdict is Verdict.GONE:\n",
-        "        if found is None:\n            return\n        if False:\n",
+        "        if member is None or verdict is Verdict.GONE:\n",
+        "        if member is None:\n            return\n        if False:\n",
         "session",
     ),
     Mutant(
@@ -120,7 +120,7 @@ ABOUT_OVERLAP = [
     core(
         "a keepalive after the deadline hides it",
         "member_state",
-        "        self._expire(now)  # a deadline that nobody had time to notice has passed all the same\n",
+        "        self._expire(now)  # first: a deadline that no step has noticed has passed all the same\n",
         "",
         "session",
     ),
