@@ -277,7 +277,7 @@ def test_oldest_active_coordinates_while_an_older_one_lets_go(pair):
     assert "a" in world.members
 
 
-def test_request_refused_for_its_size_is_tried_behind_a_version_seen_before_its_answer(world):
+def test_request_refused_for_its_size_is_tried_after_a_late_answer(world):
     """The event of a version came before its answer, which was ignored, so nothing was tried."""
     for name in "ab":
         world.add(name, rebalance_delay=0.0, initial_delay=0.0)

@@ -72,7 +72,7 @@ def test_a_holder_that_is_slow_within_its_grace_is_reported_at_ten_seconds(world
     assert hold.given_up
 
 
-def test_a_role_whose_claim_was_given_up_is_granted_here_only_after_its_release(world):
+def test_role_whose_claim_was_given_up_is_granted_after_its_release(world):
     _, hold = lose_one(world, grace=3.0)
     world.sleep(4.0)
     world.expire(world.kill("b"))

@@ -21,7 +21,7 @@ def test_a_member_alone_is_granted_everything_within_its_join(world):
     assert member.made(do.CoordinatorChanged) == [do.CoordinatorChanged(True)]
 
 
-def test_nothing_is_granted_before_the_own_record_comes_back_through_the_watch(world):
+def test_nothing_is_granted_before_the_watch_shows_the_own_record(world):
     world.add("a", held=["events"])
     world.carry(world.members["a"], "events")
     world.run()
@@ -157,7 +157,7 @@ def test_nothing_is_granted_by_a_view_from_before_the_own_write(pair):
 
 
 @pytest.mark.parametrize("reads", [False, True], ids=["", "reads"])
-def test_a_role_regained_while_the_write_that_gave_it_up_is_unanswered_is_not_granted(pair, reads):
+def test_role_regained_while_its_withdrawal_is_unanswered_is_not_granted(pair, reads):
     """R1: that write may be applied much later; a read that does not find it settles nothing."""
     world = pair
     role, a = role_of(0, 2), world.members["a"]
@@ -215,7 +215,7 @@ def test_a_retry_compares_with_the_last_answer_though_the_view_is_older(pair):
     assert world.holders([role]) == {role: "b"}
 
 
-def test_nothing_is_granted_by_a_version_that_the_own_record_does_not_say_yet(pair):
+def test_nothing_is_granted_by_a_version_not_yet_in_the_own_record(pair):
     """While its write waits for holders to let go, a member claims nothing that is new to it."""
     world = pair
     lost, gained = role_of(0, 2), role_of(1, 2)
@@ -232,7 +232,7 @@ def test_nothing_is_granted_by_a_version_that_the_own_record_does_not_say_yet(pa
 
 
 @pytest.mark.parametrize("limit", [65_536, 1])
-def test_roles_lost_to_several_versions_are_all_claimed_until_each_is_released(world, limit):
+def test_roles_lost_to_several_versions_stay_claimed_until_released(world, limit):
     member = world.add("a", rebalance_delay=0.0, draining_limit_bytes=limit)
     member.lets_go = False
     world.holders(ROLES)

@@ -253,7 +253,7 @@ def test_a_leaver_that_gives_up_waiting_follows_in_the_same_step(world, leave_ti
 # ── the newest version is deleted by hand meanwhile ──────────────────────────────────────────
 
 
-def test_claims_are_judged_by_the_version_before_where_the_newest_is_deleted(pair):
+def test_claims_are_judged_by_the_version_before_a_deleted_one(pair):
     """Else whoever claims a share of the deleted version would be taken for no obstacle."""
     world = pair
     lost = next(r for r in ROLES if (RANK(r, "jump", 2), RANK(r, "jump", 3)) == (0, 2))

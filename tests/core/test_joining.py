@@ -11,7 +11,7 @@ from rink.core.state_tables import Life, Write
 from rink.errors import ConfigError, JoinError, MemberNameTaken
 
 
-def test_a_member_has_joined_when_its_record_is_written_and_the_view_has_it(world):
+def test_member_has_joined_when_its_record_is_written_and_in_the_view(world):
     member = world.add("a", held=KINDS)
     while not member.joined:
         assert member.node.living.state is Life.JOINING
@@ -164,7 +164,7 @@ def waiting(world, request):
 
 
 @pytest.mark.parametrize("answer", [False, True], ids=["lost", "answer lost"])
-def test_once_a_name_was_seen_taken_a_create_without_an_answer_is_tried_again(waiting, answer):
+def test_create_without_an_answer_is_retried_once_the_name_was_taken(waiting, answer):
     world, old, new = waiting
     world.sleep(30.0)
     world.expire(old)
@@ -207,7 +207,7 @@ def test_that_a_name_is_taken_counts_before_a_failure_that_comes_with_it(world):
     assert new.failed is None
 
 
-def test_a_join_that_saw_its_name_taken_ends_after_its_timeout_whatever_fails(world):
+def test_join_that_saw_its_name_taken_ends_only_after_its_timeout(world):
     old = world.add("a")
     world.kill("a")
     new = world.add("a", join_timeout=30.0)

@@ -95,7 +95,7 @@ def test_a_rejoin_lists_what_user_code_still_holds_on_to(world, limit):
 
 
 @pytest.mark.parametrize("limit", [65_536, 1])
-def test_a_member_that_rejoins_unranked_bars_others_from_what_it_still_runs(pair, limit):
+def test_member_that_rejoins_unranked_claims_its_unreleased_roles(pair, limit):
     world = pair
     role = role_of(0, 2)
     a = world.members["a"]
@@ -121,7 +121,7 @@ def test_a_member_that_rejoins_unranked_bars_others_from_what_it_still_runs(pair
 # ── R4: versions that cannot be read ─────────────────────────────────────────────────────────
 
 
-def test_a_version_of_an_unknown_format_keeps_what_is_held_and_grants_nothing(pair):
+def test_version_of_an_unknown_format_keeps_held_roles_and_grants_none(pair):
     world = pair
     role, other = role_of(0, 2), role_of(0, 2, skip=1)
     hold = world.get("a", role)
@@ -163,7 +163,7 @@ def test_a_share_of_an_unknown_scheme_claims_everything(pair):
     assert world.ranks == ["a", "b"]
 
 
-def test_clutter_and_records_without_a_lease_are_reported_and_claim_nothing(world):
+def test_clutter_and_records_without_a_lease_are_reported_only(world):
     world.etcd.put("notes/today", b"x")
     world.etcd.put("members/by-hand", b"{}")
     member = world.add("a")
@@ -220,7 +220,7 @@ def test_a_role_that_a_custom_scheme_fails_for_costs_no_other_role(world, monkey
     assert world.holders(["poison", "even", "odd"]) == {"even": "a", "odd": "a"}
 
 
-def test_the_pairs_to_place_by_are_those_of_shares_and_versions_in_view_and_under_way(pair):
+def test_pairs_to_place_by_are_of_shares_and_versions_seen_and_coming(pair):
     node = pair.node("a")
     assert node.prefetch([]).pairs == {("jump", 2)}
     record = evolve(pair.record("b"), shares=(Share(0, 5, "balanced:8"), Share(0, 3, "jump")))

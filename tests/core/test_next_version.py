@@ -198,7 +198,7 @@ def test_who_has_no_room_takes_the_rank_of_a_member_that_makes_room(world, monke
     assert world.ranks == ["a", LONG]
 
 
-def test_a_version_too_large_already_ranks_nobody_new_and_still_lets_members_go(pair, monkeypatch):
+def test_version_that_is_too_large_ranks_no_newcomer_and_drops_leavers(pair, monkeypatch):
     world = pair
     monkeypatch.setattr("rink.core.next_version.VERSION_LIMIT_BYTES", 170)
     world.add("c" * 200, rebalance_delay=0.0)
@@ -230,7 +230,7 @@ def test_whoever_cannot_be_ranked_anyway_takes_no_room(world, monkeypatch, odd):
     assert world.ranks == ["a", "d" * 250]
 
 
-def test_a_full_set_of_pins_leaves_room_for_a_newcomer_and_for_whoever_replaces_a_dead_one(narrow):
+def test_full_set_of_pins_leaves_room_for_newcomers_and_replacements(narrow):
     world = narrow
     ask(world, "u", *(Request(Wish.PIN, f"r{index:02}", "b") for index in range(99)))
     world.run()
@@ -300,7 +300,7 @@ def add(world, name, schemes, **settings):
     return world.add(name, schemes=schemes, rebalance_delay=0.0, **settings)
 
 
-def test_the_scheme_changes_when_every_ranked_member_lists_the_same_other_one_first(world):
+def test_scheme_changes_when_every_ranked_member_prefers_the_same_one(world):
     add(world, "a", OLD)
     add(world, "b", NEW)
     world.sleep(0.1)
@@ -342,7 +342,7 @@ def test_one_old_pod_that_comes_back_drags_nobody_back_and_is_not_ranked(world):
     assert world.version.number == 1
 
 
-def test_where_nobody_can_follow_the_scheme_it_becomes_the_oldest_members_first(world):
+def test_scheme_that_no_member_can_follow_gives_way_to_the_oldest_ones(world):
     add(world, "a", (MINE,))
     b = add(world, "b", OLD)
     assert b.node.share is None

@@ -63,7 +63,7 @@ def test_a_member_that_joins_an_old_group_takes_it_for_no_new_one(world):
     assert world.ranks == ["c", "d"]
 
 
-def test_after_its_history_changed_a_member_takes_an_old_group_for_no_new_one(pair):
+def test_change_of_history_does_not_make_an_old_group_new(pair):
     pair.sleep(300.0)
     b = pair.members["b"]
     assert b.node.view_state.observed_times.started_at is None
@@ -72,7 +72,7 @@ def test_after_its_history_changed_a_member_takes_an_old_group_for_no_new_one(pa
     assert b.node.view_state.observed_times.started_at is None
 
 
-def test_a_member_that_left_by_plan_before_a_version_said_so_is_not_waited_for():
+def test_member_that_left_by_plan_before_a_version_reserves_nothing():
     world = World()
     for name in "ab":
         world.add(name, rebalance_delay=0.0, leave_delay=30.0)

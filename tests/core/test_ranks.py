@@ -271,7 +271,7 @@ def live(name, create=1, seen=0.0, **how):
     return Candidate(name, create, seen, **how)
 
 
-def test_an_empty_group_ranks_everyone_at_once_in_the_order_of_their_records():
+def test_empty_group_ranks_every_member_at_once_by_record_age():
     made = make("", live("b", 2, 1000.0), live("a", 3, 1000.0), live("c", 1, 1000.0))
     assert told(made) == planned(("c", "b", "a"), (STARTED, "joined c", "joined b", "joined a"))
 
@@ -389,7 +389,7 @@ def test_who_cannot_follow_the_scheme_is_not_ranked():
     assert told(make("", live("b", can_follow=False))) == planned(())
 
 
-def test_a_gone_members_rank_is_reserved_for_the_leave_delay_and_taken_by_any_newcomer():
+def test_rank_of_a_gone_member_is_reserved_and_any_newcomer_takes_it():
     settings = RankSettings(leave_delay=30.0)
     gone = {"b": 990.0}
     assert told(make("ab", live("a"), gone_since=gone, settings=settings)) == planned(

@@ -265,7 +265,7 @@ def test_second_try_that_hangs_is_waited_for_a_while_and_then_ignored(reconnecte
     assert b.node.renewals.trouble == ""
 
 
-def test_read_does_not_wait_for_a_write_that_was_sent_after_the_call_was_met(reconnected):
+def test_read_does_not_wait_for_a_write_that_was_sent_after_the_new_call(reconnected):
     world, b = reconnected, reconnected.members["b"]
     world.hold("b", "requests")
     write(world)
@@ -345,7 +345,7 @@ def test_first_call_is_a_new_one_and_a_call_that_counts_stays_known():
     assert renewals.meet(4)
 
 
-def test_read_for_a_new_call_does_not_wait_for_the_pause_of_the_call_before():
+def test_read_for_a_new_call_does_not_wait_for_the_last_calls_pause():
     renewals, out = Renewals(), Outbox()
     renewals.meet(3)
     renewals.look(3, 1, 10, 0.5, 100.0, out)
@@ -356,7 +356,7 @@ def test_read_for_a_new_call_does_not_wait_for_the_pause_of_the_call_before():
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-def test_copy_from_before_the_create_that_answers_the_first_keepalive_is_found(pair, is_known):
+def test_copy_from_before_the_create_is_found_by_the_first_keepalive(pair, is_known):
     """The copy has the lease, but no record, and answers first."""
     world, b = pair, pair.members["b"]
     b.node.renewals.call = world.etcd.history if is_known else None
@@ -390,7 +390,7 @@ def creating(known):
     return world
 
 
-def test_new_call_while_the_record_is_created_counts_and_the_create_is_repeated(creating):
+def test_new_call_during_the_create_counts_and_the_create_is_repeated(creating):
     """A copy may lack the record, and the answer to the create may be of the history before."""
     world, b = creating, creating.members["b"]
     world.hold("b", "answers")
@@ -456,7 +456,7 @@ def test_next_call_counts_at_once_when_the_second_create_fails(creating_again):
     assert b.node.writer.is_settled
 
 
-def test_answer_that_does_not_count_while_the_record_is_created_is_explained(creating_again):
+def test_answer_that_does_not_count_during_the_create_is_explained(creating_again):
     world, b = creating_again, creating_again.members["b"]
     world.etcd.history += 1
     world.keep_alive(b)

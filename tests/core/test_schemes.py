@@ -66,7 +66,7 @@ def test_balanced_moves_the_fewest_partitions_when_a_rank_comes_or_goes():
         assert moved == fewest_moves(loads(partitions, size + 1), size), (partitions, size)
 
 
-def test_balanced_moves_the_fewest_partitions_when_several_ranks_come_or_go():
+def test_balanced_moves_the_fewest_partitions_for_several_ranks():
     for partitions, size, more in itertools.product(range(1, 25), range(1, 27), range(2, 8)):
         before, after = owners(partitions, size), owners(partitions, size + more)
         moved = sum(old != new for old, new in zip(before, after, strict=True))
@@ -88,7 +88,7 @@ def test_a_new_rank_takes_the_highest_partitions_of_the_fullest_ranks():
             assert givers == {max(counts)}
 
 
-def test_a_second_worker_takes_four_of_eight_partitions_and_the_others_never_stop():
+def test_second_worker_takes_four_of_eight_partitions_by_balanced():
     assert owners(8, 1) == [0] * 8
     assert owners(8, 2) == [0, 0, 0, 0, 1, 1, 1, 1]
     assert owners(8, 3) == [0, 0, 0, 2, 1, 1, 1, 2]
@@ -369,7 +369,7 @@ def test_a_scheme_must_be_a_function():
 
 
 @pytest.mark.parametrize("returned", [-1, 1.0, None, "0", True, 10**6])
-def test_a_function_that_gives_no_rank_is_refused_with_scheme_role_and_size(returned):
+def test_function_that_gives_no_rank_is_refused_with_role_and_size(returned):
     with pytest.raises(SchemeFailed, match=r"'bad@1' returned .* role 'leader' and size 1:"):
         register(lambda role, size: returned, "bad", 1)
 

@@ -147,7 +147,7 @@ def test_a_revived_lease_grants_nothing_before_a_write_is_answered(pair):
     assert world.record("b").incarnation == b.node.writer.incarnation == "i2"
 
 
-def test_an_answer_to_a_write_from_before_the_deadline_does_not_revive_grants(pair):
+def test_answer_to_a_write_before_the_deadline_does_not_revive_grants(pair):
     world = pair
     b = world.members["b"]
     world.hold("b", "answers")

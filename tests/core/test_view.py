@@ -119,7 +119,7 @@ def test_a_pin_to_its_home_or_to_an_unranked_member_changes_no_share():
         assert owner_of(version, "x", RANK_OF) == home
 
 
-def test_a_version_that_ranks_nobody_or_has_an_unknown_scheme_gives_no_owner():
+def test_version_without_ranks_or_of_an_unknown_scheme_gives_no_owner():
     assert owner_of(Version(1, (), "jump"), "x", RANK_OF) is None
     assert owner_of(Version(1, ("a",), "other@1#0"), "x", RANK_OF) is None
     assert shares_of(Version(1, (), "jump"), RANK_OF) == {}

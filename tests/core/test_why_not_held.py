@@ -61,7 +61,7 @@ def test_member_without_a_record_in_its_view_is_told_that_it_is_not_ranked(pair)
         )
 
 
-def test_waiting_member_that_nothing_hinders_is_told_that_no_grant_came_yet(pair):
+def test_waiting_member_without_an_obstacle_says_no_grant_came_yet(pair):
     """A scheme that hangs keeps the engine from granting, for any time."""
     node = pair.node("a")
     role = next(f"r{i}" for i in range(9) if node.placement.rank(f"r{i}", "jump", 2) == 0)
