@@ -1,7 +1,7 @@
-"""Check after each step of a member that what it keeps equals what is derived anew.
+"""Check each step of a member against everything derived anew.
 
-A member brings much along from step to step, so that an event costs by what has changed. Each such
-value is compared here with the one that follows from the same entries, listed anew.
+A member carries much from step to step, so that an event costs only by what has changed. Each such
+value is compared here with the value that follows from the same entries, listed anew.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Strict(Placement):
 
 
 def place(node: Node, events, unplaced=()) -> set:
-    """Place what a step asks schemes for, as the engine does; return what was missing."""
+    """Place the roles of a step, as the engine does; return the missing ones."""
     missing = node.placing.missing(node.prefetch(events), node.table, node.placement)
     for role, scheme, size in missing:
         node.placement.rank(role, scheme, size, bounded=False)
@@ -37,8 +37,8 @@ def place(node: Node, events, unplaced=()) -> set:
     return set(missing)
 
 
-class Foreseen(Node):
-    """Places what is foreseen and then steps, as the engine does, and checks what it keeps."""
+class CheckedNode(Node):
+    """Places roles before each step, as the engine does, and checks the state."""
 
     def __init__(self, settings):
         super().__init__(settings, Strict())
@@ -57,7 +57,7 @@ class Foreseen(Node):
         return effects
 
     def _check_chronicle(self, now):
-        """Compare the observed_times with one that notes every view, also if nothing has changed."""
+        """Compare the observed times with those of a copy that notes every view."""
         observed_times = self.view_state.observed_times
         if observed_times is not self._noted_by:
             self._noted_by, self._shadow = observed_times, copy.copy(observed_times)
@@ -70,7 +70,7 @@ class Foreseen(Node):
 
 
 def check(node: Node, now: float) -> None:
-    """Compare all that a member keeps with what is derived anew, between two of its steps."""
+    """Compare the state between two steps with everything derived anew."""
     check_own(node, now)
     check_group(node, now)
 
@@ -84,7 +84,10 @@ def check_own(node: Node, now: float) -> None:
 
 
 def check_group(node: Node, now: float) -> None:
-    """Compare what the second half leaves; callers may have released roles since the first."""
+    """Compare the results of the second half of a step.
+
+    Callers may have released roles since the first half.
+    """
     _check_coordinator(node, now)
     _check_janitor(node)
 
@@ -156,7 +159,10 @@ def _check_janitor(node: Node) -> None:
 
 
 def _check_waits(node: Node, now: float) -> None:
-    """No role waits that is mine and free; and each one is placed and sorted, or known as new."""
+    """Check that no role waits that is mine and free.
+
+    Each role is also placed and sorted, or known as new.
+    """
     table, placement, waits = node.table, node.placement, node.table.waits
     for scheme, size in node.placing.complete:
         assert table.roles <= placement.ranks(scheme, size).keys() | table.unplaced

@@ -1,4 +1,4 @@
-"""What a member brings along from step to step, so that an event costs by what has changed."""
+"""Break what a member carries from step to step to make events cheap."""
 
 from mutant import core, engine
 

@@ -1,4 +1,7 @@
-"""Mutants of what an app declares beside its processors: hashers, dead letters as a stream, tasks, hooks."""
+"""Break what an app declares beside its processors.
+
+These are hashers, dead letters as a stream, tasks and hooks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants of the engine: threads, the clock, and what is asked of etcd in which order."""
+"""Break the engine: its threads, its clock, and the order of requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants of guards: which token counts, what is written once, what a vacuum leaves."""
+"""Break guards: the token that counts, writes that count once, vacuums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants of leaving and of handles: what stays claimed, what is let go of, and who is told."""
+"""Break leaving and handles: claims, releases, and who is woken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants of the core that believe in a history of etcd which is gone (R11)."""
+"""Break the core so that it trusts a history of etcd that is gone (R11)."""
 
 from __future__ import annotations
 

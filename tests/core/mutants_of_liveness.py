@@ -1,4 +1,4 @@
-"""Mutants of the core after which a wait never ends, or a role moves without need."""
+"""Break the core so that a wait never ends, or a role moves without need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants of the core that let two members hold one role, or let a token not rise."""
+"""Break the core so that two members hold a role, or a token stays low."""
 
 from __future__ import annotations
 

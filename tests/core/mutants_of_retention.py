@@ -1,4 +1,4 @@
-"""Mutants of retention: what is kept, what is counted, and whom senders wait for."""
+"""Break retention: what is kept, what is counted, and what senders await."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Mutants of Spark's source and sink, and of its jobs: who may go on, what is kept, what is written once."""
+"""Break Spark's source, sink and jobs.
+
+The mutants concern who may go on, what is kept, and what is written once.
+"""
 
 from __future__ import annotations
 

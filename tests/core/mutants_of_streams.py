@@ -1,4 +1,4 @@
-"""Mutants of streams: who may commit, what comes again, what is trimmed, and what a crash tells."""
+"""Break streams: commits, repeated events, trimming, and crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grace (R10): a holder that does not let go is said aloud, and where grace ends, given up."""
+"""Test grace (R10): unreleased roles are reported, then given up."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from rink.core.effects import Level
 
 
 def lose_one(world, **settings):
-    """A member `a` that has lost a role to `b`, and whose user code does not let go of it."""
+    """Make `a` lose a role to `b` while its user code does not release it."""
     member = world.add("a", rebalance_delay=0.0, **settings)
     member.lets_go = False
     hold = world.get("a", role_of(1, 2))

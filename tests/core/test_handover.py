@@ -1,4 +1,4 @@
-"""A newer version is followed once its newcomers have claimed their roles, or a moment later."""
+"""Test when a newer version is followed: by claims, or after a timeout."""
 
 import pytest
 from world import KEYS, RANK, ROLES, role_of
@@ -254,7 +254,7 @@ def test_a_leaver_that_gives_up_waiting_follows_in_the_same_step(world, leave_ti
 
 
 def test_claims_are_judged_by_the_version_before_a_deleted_one(pair):
-    """Else whoever claims a share of the deleted version would be taken for no obstacle."""
+    """Take a claimant by the deleted version for an obstacle."""
     world = pair
     lost = next(r for r in ROLES if (RANK(r, "jump", 2), RANK(r, "jump", 3)) == (0, 2))
     pinned = next(r for r in ROLES if RANK(r, "jump", 2) == RANK(r, "jump", 3) == 1)

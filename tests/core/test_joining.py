@@ -1,4 +1,4 @@
-"""Joining (R8): a name that is taken, and a join that is given up at every step."""
+"""Test joins (R8): a taken name, and a join given up at every step."""
 
 import pytest
 from world import KINDS, ROLES
@@ -50,7 +50,7 @@ def test_a_name_that_is_taken_is_waited_for_with_a_line_every_ten_seconds(world)
 
 
 def test_a_create_that_is_carried_out_late_ends_the_wait_for_the_name(pair):
-    """The retry finds another record. When that is gone, the first try is applied after all."""
+    """Apply the first create after the retry found another record."""
     world = pair
     b = world.members["b"]
     world.hold("b", "requests")
@@ -234,7 +234,10 @@ def test_join_that_saw_its_name_taken_ends_only_after_its_timeout(world):
     "event", [ev.ProclaimFailed(1, OSError("too large")), ev.PostFailed(OSError("too large"))]
 )
 def test_request_of_a_coordinator_that_fails_ends_no_join(world, event):
-    """It may coordinate before it has joined: when its record is being written anew."""
+    """Cover a coordinator that has not joined yet.
+
+    It coordinates before that when its record is written anew.
+    """
     member = world.add("a", held=KINDS)
     world.tell("a", event)
     assert member.failed is None
@@ -243,7 +246,10 @@ def test_request_of_a_coordinator_that_fails_ends_no_join(world, event):
 
 
 def test_name_taken_in_another_history_waits_for_a_list(pair):
-    """The view of the history before has no such record, and the create was tried at once again."""
+    """Retry no create at once by a view of the history before.
+
+    That view has no record of the name.
+    """
     world, b = pair, pair.members["b"]
     copy = world.etcd.copy()
     world.etcd.delete("members/b")

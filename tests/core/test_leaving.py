@@ -97,7 +97,10 @@ def test_leaver_waits_anew_when_the_ranks_of_others_change(pair):
 
 
 def test_leaver_does_not_wait_anew_when_only_pins_change(pair):
-    """Wishes come at any time. With `stagger`, a leaked handle may hold up all turns."""
+    """Keep requests from prolonging a leave.
+
+    With `stagger`, a leaked handle may hold up all turns.
+    """
     world, b = pair, pair.members["b"]
     world.hold("a", *KINDS)
     world.leave("b")
@@ -196,7 +199,7 @@ def test_leaving_twice_more_changes_nothing(pair):
 
 
 def test_the_wait_for_handles_is_counted_from_the_loss(pair):
-    """A leaver that serves for long, for its turn has not come, still gives user code its time."""
+    """Leave user code its time, also after a long wait for a version."""
     world = pair
     b = world.members["b"]
     b.lets_go = False
@@ -213,7 +216,7 @@ def test_the_wait_for_handles_is_counted_from_the_loss(pair):
 
 
 def test_a_leaver_that_only_lets_go_is_given_no_rank(pair):
-    """It is not ranked, so it waits for no version; but nobody may give it a rank meanwhile."""
+    """Give no rank to a member that only waits for its handles."""
     world = pair
     b = world.members["b"]
     b.lets_go = False

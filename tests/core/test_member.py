@@ -1,4 +1,4 @@
-"""One member through R3 and R4: what it loses, what it writes, and what it cannot read."""
+"""Test R3 and R4 with one member: losses, writes, unreadable entries."""
 
 import pytest
 from attrs import evolve
@@ -174,7 +174,7 @@ def test_clutter_and_records_without_a_lease_are_reported_only(world):
 
 
 def test_problems_that_come_later_are_reported_each(pair):
-    """Neither clutter, nor another problem of an unreadable record, changes what ranking reads."""
+    """Report problems that ranking does not read: clutter, other texts."""
     member = pair.members["a"]
     for key, value in (("notes/today", b"x"), ("members/junk", b"?"), ("members/junk", b"[]")):
         before = len(member.reports)
@@ -242,7 +242,7 @@ def test_pairs_to_place_by_are_of_shares_and_versions_seen_and_coming(pair):
 
 
 def test_first_half_tells_who_coordinates_and_the_second_proclaims(world):
-    """Whoever is woken by the first half, by the join's end say, may ask at once."""
+    """Report the coordinator before a woken caller can ask."""
     world.add("a", rebalance_delay=0.0)
     world.add("b", rebalance_delay=0.0)
     world.sleep(1.0)

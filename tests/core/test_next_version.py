@@ -15,7 +15,10 @@ MINE = register(lambda _, __: 0, "draft-tests", 1)
 
 
 def ask(world, name, *requests):
-    """Have an operator put requests, all at one revision; a test runs the world after it."""
+    """Put requests as an operator does, all at one revision.
+
+    A test runs the world afterwards.
+    """
     world.etcd.change(
         {KEYS.request(f"{name}{index}"): (encode(r), 0) for index, r in enumerate(requests)}
     )
@@ -120,7 +123,7 @@ def test_a_wish_for_too_many_pins_is_refused_and_ranking_goes_on(pair):
 
 
 def test_more_wishes_than_a_transaction_has_operations_are_granted_in_turn(pair):
-    """etcd refuses a transaction of more than 128: nothing would be proclaimed any more."""
+    """Keep below the 128 operations that etcd accepts in a transaction."""
     ask(pair, "u", *(Request(Wish.PIN, f"role-{index:03}", "b") for index in range(300)))
     pair.run()
     pair.sleep(0.1)
@@ -260,7 +263,10 @@ def test_the_bytes_of_pins_are_counted_as_they_change(narrow):
 
 
 def test_ranks_that_are_kept_for_the_gone_make_no_version_too_large():
-    """Newcomers take the lowest ranks, and the others of the gone stay for their `leave_delay`."""
+    """Give newcomers the lowest ranks of gone members.
+
+    The other ranks stay for their `leave_delay`.
+    """
     long = "x" * 8000
     old = [f"small{index}" for index in range(110)] + [f"{index}{long}" for index in range(110)]
     new = [bound(f"new{index}{long}", 500 + index, rebalance_delay=0.0) for index in range(110)]
@@ -314,7 +320,7 @@ def test_scheme_changes_when_every_ranked_member_prefers_the_same_one(world):
 
 
 def test_scheme_stays_while_a_member_that_cannot_follow_another_offers(world):
-    """It serves until a newcomer has its rank; another scheme would end that at once."""
+    """Let a member serve on until a newcomer has its rank."""
     a = add(world, "a", OLD, handover_wait=20.0)
     add(world, "b", (MINE, *OLD), handover_wait=20.0)
     world.sleep(0.1)
@@ -354,7 +360,7 @@ def test_scheme_that_no_member_can_follow_gives_way_to_the_oldest_ones(world):
 
 
 def test_draft_member_with_another_built_in_scheme_is_ranked(world):
-    """Every member can follow every built-in scheme, so it need not list that of the group."""
+    """Rank it: every member can follow every built-in scheme."""
     add(world, "a", ("balanced:4",))
     add(world, "b", ("balanced:8",))
     world.sleep(0.1)

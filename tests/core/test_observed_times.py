@@ -1,4 +1,4 @@
-"""The past, as even a new coordinator knows it: delays, starts, the token base (R9)."""
+"""Test what a new coordinator knows: delays, starts, the token base (R9)."""
 
 from world import World
 
@@ -46,7 +46,7 @@ def test_a_new_coordinator_goes_on_with_a_leave_delay_that_has_begun():
 
 
 def test_a_member_that_joins_an_old_group_takes_it_for_no_new_one(world):
-    """What a first list brings was proclaimed at a time nobody here knows."""
+    """Ignore versions of a first list, whose times nobody here knows."""
     for name in "ab":
         world.add(name, rebalance_delay=0.0)
     world.sleep(500.0)

@@ -1,4 +1,4 @@
-"""R11: a view belongs to one history of etcd, and what follows where it turns out to be another."""
+"""Test R11: a view belongs to one history of etcd."""
 
 import pytest
 from attrs import evolve
@@ -79,7 +79,7 @@ def test_lease_over_while_leaving_asks_for_no_list(pair):
 
 
 def test_deadline_passed_keeps_the_view(pair):
-    """The same lease is asked for once more, so nothing says that etcd has another history."""
+    """Keep the view: a suspect lease does not show another history."""
     world, b = pair, pair.members["b"]
     b.alive = False
     world.sleep(55.0)
@@ -97,7 +97,7 @@ def change_own_record(world, name):
 
 @pytest.mark.parametrize("told_by", ["list", "answer"])
 def test_own_record_as_of_before_its_last_write_ends_the_session(pair, told_by):
-    """A snapshot between a version and its claim, restored with the revision ahead."""
+    """Restore a snapshot from between a version and its claim."""
     world, b = pair, pair.members["b"]
     copy = world.etcd.copy()
     change_own_record(world, "b")
@@ -121,7 +121,7 @@ def test_own_record_as_of_before_its_last_write_ends_the_session(pair, told_by):
 
 
 def test_own_record_as_of_before_is_found_once_however_long_it_stays(pair):
-    """The list may come back before the lease is revoked, which deletes that record."""
+    """Return the list before the lease is revoked with that record."""
     world, b = pair, pair.members["b"]
     copy = world.etcd.copy()
     change_own_record(world, "b")
@@ -172,7 +172,7 @@ def test_own_record_missing_is_an_ordinary_lost_session(pair):
 
 
 def listed_with(world, versions):
-    """A list of the group as it is, but for its versions: {number: mod_revision}."""
+    """List the group as it is, but with other versions: {number: revision}."""
     listed = world.etcd.listed()
     [newest] = [one for one in listed.entries if getattr(one, "number", 0) == 2]
     others = [one for one in listed.entries if not hasattr(one, "number")]
@@ -301,9 +301,10 @@ def test_member_in_a_new_history_counts_the_wait_by_its_own_clock(world):
 
 
 def restored_behind(world, *answers):
-    """Let a member hold a role under a high token, and then find an etcd that counts from 1.
+    """Make a member hold a role, then find an etcd that counts from 1.
 
-    Its first requests to raise the token base are answered so, without being carried out.
+    The member's token is high. Its first requests for a higher token base are answered, but not
+    carried out.
     """
     member = world.add("a", rebalance_delay=0.0, ttl=10, margin=1.0)
     for _ in range(50):
@@ -397,7 +398,7 @@ def test_largest_ttl_is_that_of_all_records_of_the_view(pair):
 
 @pytest.mark.parametrize("is_lease_over", [False, True])
 def test_record_of_another_member_gone_back_proves_another_history(pair, is_lease_over):
-    """The copy is older than a claim of b, which is cut off and holds a role by it.
+    """Restore a copy that is older than a claim of b, which is cut off.
 
     It may lack the lease of a, too. Then the view of a is thrown away before the list comes.
     """

@@ -81,7 +81,7 @@ def test_outage_over_is_told_with_its_length(cut_off, seconds):
 
 
 def test_late_answer_of_an_early_request_ends_no_outage(cut_off):
-    """It moves the deadline a little, and the next answer is overdue all the same."""
+    """Move the deadline a little; the next answer is still overdue."""
     world, b = cut_off, cut_off.members["b"]
     at = b.node.member_lease.answered_at
     world.sleep(at + 35.0 - world.now)
@@ -129,7 +129,7 @@ def test_joining_is_not_told_as_being_back(pair):
 
 
 def test_loss_is_told_before_it_is_logged(cut_off):
-    """A log handler may block. Neither the session's thread nor a loss may wait for it."""
+    """Report a loss before its log line, since a log handler may block."""
     world, node = cut_off, cut_off.node("b")
     world.members["b"].lets_go = False
     world.now += 54.5

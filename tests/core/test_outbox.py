@@ -33,7 +33,7 @@ def test_other_failure_meanwhile_is_logged_and_is_the_last_error():
 
 
 def test_losses_come_first_and_the_join_before_what_else_its_step_tells():
-    """The own version may come in the step that ends the join, where the answer to it is late."""
+    """Report the join before the version that came in the same step."""
     out, told = Outbox(), do.Report(do.Level.INFO, "version 1")
     lose = do.Lose(Hold("x", 1, 1, 0.0))
     for effect in (told, do.Joined(), do.RankChanged(0), lose):

@@ -24,7 +24,7 @@ REQUESTS = (
 
 
 def cut_off(world, rate):
-    """Two members, b with a clock of that rate; then nothing reaches b or comes from it."""
+    """Make two members, b with a clock of that rate, and cut b off."""
     world.add("a", rebalance_delay=0.0)
     b = world.add("b", rebalance_delay=0.0, clock=(5e5, rate))
     world.sleep(100.0)
@@ -38,7 +38,7 @@ def cut_off(world, rate):
 
 
 def is_held(world, member, hold):
-    """What `Role.is_held` says."""
+    """Return the value of `Role.is_held`."""
     table = member.node.table
     return hold.lost_at is None and member.time_at(world.now) < table.deadline
 
@@ -69,7 +69,10 @@ def test_pitfall_4_clock_at_twice_the_rate_loses_nothing_without_outage(world):
 
 
 def test_pitfall_4_beyond_the_margin_only_the_token_is_left(world):
-    """A clock that is a fifth slow: an hour is 48 minutes to it. No margin of ours covers that."""
+    """Show that the margin does not cover a clock that is a fifth slow.
+
+    An hour is 48 minutes to that clock.
+    """
     b, hold = cut_off(world, 0.8)
     wait = world.want("a", hold.role)
     world.sleep(61.0)
@@ -111,7 +114,7 @@ def requests(world):
 
 
 def group(world, size):
-    """A settled group in which everybody waits for 100 roles that are not its own, too."""
+    """Make a settled group in which each member awaits 100 foreign roles."""
     names = [f"m{index:02}" for index in range(size)]
     for name in names:
         world.add(name, rebalance_delay=0.0, leave_delay=20.0)

@@ -1,4 +1,4 @@
-"""Placement: ranks remembered, and what happens when a user's function fails."""
+"""Test the memory of ranks, also when a user's function fails."""
 
 import pytest
 
@@ -59,7 +59,10 @@ def test_the_memory_is_bounded(monkeypatch):
 
 
 def test_a_full_memory_forgets_nothing_before_the_engine_says_so(calls, monkeypatch):
-    """A caller's thread may fill it in the midst of a step, which must not call the scheme (R2)."""
+    """Let a caller's thread fill the memory during a step (R2).
+
+    The step must not call the scheme then.
+    """
     monkeypatch.setattr(placement, "REMEMBERED", 10)
     scheme, places = register(calls), Placement()
     for role in ("early", *map(str, range(100, 120))):

@@ -1,4 +1,4 @@
-"""Answers of a new keepalive call, which may reach another history of etcd (R11)."""
+"""Test answers of a new keepalive call, maybe of another history (R11)."""
 
 import pytest
 from attrs import evolve
@@ -20,14 +20,14 @@ def errors(member):
 
 
 def write(world):
-    """Have b write its record once more."""
+    """Make b write its record once more."""
     world.node("b").writer.must_write = True
     world.tell("b", ev.Nudged())
 
 
 @pytest.fixture
 def known(pair):
-    """Have the call of b's keepalives be known, and count its effects from here."""
+    """Make the call of b's keepalives known, and count effects from here."""
     pair.keep_alive(pair.members["b"])
     pair.run()
     pair.members["b"].effects.clear()
@@ -36,7 +36,7 @@ def known(pair):
 
 @pytest.fixture
 def reconnected(known):
-    """Have b hold a role, and its keepalives go on by a new call."""
+    """Make b hold a role, and renew by a new call."""
     known.get("b", ROLE_OF_B)
     known.etcd.history += 1
     return known
@@ -44,7 +44,7 @@ def reconnected(known):
 
 @pytest.fixture
 def held_back(reconnected):
-    """Have a keepalive answered by the new call, a second later; the read waits on its way."""
+    """Answer a keepalive by the new call a second later; hold the read back."""
     reconnected.now += 1.0
     reconnected.hold("b", "requests")
     reconnected.keep_alive(reconnected.members["b"])
@@ -63,7 +63,7 @@ def test_new_call_counts_once_the_own_record_is_read(reconnected):
 
 
 def test_copy_with_an_earlier_record_does_not_move_the_deadline(pair):
-    """Neither its watch nor its requests reach it: only the lease is in the copy, and renewed."""
+    """Renew by a copy that has only the lease, not the watch or requests."""
     world, b = pair, pair.members["b"]
     copy = world.etcd.copy()
     write(world)
@@ -172,7 +172,10 @@ def test_read_that_hangs_does_not_hold_up_that_of_the_next_call(held_back, kind)
 
 
 def test_read_that_a_write_has_overtaken_counts(held_back):
-    """That write was sent after the read was requested, so the same history has answered it."""
+    """Count a read that a later write has overtaken.
+
+    The write was sent after the read was requested, so the same history has answered it.
+    """
     world, b = held_back, held_back.members["b"]
     deadline = b.node.member_lease.deadline
     early = world._serve(b, b.to_etcd.popleft())
@@ -185,7 +188,7 @@ def test_read_that_a_write_has_overtaken_counts(held_back):
 
 
 def test_write_under_way_at_a_new_call_is_not_believed(reconnected):
-    """The engine is busy, and the write's answer of the history before waits for it."""
+    """Doubt a write whose answer of the history before waits for the engine."""
     world, b = reconnected, reconnected.members["b"]
     copy = world.etcd.copy()
     world.hold("b", "answers", "events")
@@ -224,7 +227,7 @@ def test_write_that_hangs_does_not_hold_up_the_read(reconnected):
 
 
 def test_second_try_of_a_write_is_waited_for(reconnected):
-    """A new call with each keepalive, and writes that take longer, settled no write."""
+    """Settle writes that take longer than the keepalives' calls last."""
     world, b = reconnected, reconnected.members["b"]
     world.hold("b", "requests")
     write(world)
@@ -244,7 +247,7 @@ def test_second_try_of_a_write_is_waited_for(reconnected):
 
 
 def test_second_try_that_hangs_is_waited_for_a_while_and_then_ignored(reconnected):
-    """Without a limit, a request that hangs would cost the roles at a short TTL."""
+    """Bound the wait, since a hanging request would cost the roles."""
     world, b = reconnected, reconnected.members["b"]
     world.hold("b", "requests")
     write(world)
@@ -333,7 +336,10 @@ def test_read_that_fails_is_given_more_time_the_next_time(held_back):
 
 
 def test_first_call_is_a_new_one_and_a_call_that_counts_stays_known():
-    """A copy may have the lease: it was made between the grant and the create of the record."""
+    """Treat the first call as new: a copy may have the lease.
+
+    It may have been made between the grant and the create of the record.
+    """
     renewals = Renewals()
     assert renewals.meet(3)
     assert not renewals.counts(3, 1.0)
@@ -380,7 +386,7 @@ def test_copy_from_before_the_create_is_found_by_the_first_keepalive(pair, is_kn
 
 @pytest.fixture
 def creating(known):
-    """Have b's lease end, and the create of its next record wait on its way."""
+    """End b's lease, and hold the create of its next record back."""
     world, b = known, known.members["b"]
     world.hold("b", "requests")
     world.expire(b)
@@ -391,7 +397,10 @@ def creating(known):
 
 
 def test_new_call_during_the_create_counts_and_the_create_is_repeated(creating):
-    """A copy may lack the record, and the answer to the create may be of the history before."""
+    """Repeat the create, since its answer may be of the history before.
+
+    A copy may lack the record.
+    """
     world, b = creating, creating.members["b"]
     world.hold("b", "answers")
     world.carry(b, "requests")
@@ -410,7 +419,7 @@ def test_new_call_during_the_create_counts_and_the_create_is_repeated(creating):
 
 @pytest.fixture
 def creating_again(creating):
-    """Have a new call be met: the create is tried again, and waits on its way."""
+    """Meet a new call, so the create is retried, and hold the retry back."""
     world, b = creating, creating.members["b"]
     world.etcd.history += 1
     world.keep_alive(b)

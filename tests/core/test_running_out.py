@@ -1,4 +1,4 @@
-"""Leaving with handles that are not released: the claim stays until the lease runs out."""
+"""Test leaves with unreleased handles, whose claims the lease ends."""
 
 import math
 import sys
@@ -16,13 +16,13 @@ from rink.core.values import MemberRecord, Phase
 
 
 def clings(world, count=1):
-    """Have `b` of a pair hold roles that its user code never lets go of; returns the holds."""
+    """Make `b` of a pair hold roles for ever, and return the holds."""
     world.members["b"].lets_go = False
     return [world.get("b", role_of(1, 2, skip)) for skip in range(count)]
 
 
 def runs_out(world, kind="requests"):
-    """Have `b` leave and write its last record, of which requests or answers are held."""
+    """Make `b` leave and write its last record; hold requests or answers."""
     world.hold("a", *KINDS)
     world.leave("b")
     world.sleep(15.0)
@@ -82,7 +82,7 @@ def test_two_waits_of_a_leaver_are_bounded_apart(pair):
 
 
 def test_share_that_no_version_took_away_is_let_go_of_at_the_end(pair):
-    """All but what is unreleased goes to others at once, and not after the TTL."""
+    """Give all but the unreleased roles away at once, not after the TTL."""
     clings(pair)
     pair.hold("a", *KINDS)
     pair.leave("b")
@@ -212,7 +212,7 @@ def test_leaver_without_a_lease_is_gone_at_once_and_says_so(pair):
 
 
 def test_leaver_that_was_to_keep_its_rank_and_clings_loses_it(pair):
-    """Its name is taken until the lease has ended, so nobody could come back to the rank."""
+    """Keep no rank, since the name is taken until the lease has ended."""
     b, (hold,) = pair.members["b"], clings(pair)
     pair.leave("b", keep_rank=True)
     pair.sleep(11.0)
@@ -235,7 +235,7 @@ def test_coordinator_that_keeps_its_rank_and_clings_stalls_nobody(pair):
 
 
 def test_leaver_without_a_record_gives_its_claims_up(pair):
-    """Another has the name: there is no lease whose end the claims could wait for."""
+    """Give the claims up: without a record, no lease's end can end them."""
     b = pair.members["b"]
     clings(pair)
     pair.etcd.end_lease(b.node.member_lease.id)

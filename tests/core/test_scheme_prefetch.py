@@ -1,4 +1,4 @@
-"""What a step asks schemes is known before it (R2): a step of a foreseen member asks for no more."""
+"""Test that a step asks schemes only for ranks that were prefetched (R2)."""
 
 import pytest
 import walks
@@ -41,7 +41,7 @@ def test_a_group_of_another_history_foresees_nothing():
 
 
 def test_pair_is_complete_only_once_its_scheme_is_known():
-    """A foreign share by a custom scheme claims everything, until user code registers that."""
+    """Let a foreign share claim everything until its scheme is registered."""
     name, table, places, placing = "late@1#0", Table(), Strict(), Placing()
     view = View.listed(1, [member("b", shares=(Share(0, 1, "jump"), Share(0, 1, name)))])
     prefetch = SchemePrefetch.of(view, None, None)
@@ -77,7 +77,7 @@ def test_view_of_a_step_is_folded_from_all_its_events(pair):
 
 
 def test_change_of_history_that_was_handled_is_not_foreseen(world):
-    """A second report of it keeps the view, and a version behind it may pin roles."""
+    """Keep the view at a second report, behind which a version may pin roles."""
     name = schemes.register(lambda role, size: 0, "history", 1)
     member = world.add("a", schemes=(name,), rebalance_delay=0.0)
     world.sleep(3.0)

@@ -52,7 +52,7 @@ def counts(holders):
 
 
 def test_joins_are_sticky():
-    """A newcomer waits for the rebalance delay; only then do roles move, and only to it."""
+    """Move roles only after the rebalance delay, and only to the newcomer."""
     fleet = Fleet(ROLES).started("a", "b")
     fleet.sleep(100.0)
     fleet.start("c")
@@ -94,7 +94,7 @@ def test_without_a_waiting_member_the_group_shrinks_at_once():
 
 
 def test_only_roles_of_moved_ranks_move():
-    """The last rank leaves: whatever jump keeps in place for the others does not stop."""
+    """Let the last rank leave; the roles that jump keeps in place go on."""
     fleet = Fleet(ROLES).started("a", "b", "c")
     before = dict(fleet.at)
     fleet.leave("c")
@@ -178,7 +178,7 @@ def test_a_planned_restart_that_keeps_its_rank_moves_nothing():
 
 
 def test_surge_deploy_after_a_full_restart_moves_each_role_once():
-    """Members that are all younger than the newest version do not make a new group."""
+    """Take members that are younger than the newest version for the old group."""
     fleet = Fleet(ROLES, leave_delay=30.0).started("a", "b", "c")
     for name in "abc":
         fleet.leave(name, keep_rank=True)

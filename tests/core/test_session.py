@@ -1,4 +1,4 @@
-"""One member through R5, R6 and R7: its view, its deadline, and sessions lost and found again."""
+"""Test R5 to R7 with one member: view, deadline, lost sessions."""
 
 import pytest
 from attrs import evolve
@@ -15,7 +15,7 @@ from rink.core.view import Gone
 
 
 def test_a_list_from_before_the_view_ends_the_session(pair):
-    """Only an etcd that was set back lists less than has been seen: its leases mean nothing."""
+    """Take an older list for an etcd that was set back."""
     world = pair
     listed = world.etcd.listed()
     hold = world.get("a", role_of(0, 2))
@@ -31,7 +31,7 @@ def test_a_list_from_before_the_view_ends_the_session(pair):
 
 
 def test_a_change_that_no_list_came_before_is_passed_over(pair):
-    """After its history changed, a member must not fold events of the old watch into nothing."""
+    """Ignore events of the old watch after the history changed."""
     world = pair
     b = world.members["b"]
     role = role_of(0, 2)

@@ -1,4 +1,4 @@
-"""A role that passes to another user in one member: the next token is greater."""
+"""Test that the next user of a role in one member has a greater token."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The next change that the coordinator announces: when, and for which member."""
+"""Test the next change that the coordinator announces."""
 
 import datetime as dt
 

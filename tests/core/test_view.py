@@ -1,4 +1,4 @@
-"""The view: the fold of changes, the coordinator, shares and owners of a version."""
+"""Test the fold of changes, the coordinator, shares and owners."""
 
 import importlib
 import inspect

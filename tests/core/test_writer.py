@@ -1,4 +1,4 @@
-"""The writer: one unsettled write at a time, settled only by an answer (R1)."""
+"""Test that one write is unsettled, and only an answer settles it (R1)."""
 
 import attrs
 import pytest
