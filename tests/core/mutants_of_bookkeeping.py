@@ -79,7 +79,8 @@ BOOKKEEPING = [
     core(
         "a role that is not placed yet counts as sorted",
         "waits",
-        "            if not can_sort or role in unplaced:\n                self.unsorted[role] = None\n",
+        "            if not can_sort or role in unplaced:\n"
+        "                self.unsorted[role] = None\n",
         "            if not can_sort or role in unplaced:\n",
         "waits",
     ),

@@ -48,7 +48,8 @@ BOUNDS = [
     python(
         "a timeout teaches nothing of sizes",
         "streams/store/byte_limits",
-        "            self._seen[key] = max(self._size(key), self._most / (len(asked) * count)) * 2\n",
+        "            self._seen[key] = max(self._size(key), self._most / (len(asked) * count)) * "
+        "2\n",
         "            pass\n",
         SIZES,
     ),

@@ -139,7 +139,8 @@ DECLARATIONS = [
     python(
         "a worker begins though a hook at the start failed",
         "streams/hooks",
-        '            error.add_note(f"raised by the hook {name_of(hook)!r}: the worker does not start")\n            raise\n',
+        '            error.add_note(f"raised by the hook {name_of(hook)!r}: the worker does not '
+        'start")\n            raise\n',
         "            pass\n",
         HOOKS,
     ),

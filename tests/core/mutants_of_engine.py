@@ -214,7 +214,8 @@ VIEW = [
     engine(
         "what an earlier watch still delivers is heard",
         "group_watch",
-        "            if number != self._round:\n                return\n            if self._is_told:",
+        "            if number != self._round:\n                return\n"
+        "            if self._is_told:",
         "            if self._is_told:",
         "engine/test_engine_follower",
     ),
@@ -287,7 +288,8 @@ THREADS = [
         "a member that gave its lease back looks after its group first",
         "engine",
         "        if self._gave_back(step.effects):\n",
-        "        self._stepper.step_group(step.unplaced)\n        if self._gave_back(step.effects):\n",
+        "        self._stepper.step_group(step.unplaced)\n"
+        "        if self._gave_back(step.effects):\n",
         "engine/test_engine_order",
     ),
     engine(

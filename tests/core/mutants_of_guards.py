@@ -74,7 +74,8 @@ GUARDS = [
     python(
         "a database commits a part whose token counts no more",
         "sql",
-        "        self._before(self._guard._seen(step, self.fence, lock=True), self._guard._shown)  # noqa: SLF001\n",
+        "        self._before(self._guard._seen(step, self.fence, lock=True), self._guard._shown)  "
+        "# noqa: SLF001\n",
         "",
         FILES,
         SERVERS,
@@ -89,7 +90,8 @@ GUARDS = [
     python(
         "files of a stale token are published",
         "parquet",
-        "            self._refuse_stale(fence, fold)\n            if fold.fences.get(fence.name) != fence.token:\n",
+        "            self._refuse_stale(fence, fold)\n"
+        "            if fold.fences.get(fence.name) != fence.token:\n",
         "            if fold.fences.get(fence.name, 0) < fence.token:\n",
         FILES,
     ),
@@ -145,7 +147,8 @@ GUARDS = [
     python(
         "a manifest that a listing lacks is taken for damage",
         "parquet_log",
-        "            while self._fold.number < number:\n                self._apply(self._fold.number + 1, number)\n",
+        "            while self._fold.number < number:\n"
+        "                self._apply(self._fold.number + 1, number)\n",
         "            if self._fold.number < number:\n                self._apply(number, number)\n",
         PARQUET,
     ),

@@ -134,7 +134,8 @@ HISTORY = [
     core(
         "renewals that were held back are forgotten",
         "member_state",
-        "        if verdict is Verdict.FINE:\n            self._renew(now, self.renewals.prove())\n",
+        "        if verdict is Verdict.FINE:\n"
+        "            self._renew(now, self.renewals.prove())\n",
         "        if verdict is Verdict.FINE:\n            self.renewals.prove()\n",
         "renewals",
     ),

@@ -209,8 +209,10 @@ ABOUT_LIVENESS = [
         "rink/core/next_version.py",
         "first_seen=observed_times.first_seen[member.name, member.create_revision],\n",
         "first_seen=(wall := __import__('datetime').datetime.fromisoformat)\n"
-        "                and observed_times.first_seen[view.coordinator.name, view.coordinator.create_revision]\n"
-        "                + (wall(member.record.joined or '2030-01-01') - wall(view.coordinator.record.joined or '2030-01-01'))\n"
+        "                and observed_times.first_seen[view.coordinator.name, "
+        "view.coordinator.create_revision]\n"
+        "                + (wall(member.record.joined or '2030-01-01') - "
+        "wall(view.coordinator.record.joined or '2030-01-01'))\n"
         "                .total_seconds(),\n",
         ("engine/test_engine_pitfalls",),
     ),
@@ -218,7 +220,8 @@ ABOUT_LIVENESS = [
         "a full memory of ranks is begun anew by whoever fills it",
         "placement",
         "        if not bounded or len(ranks) < REMEMBERED:\n",
-        "        if bounded and len(ranks) >= REMEMBERED:\n            ranks.clear()\n        if True:\n",
+        "        if bounded and len(ranks) >= REMEMBERED:\n            ranks.clear()\n"
+        "        if True:\n",
         "placement",
     ),
     core(

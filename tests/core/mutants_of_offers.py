@@ -105,7 +105,8 @@ OFFERS = [
     core(
         "a successor that claims nothing is waited for after the offer",
         "member",
-        "        offer_until = self.living.offer_until if self.living.state is Life.OFFERING else now\n",
+        "        offer_until = self.living.offer_until if self.living.state is Life.OFFERING else "
+        "now\n",
         "        offer_until = self.living.offer_until\n",
         "handover",
         "offering",

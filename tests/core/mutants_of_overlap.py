@@ -106,7 +106,8 @@ ABOUT_OVERLAP = [
     core(
         "a revived lease owes no write",
         "member_state",
-        "            self.writer.must_write = True  # R7: nothing is granted before a write is answered\n",
+        "            self.writer.must_write = True  # R7: nothing is granted before a write is "
+        "answered\n",
         "",
         "session",
     ),
@@ -114,13 +115,15 @@ ABOUT_OVERLAP = [
         "an answer from before the deadline pays that write",
         "writer",
         "        self.compare, self.known = mod_revision, record\n",
-        "        self.compare, self.known = mod_revision, record\n        self.must_write = False\n",
+        "        self.compare, self.known = mod_revision, record\n"
+        "        self.must_write = False\n",
         "session",
     ),
     core(
         "a keepalive after the deadline hides it",
         "member_state",
-        "        self._expire(now)  # first: a deadline that no step has noticed has passed all the same\n",
+        "        self._expire(now)  # first: a deadline that no step has noticed has passed all "
+        "the same\n",
         "",
         "session",
     ),
@@ -156,11 +159,13 @@ ABOUT_OVERLAP = [
         "a retry compares with what the view shows",
         "member",
         "            self.out.do(self.writer.send(desired))\n",
-        "            is_retry, shown = self.writer.state is Write.OWED, self.view.members.get(self.name)\n"
+        "            is_retry, shown = self.writer.state is Write.OWED, "
+        "self.view.members.get(self.name)\n"
         "            effect = self.writer.send(desired)\n"
         "            if is_retry:\n"
         "                compare = shown.mod_revision if shown else 0\n"
-        "                effect = do.WriteRecord(effect.attempt, effect.lease, compare, effect.record)\n"
+        "                effect = do.WriteRecord(effect.attempt, effect.lease, compare, "
+        "effect.record)\n"
         "            self.out.do(effect)\n",
         "grants",
     ),

@@ -126,7 +126,8 @@ RETENTION = [
     lua(
         "what a log drops is not counted",
         "partition",
-        "  for processor, count in pairs(unread) do count_lost(part, processor, math.min(count, gone)) end\n",
+        "  for processor, count in pairs(unread) do count_lost(part, processor, math.min(count, "
+        "gone)) end\n",
         "",
         COUNTERS,
     ),
@@ -141,7 +142,8 @@ RETENTION = [
         "a program that says nothing ends retention",
         "partition",
         "    if part.says and not part.has_said then",
-        "    if true then part.keep, part.keep_bytes = unpack(part.says or {0, 0}) elseif part.says then",
+        "    if true then part.keep, part.keep_bytes = unpack(part.says or {0, 0}) elseif "
+        "part.says then",
         KEEP,
     ),
     python(

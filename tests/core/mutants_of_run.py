@@ -317,7 +317,8 @@ RUN = [
     python(
         "a lost answer to `started` is taken for another run",
         "slots",
-        "            if slot.run == self.mine.run:  # its answer was lost, or it was begun and not started\n",
+        "            if slot.run == self.mine.run:  # its answer was lost, or it was begun and not "
+        "started\n",
         "            if False:\n",
         SLOTS,
     ),

@@ -76,7 +76,8 @@ SPARK = [
     lua(
         "a query trims although Redis lost how long events stay",
         "common",
-        "if part.says or part.is_known or redis.call('EXISTS', part.segments) == 0 then trim(part, '', '') end",
+        "if part.says or part.is_known or redis.call('EXISTS', part.segments) == 0 then trim(part, "
+        "'', '') end",
         "trim(part, '', '')",
         SOURCE,
     ),
@@ -132,7 +133,8 @@ SPARK = [
     python(
         "a page is not read from the entry before it",
         "spark/source/reading",
-        "        if found and found[0][0] == at.encode():\n            return found[1:], True\n        return found, False",
+        "        if found and found[0][0] == at.encode():\n            return found[1:], True\n"
+        "        return found, False",
         "        return [one for one in found if one[0] != at.encode()], True",
         SOURCE,
     ),
@@ -153,7 +155,8 @@ SPARK = [
     lua(
         "a batch that was decided is decided anew",
         "decide",
-        "if decided and not less(decided, batch) and not (is_newest and manifest ~= '' and seq == ARGV[5]) then",
+        "if decided and not less(decided, batch) and not (is_newest and manifest ~= '' and seq == "
+        "ARGV[5]) then",
         "if false then",
         SINK,
     ),
@@ -181,8 +184,10 @@ SPARK = [
     python(
         "what threads of a job do is not ended when its function returns",
         "spark/jobs/job",
-        "        quietly(self._tag.cancel)  # where it has returned, those of threads that it left behind\n        if self._returned.is_set():\n            return\n",
-        "        if self._returned.is_set():\n            return\n        quietly(self._tag.cancel)\n",
+        "        quietly(self._tag.cancel)  # where it has returned, those of threads that it left "
+        "behind\n        if self._returned.is_set():\n            return\n",
+        "        if self._returned.is_set():\n            return\n"
+        "        quietly(self._tag.cancel)\n",
         JOBS,
     ),
     lua(
@@ -202,7 +207,8 @@ SPARK = [
     lua(
         "another query takes a sink under the same token",
         "decide",
-        "if found[2] and found[2] ~= query and not less(found[6], token) then return {'other', found[2]} end\n",
+        "if found[2] and found[2] ~= query and not less(found[6], token) then return {'other', "
+        "found[2]} end\n",
         "",
         SINK,
     ),
@@ -342,7 +348,8 @@ SPARK = [
     python(
         "what is to be stopped on a loss is not stopped where it comes late",
         "spark/jobs/job",
-        "        if self.lost.is_set():  # looked at only now: whoever ends it meanwhile has seen it\n            self._call_stops()\n",
+        "        if self.lost.is_set():  # looked at only now: whoever ends it meanwhile has seen "
+        "it\n            self._call_stops()\n",
         "",
         JOBS,
     ),
@@ -370,7 +377,8 @@ SPARK = [
     python(
         "a driver that stood by while its JVM went keeps the role of its query",
         "spark/jobs/queries",
-        "            if self._runner.is_useless():\n                return\n            failures += 1",
+        "            if self._runner.is_useless():\n                return\n"
+        "            failures += 1",
         "            failures += 1",
         ENDS,
     ),
