@@ -34,7 +34,7 @@ from rink.core.values import (
     Version,
 )
 
-LONGEST_TTL_S = 9_000_000_000
+MAX_TTL_S = 9_000_000_000
 """The longest lease that etcd grants, in seconds."""
 
 _VERSION_NUMBER = re.compile("[0-9]{16}")
@@ -150,7 +150,7 @@ def read(
     name = keys.decode(segment)
     if kind + "/" == keys.MEMBERS and name is not None:
         record, problem = _read(value, MemberRecord)
-        if record is not None and not 0 < record.ttl <= LONGEST_TTL_S:
+        if record is not None and not 0 < record.ttl <= MAX_TTL_S:
             problem = f"has a ttl of {record.ttl} s"
             record = None
         return Member(name, record, create_revision, mod_revision, lease, problem)

@@ -13,7 +13,7 @@ import attrs
 
 from rink.core.effects import Effect, Level, Proclaim, Prune, Report
 from rink.core.events import ProclaimAnswered, ProclaimFailed
-from rink.core.next_version import WISHES_AT_ONCE, draft, no_room, without_room
+from rink.core.next_version import MAX_WISHES, draft, no_room, without_room
 from rink.core.observed_times import ObservedTimes
 from rink.core.own_record import some
 from rink.core.ranks import RankSettings, Upcoming
@@ -23,12 +23,12 @@ from rink.core.values import Member, Proclaimed
 from rink.core.view import View
 from rink.errors import EtcdTooLarge
 
-KEPT_VERSIONS = 100
-KEPT_BYTES = 1_000_000
-PRUNED_AT_ONCE = 10
+MAX_KEPT_VERSIONS = 100
+MAX_KEPT_BYTES = 1_000_000
+PRUNE_BATCH = 10
 """How many versions to prune in one write, so that pruning costs little per version."""
 
-SHOWS_WITHIN_S = 2.0
+SHOW_TIMEOUT_S = 2.0
 """Longest wait for the view to show an answered proclamation, in seconds.
 
 Then the same version is tried again. The view may never show it, because an operator may have
@@ -58,7 +58,7 @@ class Coordinator:
     pruned_below: int = 0
     left_out: frozenset[str] = frozenset()
     wishes: int = 0
-    wishes_at_once: int = WISHES_AT_ONCE
+    wishes_at_once: int = MAX_WISHES
     upcoming: Upcoming | None = None
     _sources: tuple[object, ...] = ()
 
@@ -127,26 +127,26 @@ class Coordinator:
         numbers = sorted(view.versions)
         kept = _kept([view.versions[number] for number in reversed(numbers)])
         excess = len(numbers) - kept
-        if kept < KEPT_VERSIONS:
-            excess *= PRUNED_AT_ONCE  # too many bytes: prune without waiting for ten versions
-        if excess < PRUNED_AT_ONCE or self.pruned_below == numbers[-kept]:
+        if kept < MAX_KEPT_VERSIONS:
+            excess *= PRUNE_BATCH  # too many bytes: prune without waiting for ten versions
+        if excess < PRUNE_BATCH or self.pruned_below == numbers[-kept]:
             return []
         self.pruned_below = numbers[-kept]
         return [Prune(self.pruned_below)]
 
-    def answered(self, event: ProclaimAnswered, view: View, now: float, who: str) -> None:
+    def answered(self, event: ProclaimAnswered, view: View, now: float, name: str) -> None:
         """Take the answer to a proclamation."""
         if event.number != self.proclaiming:
             return
         self.proclaiming = 0
         if event.applied:
             self._shown()
-            self.answered_number, self.retry_at = event.number, now + SHOWS_WITHIN_S
+            self.answered_number, self.retry_at = event.number, now + SHOW_TIMEOUT_S
         else:
             # Another member's version came first, or this member's record is gone. The view shows
             # that soon, or shows it already if the watch was faster than the answer.
             self.refused_at = view.revision
-            self._back_off(now, who)
+            self._back_off(now, name)
 
     def _shown(self) -> None:
         """Note that the version is in etcd, so requests are tried again.
@@ -156,7 +156,7 @@ class Coordinator:
         self.proclaiming, self.failures = 0, 0
         self.wishes_at_once = max(self.wishes_at_once, 1)
 
-    def failed(self, event: ProclaimFailed, now: float, who: str) -> str:
+    def failed(self, event: ProclaimFailed, now: float, name: str) -> str:
         """Note that a proclamation failed; the same number is tried again.
 
         If etcd refused it for its size, it is tried at once with half of the requests, and finally
@@ -175,12 +175,12 @@ class Coordinator:
             with_requests = f"{doing} with {self.wishes} request{plural}"
             return f"{with_requests} ({self.wishes_at_once} in the next try)"
         self.refused_at = math.inf
-        self._back_off(now, who)
+        self._back_off(now, name)
         return doing
 
-    def _back_off(self, now: float, who: str) -> None:
+    def _back_off(self, now: float, name: str) -> None:
         self.failures += 1
-        self.retry_at = now + backoff(self.failures, who)
+        self.retry_at = now + backoff(self.failures, name)
 
 
 def _kept(newest_first: list[Proclaimed]) -> int:
@@ -191,6 +191,6 @@ def _kept(newest_first: list[Proclaimed]) -> int:
     total = 0
     for kept, entry in enumerate(newest_first):
         total += entry.bytes
-        if kept >= KEPT_VERSIONS or (kept >= 2 and total > KEPT_BYTES):
+        if kept >= MAX_KEPT_VERSIONS or (kept >= 2 and total > MAX_KEPT_BYTES):
             return kept
     return len(newest_first)

@@ -41,7 +41,7 @@ def why_closed(
     # newest version of the view, and that no write is unsettled which could replace it. So each
     # member that grants by a later view finds this claim there. The order of the checks decides
     # only which reason people read.
-    newest, found = view.newest, view.members.get(name)
+    newest, own = view.newest, view.members.get(name)
     if not living.serves:
         return f"the member is {living.state.value}"
     if not lease.is_alive:
@@ -59,7 +59,7 @@ def why_closed(
         return "this member is still writing its record"
     if writer.known.shares[:1] != (share,):
         return "this member's record does not claim the newest share yet"
-    if found is None or found.mod_revision != writer.compare:
+    if own is None or own.mod_revision != writer.compare:
         return "this member's record has not come back through the watch yet"
     return ""
 

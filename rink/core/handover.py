@@ -25,13 +25,13 @@ from rink.core.placement import Placement
 from rink.core.values import Member, Share, Version
 from rink.core.view import View, shares_of
 
-CLAIMS_WITHIN_S = 1.0
+CLAIM_TIMEOUT_S = 1.0
 """Longest wait for a newcomer's claim: half of the shortest TTL.
 
 A member that offers its rank waits until its offer ends, if that is later.
 """
 
-GATHER_S = 0.001
+GATHER_TIMEOUT_S = 0.001
 """Longest wait, before the record is written, for handles that are released at once (R3)."""
 
 
@@ -93,7 +93,7 @@ class Following:
         if now >= self.until:
             return False
         self.awaits = f"{newcomer}, which is new to the ranks, has not claimed its share yet"
-        self.until = min(self.until, max(now + CLAIMS_WITHIN_S, offer_until))
+        self.until = min(self.until, max(now + CLAIM_TIMEOUT_S, offer_until))
         out.wake(self.until)
         return True
 

@@ -21,8 +21,8 @@ from rink.core.events import LeaseLookedUp
 from rink.core.values import Member
 from rink.core.view import View
 
-LOOK_EVERY_S = 60.0
-FIRST_LOOK_AFTER_S = LOOK_EVERY_S / 4
+LOOK_INTERVAL_S = 60.0
+FIRST_LOOK_DELAY_S = LOOK_INTERVAL_S / 4
 """Delay before a new record is first looked at, in seconds: most records are of live members."""
 
 UNREADABLE_TTL_S = 60.0
@@ -78,7 +78,7 @@ class Janitor:
         # stands in `dead_since` for a TTL. A live member is safe: etcd knows its lease, so the
         # first look-up in between takes the content out of `dead_since` (`looked_up`).
         binding, content = _binding(member), _content(member)
-        first = now if not member.lease else now + FIRST_LOOK_AFTER_S
+        first = now if not member.lease else now + FIRST_LOOK_DELAY_S
         if now < self._look_at.setdefault(binding, first):
             return []
         effects: list[Effect] = []
@@ -90,7 +90,7 @@ class Janitor:
         is_dead = since is not None and now >= since + _ttl(member)
         if is_dead and (not member.lease or content in self._confirmed):
             self._confirmed.discard(content)  # if the removal fails, another look-up comes first
-            self._look_at[binding] = now + LOOK_EVERY_S
+            self._look_at[binding] = now + LOOK_INTERVAL_S
             effects.append(RemoveRecord(member.name, member.mod_revision))
             why = "etcd has not known its lease" if member.lease else "it has had no lease"
             text = f"removing record members/{member.name}: {why} for at least {_ttl(member):.0f} s"
@@ -98,7 +98,7 @@ class Janitor:
         elif since is not None and not is_dead:
             self._look_at[binding] = since + _ttl(member)
         else:
-            self._look_at[binding] = now + LOOK_EVERY_S
+            self._look_at[binding] = now + LOOK_INTERVAL_S
             effects.append(LookUpLease(member.name, member.mod_revision, member.lease))
         return effects
 

@@ -120,10 +120,10 @@ class MemberLease:
         self.deadline = event.sent_at + event.ttl - self.margin
         return KeepLease(event.lease, event.ttl)
 
-    def ask_failed(self, now: float, who: str) -> None:
+    def ask_failed(self, now: float, name: str) -> None:
         """Note that no lease was granted."""
         self.state = advance(LEASE, self.state, LeaseEvent.FAILED)
-        self._fail(now, who)
+        self._fail(now, name)
 
     def renewed(self, sent_at: float, now: float) -> bool:
         """Move the deadline; return whether that revives a suspect lease."""
@@ -169,9 +169,9 @@ class MemberLease:
         self.retry_at = math.inf
         return RevokeLease(self.id)
 
-    def revoke_failed(self, now: float, who: str) -> None:
+    def revoke_failed(self, now: float, name: str) -> None:
         """Note that the revocation was not answered, and schedule the next try."""
-        self._fail(now, who)
+        self._fail(now, name)
 
     def revoked(self) -> None:
         """Mark the lease as gone, with all keys bound to it."""
@@ -181,6 +181,6 @@ class MemberLease:
     def _succeed(self) -> None:
         self.failures, self.retry_at = 0, -math.inf
 
-    def _fail(self, now: float, who: str) -> None:
+    def _fail(self, now: float, name: str) -> None:
         self.failures += 1
-        self.retry_at = now + backoff(self.failures, who)
+        self.retry_at = now + backoff(self.failures, name)

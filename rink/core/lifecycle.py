@@ -31,7 +31,7 @@ from rink.core.writer import Writer
 from rink.errors import JoinError, MemberNameTaken, RinkError
 from rink.report_interval import REPORT_INTERVAL_S
 
-REVOKE_TRY_S = 1.0
+MIN_REVOKE_TIMEOUT_S = 1.0
 """Shortest wait for a revocation, even of a lease that may be over."""
 
 LAST_WRITE_TIMEOUT_S = 1.0
@@ -354,7 +354,7 @@ class Living:
         if lease.is_held:
             # After its TTL the lease is over, whether the revocation is answered or not.
             over_at = lease.deadline + lease.margin
-            self.revoke_until = min(self.revoke_until, max(over_at, now + REVOKE_TRY_S))
+            self.revoke_until = min(self.revoke_until, max(over_at, now + MIN_REVOKE_TIMEOUT_S))
             out.do(lease.disown())
         if lease.is_revoking:
             if now < self.revoke_until:

@@ -27,7 +27,7 @@ from rink.core import effects as do
 from rink.core.claims import Gate, Obstacles
 from rink.core.effects import Effect, Level
 from rink.core.events import Event
-from rink.core.handover import GATHER_S
+from rink.core.handover import GATHER_TIMEOUT_S
 from rink.core.member_state import RECORD_GONE, MemberState
 from rink.core.own_record import claims_of, some
 from rink.core.record_index import is_same
@@ -82,7 +82,7 @@ class Node(MemberState):
         self._write(now)
         self._publish(now)
         self._grant(now, unplaced)
-        self._tell_coordinator()
+        self._report_coordinator()
         return self.out.take()
 
     def step_group(self, now: float, unplaced: Collection[str] = ()) -> list[Effect]:
@@ -132,7 +132,7 @@ class Node(MemberState):
         for hold in list(self.table.held.values()):
             if not self.placement.has(self.share, hold.role):
                 self._lose(hold, before, now, because)
-                self._gather_until = now + GATHER_S
+                self._gather_until = now + GATHER_TIMEOUT_S
 
     def _report_version(self) -> None:
         """Report the version that the member follows while it serves."""
@@ -276,7 +276,7 @@ class Node(MemberState):
         is_mine = me is not None and self.writer.is_mine(me)
         return is_mine and self.member_lease.is_alive and self.living.wants_record
 
-    def _tell_coordinator(self) -> None:
+    def _report_coordinator(self) -> None:
         """Report a change of whether this member coordinates.
 
         The first half reports it, since user code that a grant or the join wakes may ask at once.

@@ -201,7 +201,7 @@ class MemberState:
         """
         if not self._is_current(event):
             return None
-        return self.writer.judge(event.found, event.mod_revision)
+        return self.writer.judge(event.member, event.mod_revision)
 
     def _is_current(self, answer: ev.RecordRead | ev.RecordReadFailed) -> bool:
         """Return whether a read is of this lease, and for the newest call."""
@@ -342,10 +342,10 @@ class MemberState:
         self.renewals.read()
         if verdict is Verdict.FINE:
             self._renew(now, self.renewals.prove())
-        elif event.found is None or verdict is Verdict.GONE:
+        elif event.member is None or verdict is Verdict.GONE:
             self._disown(now, RECORD_GONE)
         else:
-            self._find_older(event.mod_revision, event.found.mod_revision, now)
+            self._find_older(event.mod_revision, event.member.mod_revision, now)
 
     def _ask_to_leave(self, event: ev.LeaveAsked, now: float) -> None:
         if self.living.ask_to_leave(event, self._leave_situation(now), self.out):

@@ -28,7 +28,7 @@ FIELDS_LIMIT_BYTES = 30_000
 NAMES_LIMIT_BYTES = 100_000
 """Room that pins leave to new members: no request may keep a member from its rank."""
 
-WISHES_AT_ONCE = 100
+MAX_WISHES = 100
 """How many requests one version answers.
 
 The proclaiming transaction deletes each of them, and etcd refuses more than 128 operations in one
@@ -58,7 +58,7 @@ def draft(
     now: float,
     settings: RankSettings,
     left_out: frozenset[str] = frozenset(),
-    wishes_at_once: int = WISHES_AT_ONCE,
+    wishes_at_once: int = MAX_WISHES,
 ) -> Draft:
     """Draft the next version, as if the members in `left_out` were not there.
 

@@ -6,7 +6,7 @@ import attrs
 
 from rink.core.effects import Effect, Joined, Level, Lose, Report
 
-REPEAT_AFTER_S = 60.0
+REPEAT_INTERVAL_S = 60.0
 """Least interval between two warnings with the same text, in seconds."""
 
 
@@ -34,7 +34,9 @@ class Outbox:
 
     def warn_of(self, failure: str, now: float) -> None:
         """Append a warning, unless it was appended within the last minute."""
-        self._warned = {text: at for text, at in self._warned.items() if now < at + REPEAT_AFTER_S}
+        self._warned = {
+            text: at for text, at in self._warned.items() if now < at + REPEAT_INTERVAL_S
+        }
         self.last_error = failure
         if failure not in self._warned:
             self._warned[failure] = now

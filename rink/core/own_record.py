@@ -8,7 +8,7 @@ from rink.core.holds import Hold
 from rink.core.placement import Placement
 from rink.core.values import Member, Share
 
-NAMED = 5
+MAX_NAMED = 5
 """How many names of a list are written out in a sentence."""
 
 
@@ -44,5 +44,5 @@ def describe(member: Member) -> str:
 
 def some(names: Sequence[str], between: str = ", ") -> str:
     """Return the first few names for a message, and the number of the rest."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return between.join(names[:NAMED]) + more
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return between.join(names[:MAX_NAMED]) + more

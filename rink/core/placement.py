@@ -16,7 +16,7 @@ from rink.core import schemes
 from rink.core.schemes import SchemeFailed, UnknownScheme
 from rink.core.values import Share
 
-REMEMBERED = 1 << 20
+MAX_REMEMBERED = 1 << 20
 """How many roles are remembered per (scheme, size). Callers add none to a full memory.
 
 Only the engine begins a full memory anew, by `trim`, between its steps. A role that was placed for
@@ -63,7 +63,7 @@ class Placement:
         except SchemeFailed as error:
             self.failed[scheme] = error
             rank = None
-        if not bounded or len(ranks) < REMEMBERED:
+        if not bounded or len(ranks) < MAX_REMEMBERED:
             ranks[role] = rank
         return rank
 
@@ -87,7 +87,7 @@ class Placement:
         The engine calls this between steps.
         """
         for ranks in tuple(self._ranks.values()):
-            if len(ranks) >= REMEMBERED:
+            if len(ranks) >= MAX_REMEMBERED:
                 kept = {role: ranks[role] for role in roles() if role in ranks}
                 ranks.clear()
                 ranks.update(kept)

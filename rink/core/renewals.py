@@ -136,11 +136,11 @@ class Renewals:
         """Note that this member's record has been read for the new call."""
         self.is_reading, self.failures, self.retry_at = False, 0, -math.inf
 
-    def read_failed(self, now: float, who: str) -> None:
+    def read_failed(self, now: float, name: str) -> None:
         """Note that the read failed, and schedule the next one."""
         self.is_reading = False
         self.failures += 1
-        self.retry_at = now + backoff(self.failures, who)
+        self.retry_at = now + backoff(self.failures, name)
 
     def prove(self) -> float:
         """Let the answers of the new call count, and return `sent_at`."""

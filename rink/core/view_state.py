@@ -39,7 +39,7 @@ class ViewState:
     why_unrankable: str = ""
     _folded: deque[tuple[View, Event, View]] = attrs.field(factory=deque)
     _sources: tuple[object, ...] = ()
-    _told: set[tuple[str, str]] = attrs.field(factory=set)
+    _reported: set[tuple[str, str]] = attrs.field(factory=set)
 
     def is_heard(self, event: Event) -> bool:
         """Return whether an event counts.
@@ -100,13 +100,13 @@ class ViewState:
         sources = (problems, standing, view.versions, view.requests, view.clutter)
         if not is_same(sources, self._sources):
             self._sources = sources
-            self._tell_problems(name, out)
+            self._report_problems(name, out)
 
-    def _tell_problems(self, name: str, out: Outbox) -> None:
+    def _report_problems(self, name: str, out: Outbox) -> None:
         why = self.why_unrankable = why_unrankable(self.view, name)
         own = {(f"members/{name}", f"is not ranked: {why}")} if why else set()
-        told, self._told = self._told, {*self.view.problems, *own}
-        for key, problem in sorted(self._told - told):
+        before, self._reported = self._reported, {*self.view.problems, *own}
+        for key, problem in sorted(self._reported - before):
             out.report(Level.WARNING, f"{key}: {problem}")
 
     def throw_view_away(self, out: Outbox, *, lists: bool) -> None:

@@ -81,16 +81,16 @@ class Writer:
             and member.lease == self.lease
         )
 
-    def judge(self, found: Member | None, answered: int) -> Verdict:
+    def judge(self, member: Member | None, answered: int) -> Verdict:
         """Judge this member's record, as etcd has shown it.
 
         Args:
-            found: the record under the own key, or None.
-            answered: the mod_revision of an answered write that `found` must include.
+            member: the own key, or None if there is no record.
+            answered: the mod_revision of an answered write that the record must include.
         """
-        if found is None or not self.is_mine(found):
+        if member is None or not self.is_mine(member):
             return Verdict.GONE
-        return Verdict.OLDER if found.mod_revision < answered else Verdict.FINE
+        return Verdict.OLDER if member.mod_revision < answered else Verdict.FINE
 
     def begin(self, lease: int, incarnation: str) -> None:
         """Forget the record of an earlier incarnation.
@@ -139,13 +139,13 @@ class Writer:
         self.failures, self.is_doubted = 0, False
         if event.applied:
             self._settle(event.revision, self._sent)
-        elif event.found is not None and self.is_mine(event.found):
-            verdict = self.judge(event.found, self.compare)
-            self._settle(event.found.mod_revision, event.found.record)
+        elif event.member is not None and self.is_mine(event.member):
+            verdict = self.judge(event.member, self.compare)
+            self._settle(event.member.mod_revision, event.member.record)
             return verdict
-        elif event.found is not None and not self.exists:
+        elif event.member is not None and not self.exists:
             self.state = advance(WRITE, self.state, WriteEvent.FOREIGN)
-            self.taken_by, self.taken_at = event.found, event.revision
+            self.taken_by, self.taken_at = event.member, event.revision
         else:
             self.state = advance(WRITE, self.state, WriteEvent.MISSING)
             return Verdict.GONE

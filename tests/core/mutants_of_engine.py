@@ -316,8 +316,8 @@ THREADS = [
     core(
         "who is woken by a grant sees the coordinator of the step before",
         "member",
-        "        self._tell_coordinator()\n        return self.out.take()\n",
-        "        effects = self.out.take()\n        self._tell_coordinator()\n"
+        "        self._report_coordinator()\n        return self.out.take()\n",
+        "        effects = self.out.take()\n        self._report_coordinator()\n"
         "        return effects\n",
         "member",
     ),

@@ -15,7 +15,7 @@ HISTORY = [
     core(
         "an earlier own record lets renewals count",
         "member_state",
-        "return self.writer.judge(event.found, event.mod_revision)",
+        "return self.writer.judge(event.member, event.mod_revision)",
         "return Verdict.FINE",
         "renewals",
     ),
@@ -177,7 +177,7 @@ HISTORY = [
     core(
         "an answer with an earlier own record settles",
         "writer",
-        "verdict = self.judge(event.found, self.compare)",
+        "verdict = self.judge(event.member, self.compare)",
         "verdict = Verdict.FINE",
         "one_history",
     ),

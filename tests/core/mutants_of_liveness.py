@@ -219,8 +219,8 @@ ABOUT_LIVENESS = [
     core(
         "a full memory of ranks is begun anew by whoever fills it",
         "placement",
-        "        if not bounded or len(ranks) < REMEMBERED:\n",
-        "        if bounded and len(ranks) >= REMEMBERED:\n            ranks.clear()\n"
+        "        if not bounded or len(ranks) < MAX_REMEMBERED:\n",
+        "        if bounded and len(ranks) >= MAX_REMEMBERED:\n            ranks.clear()\n"
         "        if True:\n",
         "placement",
     ),
@@ -241,8 +241,8 @@ ABOUT_LIVENESS = [
     core(
         "each version begins the wait for a newcomer anew",
         "handover",
-        "self.until = min(self.until, max(now + CLAIMS_WITHIN_S, offer_until))",
-        "self.until = max(now + CLAIMS_WITHIN_S, offer_until)",
+        "self.until = min(self.until, max(now + CLAIM_TIMEOUT_S, offer_until))",
+        "self.until = max(now + CLAIM_TIMEOUT_S, offer_until)",
         "handover",
     ),
     core(

@@ -98,8 +98,8 @@ OFFERS = [
     core(
         "a member that offers leaves for a successor that has claimed nothing",
         "handover",
-        "max(now + CLAIMS_WITHIN_S, offer_until)",
-        "now + CLAIMS_WITHIN_S",
+        "max(now + CLAIM_TIMEOUT_S, offer_until)",
+        "now + CLAIM_TIMEOUT_S",
         "offering",
     ),
     core(

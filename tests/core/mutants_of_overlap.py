@@ -8,8 +8,8 @@ EXCLUDING_OVERLAP = [
     core(
         "grant before the view has reached the own write",
         "grants",
-        "if found is None or found.mod_revision != writer.compare:",
-        "if found is None:",
+        "if own is None or own.mod_revision != writer.compare:",
+        "if own is None:",
         "grants",
     ),
     core(
@@ -173,7 +173,7 @@ ABOUT_OVERLAP = [
         "the else branch counts as applied",
         "writer",
         "if event.applied:",
-        "if event.applied or event.found is not None:",
+        "if event.applied or event.member is not None:",
         "session",
     ),
     core(

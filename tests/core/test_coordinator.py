@@ -247,11 +247,11 @@ def test_the_last_hundred_versions_are_kept(pair):
 
 
 def test_fewer_are_kept_when_they_are_large_and_never_fewer_than_two(pair, monkeypatch):
-    monkeypatch.setattr(coordinator, "KEPT_BYTES", 1000)
+    monkeypatch.setattr(coordinator, "MAX_KEPT_BYTES", 1000)
     many_versions(pair, 20)
     kept = pair.node("a").view.versions.values()
     assert sum(entry.bytes for entry in kept) <= 1000 + max(entry.bytes for entry in kept)
-    monkeypatch.setattr(coordinator, "KEPT_BYTES", 1)
+    monkeypatch.setattr(coordinator, "MAX_KEPT_BYTES", 1)
     many_versions(pair, 3)
     assert len(pair.node("a").view.versions) == 2
 

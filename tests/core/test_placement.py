@@ -51,7 +51,7 @@ def test_an_unknown_scheme_may_be_registered_later(calls):
 
 
 def test_the_memory_is_bounded(monkeypatch):
-    monkeypatch.setattr(placement, "REMEMBERED", 10)
+    monkeypatch.setattr(placement, "MAX_REMEMBERED", 10)
     places = Placement()
     for index in range(25):
         assert places.rank(f"role-{index}", "jump", 3) in range(3)
@@ -63,7 +63,7 @@ def test_a_full_memory_forgets_nothing_before_the_engine_says_so(calls, monkeypa
 
     The step must not call the scheme then.
     """
-    monkeypatch.setattr(placement, "REMEMBERED", 10)
+    monkeypatch.setattr(placement, "MAX_REMEMBERED", 10)
     scheme, places = register(calls), Placement()
     for role in ("early", *map(str, range(100, 120))):
         places.rank(role, scheme, 3)

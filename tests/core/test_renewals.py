@@ -317,11 +317,11 @@ def test_proof_is_taken_without_a_step_and_all_else_is_left_to_one(reconnected, 
         case "call":
             read = evolve(read, call=99)
         case "gone":
-            read = evolve(read, found=None)
+            read = evolve(read, member=None)
         case "older":
             read = evolve(read, mod_revision=99)
         case "foreign":
-            read = evolve(read, found=world._serve(world.members["a"], asked).found)
+            read = evolve(read, member=world._serve(world.members["a"], asked).member)
     assert b.node.prove(world.now, read) == ([], not wrong)
     assert (b.node.member_lease.deadline > deadline) is not bool(wrong)
 
