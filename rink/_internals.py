@@ -23,8 +23,8 @@ def tenure_of(member: BaseRink[Any, Any]) -> tuple[int, float]:
     """
     engine = _engine_of(member)
     with engine.lock:
-        tenure = engine.node.tenure
-        return (tenure.lease, tenure.deadline) if tenure.is_alive else (0, 0.0)
+        lease = engine.node.member_lease
+        return (lease.id, lease.deadline) if lease.is_alive else (0, 0.0)
 
 
 def obstacle_of(member: BaseRink[Any, Any], role: str) -> str:
@@ -95,7 +95,7 @@ def raise_tokens(member: BaseRink[Any, Any], floor: int) -> None:
     """Raise the group's tokens above a floor, unless they are above it by now."""
     engine = _engine_of(member)
     with engine.lock:
-        history = engine.node.sight.history
+        history = engine.node.view_state.history
         history.token_floor = max(history.token_floor, floor)
     engine.nudge()
 

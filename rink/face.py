@@ -371,9 +371,9 @@ class BaseRink(Generic[R, S]):
         engine = self._engine
         with engine.lock:
             lost = (name,) if name in self._table.lost else ()
-            standpoint = engine.node.standpoint(lost, engine.clock.now())
+            obstacles = engine.node.hold_obstacles(lost, engine.clock.now())
         # Without the lock: this may call a user's scheme.
-        return standpoint.obstacle(name, engine.node.placement)
+        return obstacles.obstacle(name, engine.node.placement)
 
     def _not_granted(self, engine: Engine, handle: Handle, timeout: float | None) -> RoleTimeout:
         """Return the error of a timed-out wait for a role, with who holds it up."""

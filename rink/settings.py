@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from rink.arguments import check_seconds
 from rink.core import schemes
-from rink.core.codec import LONGEST_TTL_S
+from rink.core.codec import MAX_TTL_S
 from rink.core.keys import check_name
 from rink.core.lease import default_margin
 from rink.core.member import MemberSettings
@@ -30,10 +30,8 @@ def check_ttl(ttl: float, margin: float | None) -> tuple[int, float]:
     ttl = check_seconds("ttl", ttl)
     if ttl < MIN_TTL_S:
         raise ConfigError(f"ttl={ttl:g} s is too short: etcd grants no lease below 2 s")
-    if ttl > LONGEST_TTL_S:
-        raise ConfigError(
-            f"ttl={ttl:g} s is too long: etcd grants no lease above {LONGEST_TTL_S} s"
-        )
+    if ttl > MAX_TTL_S:
+        raise ConfigError(f"ttl={ttl:g} s is too long: etcd grants no lease above {MAX_TTL_S} s")
     whole = math.ceil(ttl)
     if margin is None:
         return whole, default_margin(whole)

@@ -60,5 +60,5 @@ class RankWait:
 
     def _because(self) -> str:
         with self._engine.lock:
-            standpoint = self._engine.node.standpoint((), self._engine.clock.now())
-        return standpoint.not_ranked or standpoint.gate.closed_because
+            obstacles = self._engine.node.hold_obstacles((), self._engine.clock.now())
+        return obstacles.not_ranked or obstacles.gate.closed_because

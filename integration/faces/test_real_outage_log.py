@@ -15,7 +15,7 @@ from pems import Files
 from test_real_faces import until
 
 import rink
-from rink.core.outbox import REPEAT_AFTER_S
+from rink.core.outbox import REPEAT_INTERVAL_S
 from rink.engine.clock import SYSTEM
 from rink.etcd.connections import MIN_CHANNEL_AGE_S
 from rink.testing import local_etcd
@@ -221,7 +221,7 @@ def test_password_that_no_longer_holds_is_named_in_the_log(outage, etcd, wire_to
     assert error.count(wire.endpoint) == 1
     set_password(PASSWORD)
     away.until_back()
-    assert not away.warnings_repeated_within(REPEAT_AFTER_S - 1.0)
+    assert not away.warnings_repeated_within(REPEAT_INTERVAL_S - 1.0)
 
 
 def test_quorum_that_is_lost_is_named_in_the_log(cluster, outage):

@@ -14,7 +14,7 @@ from members import HEADROOM_S, LONG_S
 from table import Row
 
 import rink
-from rink.core.handover import CLAIMS_WITHIN_S
+from rink.core.handover import CLAIM_TIMEOUT_S
 from rink.core.schemes import rank_of
 from rink.engine.clock import SYSTEM
 from rink.etcd.proto import rinketcd_pb2 as pb
@@ -85,7 +85,7 @@ def test_a_newcomer_frozen_before_its_claim_is_waited_for_with_the_roles_held(
     """
     for _ in range(3):
         row = _newcomer_is_frozen(group_of, frozen_s)
-        expected_s = max(0.0, frozen_s - CLAIMS_WITHIN_S)
+        expected_s = max(0.0, frozen_s - CLAIM_TIMEOUT_S)
         if expected_s - 0.4 < row.longest_gap < row.bound:
             break
     record(row)
@@ -116,7 +116,7 @@ def _newcomer_is_frozen(group_of, frozen_s):
         SERVERS,
         judgement,
         frozen_at,
-        bound=max(0.0, frozen_s - CLAIMS_WITHIN_S) + 0.4,
+        bound=max(0.0, frozen_s - CLAIM_TIMEOUT_S) + 0.4,
     )
 
 

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from rink.cli.growth import Growth, is_waiting
 from rink.cli.leases import RENEWALS_PER_TTL, LeaseAnswer, Leases
-from rink.core.own_record import NAMED, some
+from rink.core.own_record import MAX_NAMED, some
 from rink.inspect.group_status import GroupStatus, MemberStatus
 from rink.inspect.version_diff import VersionStep
 
@@ -289,9 +289,11 @@ def _foot(
         if member.no_rank_because
     ]
     waiting = list(growth.items())
-    lines += [("not ranked yet", f"{name}: {one.text()}", "cyan") for name, one in waiting[:NAMED]]
-    if len(waiting) > NAMED:
-        lines.append(("not ranked yet", f"and {len(waiting) - NAMED} more", "cyan"))
+    lines += [
+        ("not ranked yet", f"{name}: {one.text()}", "cyan") for name, one in waiting[:MAX_NAMED]
+    ]
+    if len(waiting) > MAX_NAMED:
+        lines.append(("not ranked yet", f"and {len(waiting) - MAX_NAMED} more", "cyan"))
     lines += [("pin", f"{role} → {member}", "") for role, member in sorted(status.pins.items())]
     lines += [("token base", str(status.token_base), "")] if status.token_base else []
     lines += [("asked for", wish, "") for wish in status.requests]

@@ -1,14 +1,22 @@
-"""The pure core: no I/O, no clock, no threads, no logging.
+"""Decide everything of one member, without I/O, clock, threads or logging.
 
-The engine steps it by two halves: `Node.step_own` and `Node.step_group`.
+The engine steps a member by two halves, `Node.step_own` and `Node.step_group`. `events` go in and
+`effects` come out, through the `outbox`.
 
-Where to look: `node` is one member, and `knowledge` what it knows. They drive `writer` (its
-record), `tenure` and `renewals` (the lease), `sight` with `history` (the view), `handover` (the
-version that is followed), `life` (join to leave), `coordinator` with `draft` and `ranks` (the next
-version), `chronicle` (since when), `outage`, `janitor` and `drains`. `grants`, `claims` and `holds`
-say who may hold a role, and `record` what this member's record must claim. `view` folds what lies
-in etcd; `values`, `codec` and `keys` say how it lies there. `schemes` with `hashing` and
-`placement` map a role to a rank, for a step as `foresight` knows before it; `machines` has the
-states and transitions as data. `events` go in and `effects` come out, by the `outbox`; `settings`
-is what the user chose, `backoff` when to try again.
+Where to look:
+
+* `member` derives what follows for the member's roles, from what `member_state` keeps.
+* `lifecycle` leads from join to leave, `lease` and `renewals` keep the deadline, and `writer`
+  writes the record, whose claims `own_record` derives. `state_tables` has their states and
+  transitions.
+* `view` folds what lies in etcd, as `values`, `codec` and `keys` define it. `view_state` keeps the
+  view, `record_index` and `unsettled` derive from it, and `observed_times` and `etcd_history`
+  remember what no view contains.
+* `claims`, `grants`, `holds` and `waits` say who may hold a role, and `why_not_held` says why not.
+  `handover` chooses the version that the member follows.
+* `coordinator` proclaims versions, which `next_version` and `ranks` plan.
+* `schemes`, with `hashing` and `first_scheme`, map a role to a rank. `placement` remembers the
+  ranks, and `scheme_prefetch` computes them before a step.
+* `drains`, `outage` and `janitor` report what goes wrong, and clean up.
+* `settings` is the user's choice, and `retry_delay` says when to try again.
 """

@@ -1,17 +1,17 @@
-"""Who may hold a role: the claims of others, and the gate through which every grant goes (R2).
+"""Find the claims of other members, and gate every grant by them (R2).
 
 The rules that hold in this file:
 
-* A record claims a role when the role lies in one of its shares or in its draining list. One that
-  cannot be read, or a share whose scheme cannot be computed here, claims everything. A record
+* A record claims a role if the role lies in one of its shares or in its draining list. A record
+  that cannot be read, or a share whose scheme cannot be computed here, claims everything. A record
   without a lease claims nothing.
 * A `Gate` is everything about one view that a grant depends on, frozen. A new one is published
   whenever the view, the record or the session changes, and by the first step after a scheme was
-  registered. So a caller may do its computing on a gate without a lock: under the lock it need
-  only see that its gate is still the published one.
+  registered. So a caller may compute on a gate without a lock. Under the lock it only compares: its
+  gate must still be the published one.
 
-Deliberately absent: the session's deadline and unreleased handles. They change without a new view
-and are looked at under the lock, by `Table.take`.
+Deliberately absent: the session's deadline and unreleased handles. They change without a new view,
+so `Table.take` checks them under the lock.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ from rink.core.values import Member, Share
 
 @attrs.frozen
 class Obstacles:
-    """The claims of other members that this view's newest version does not already rule out.
+    """Hold the claims of others that the newest version does not rule out.
 
-    In a settled group there are none: two members' shares of one version never meet.
+    Invariant: a role of this member's share that no claim here covers is claimed by nobody else. A
+    claim that is left out is the claimant's own share of the newest version, and two shares of one
+    version never meet. So in a settled group there is nothing here.
     """
 
     draining: Mapping[str, str] = attrs.field(factory=dict)
@@ -48,10 +50,10 @@ class Obstacles:
         """Collect the claims of the other members.
 
         Args:
-            unsettled: every record that is not just its share of the newest version.
+            unsettled: each record that is not exactly its share of the newest version.
             me: this member's name.
             owned: every member's share of the newest version.
-            placement: which schemes are known here.
+            placement: knows which schemes can be computed here.
         """
         draining: dict[str, str] = {}
         shares: list[tuple[str, Share]] = []
@@ -74,7 +76,7 @@ class Obstacles:
         return cls(draining, tuple(shares), tuple(everything))
 
     def to(self, role: str, placement: Placement) -> str:
-        """Return who is in the way of a role and why, or an empty string."""
+        """Return which member keeps a role from this one, and why, or ""."""
         for name, reason in self.everything:
             return f"{name}: {reason}"
         if role in self.draining:
@@ -89,10 +91,11 @@ class Obstacles:
 # With slots, attrs makes its own cached properties: those of Python 3.11 take a lock.
 @attrs.frozen(eq=False)
 class Gate:
-    """What a grant depends on, as of one view. A gate without a share lets nothing through.
+    """Hold everything of one view that a grant depends on.
 
-    Each grant through it has the fencing token `token` (R5). `schemes` is how many schemes were
-    known: a claim by an unknown one is in everybody's way.
+    A gate without a share lets nothing through. Each grant through a gate has its fencing token
+    `token` (R5). `schemes` is how many schemes were known here, because a claim by an unknown one
+    blocks every role.
     """
 
     share: Share | None
@@ -107,8 +110,8 @@ class Gate:
     def obstacles(self) -> Obstacles:
         """Return the claims of others.
 
-        They are computed on demand, since most gates are never asked for them. Two threads may do
-        so at once, with the same result.
+        They are computed on demand, since most gates are never asked for them. Two threads may
+        compute them at once, with the same result.
         """
         return self.find_obstacles()
 
@@ -120,7 +123,7 @@ class Gate:
         share = self.share
         if share is None:
             return False
-        rank = self.ranks.get(role)  # most often it is known
+        rank = self.ranks.get(role)  # most ranks are known, and this call is cheap
         if rank is None:
             rank = placement.rank(role, share.scheme, share.size)
         return share.has(role, rank)

@@ -1,9 +1,11 @@
-"""Records, versions and requests as JSON, and entries of the view from raw keys and values.
+"""Write values as JSON, and read them as entries of the view.
 
-What cannot be read is never an exception here: it becomes an entry that says so, because a member
-must be able to go on living beside it. A record of an unknown format claims everything; a version
-of one stops all grants (R4). What is only for people makes nothing unreadable: of `labels` and
-`leads_by`, whatever this Rink does not know is passed over, like a field that it does not know.
+The values are records, versions and requests.
+
+An unreadable value is never an exception here. It becomes an entry that says so, because a member
+must go on beside it. A record of an unknown format claims everything, and a version of an unknown
+format stops all grants (R4). Values for people make nothing unreadable: in `labels` and `leads_by`,
+entries that this Rink does not know are skipped, as unknown fields are.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ from rink.core.values import (
     Version,
 )
 
-LONGEST_TTL_S = 9_000_000_000
-"""The longest lease that etcd grants."""
+MAX_TTL_S = 9_000_000_000
+"""The longest lease that etcd grants, in seconds."""
 
 _VERSION_NUMBER = re.compile("[0-9]{16}")
 
@@ -56,7 +58,9 @@ def _strict(value: Any, kind: type) -> Any:
 
 def _names(value: Any, _: Any = None) -> tuple[str, ...]:
     names = tuple(_strict(value, list))
-    "".join(names).encode()  # all at once what _strict asks of each str: there may be thousands
+    "".join(
+        names
+    ).encode()  # one check of all names, as _strict does of one: there may be thousands
     return names
 
 
@@ -69,17 +73,17 @@ def _setting(value: Any) -> float | None:
 
 
 def _for_people(known: Callable[[Any], Any]) -> Callable[[Any, Any], dict[str, Any]]:
-    """Return how to read a mapping of names that only people look at.
+    """Return a reader of a mapping that only people look at.
 
-    Odd entries are left out.
+    It leaves out entries that it cannot read.
     """
 
     def structure(value: Any, _: Any) -> dict[str, Any]:
-        found = {}
-        for name, one in value.items() if isinstance(value, dict) else ():
+        readable = {}
+        for name, entry in value.items() if isinstance(value, dict) else ():
             with contextlib.suppress(TypeError, ValueError, OverflowError):
-                found[_label(name)] = known(one)
-        return found
+                readable[_label(name)] = known(entry)
+        return readable
 
     return structure
 
@@ -133,7 +137,11 @@ def encode(value: MemberRecord | Version | Request) -> bytes:
 def read(
     root: bytes, key: bytes, value: bytes, create_revision: int, mod_revision: int, lease: int
 ) -> Entry:
-    """Turn one key of a group's range into an entry of the view."""
+    """Return the entry of the view for one key of a group's range.
+
+    An entry of a known kind that cannot be read has a `problem`, and None as its content. Any other
+    key is `Clutter`. So every key of the range gives exactly one entry, and none raises.
+    """
     try:
         path = key.removeprefix(root).decode()
     except UnicodeDecodeError:
@@ -142,7 +150,7 @@ def read(
     name = keys.decode(segment)
     if kind + "/" == keys.MEMBERS and name is not None:
         record, problem = _read(value, MemberRecord)
-        if record is not None and not 0 < record.ttl <= LONGEST_TTL_S:
+        if record is not None and not 0 < record.ttl <= MAX_TTL_S:
             problem = f"has a ttl of {record.ttl} s"
             record = None
         return Member(name, record, create_revision, mod_revision, lease, problem)

@@ -1,8 +1,8 @@
 """Proclaim the next version as the coordinator, and prune old ones (R4).
 
 Deliberately absent: an election. The oldest active record coordinates, and the proclaiming
-transaction asks whether it is still there. Times are absent too: they stand in the `ObservedTimes` of
-every member.
+transaction checks that it is still there. Times are absent too: every member keeps them, in its
+`ObservedTimes`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import attrs
 
 from rink.core.effects import Effect, Level, Proclaim, Prune, Report
 from rink.core.events import ProclaimAnswered, ProclaimFailed
-from rink.core.next_version import WISHES_AT_ONCE, draft, no_room, without_room
+from rink.core.next_version import MAX_WISHES, draft, no_room, without_room
 from rink.core.observed_times import ObservedTimes
 from rink.core.own_record import some
 from rink.core.ranks import RankSettings, Upcoming
@@ -23,22 +23,23 @@ from rink.core.values import Member, Proclaimed
 from rink.core.view import View
 from rink.errors import EtcdTooLarge
 
-KEPT_VERSIONS = 100
-KEPT_BYTES = 1_000_000
-PRUNED_AT_ONCE = 10
-"""Versions are pruned in tens, so that pruning is not one more write per version."""
+MAX_KEPT_VERSIONS = 100
+MAX_KEPT_BYTES = 1_000_000
+PRUNE_BATCH = 10
+"""How many versions to prune in one write, so that pruning costs little per version."""
 
-SHOWS_WITHIN_S = 2.0
-"""How long the view is waited for to show an answered proclamation, before the same is tried again.
+SHOW_TIMEOUT_S = 2.0
+"""Longest wait for the view to show an answered proclamation, in seconds.
 
-It may never show: an operator may have deleted the version before the group was listed anew.
-Trying again is harmless, since the transaction asks for all that matters.
+Then the same version is tried again. The view may never show it, because an operator may have
+deleted the version before the group was listed anew. Trying again is harmless, since the
+transaction checks everything that matters.
 """
 
 
 @attrs.define
 class Coordinator:
-    """The coordinator's own state: what it has under way.
+    """Keep the state of this member's own proclamations.
 
     `proclaiming` is the number of a version whose transaction is under way. After its end, until
     `retry_at`, the view is waited for to show `answered`, or to move on from `refused_at`.
@@ -57,19 +58,22 @@ class Coordinator:
     pruned_below: int = 0
     left_out: frozenset[str] = frozenset()
     wishes: int = 0
-    wishes_at_once: int = WISHES_AT_ONCE
+    wishes_at_once: int = MAX_WISHES
     upcoming: Upcoming | None = None
     _sources: tuple[object, ...] = ()
 
     def coordinate(
-        self, me: Member, view: View, chronicle: ObservedTimes, settled: bool, now: float
+        self, me: Member, view: View, observed_times: ObservedTimes, settled: bool, now: float
     ) -> tuple[list[Effect], float | None]:
         """Return what to proclaim and prune now, and when to look again.
 
         This sets `upcoming`. It drafts if an input has changed, or at the time of `upcoming`. The
-        chronicle need not be compared, since it changes only with the records and the newest
+        observed times need not be compared, since they change only with the records and the newest
         version.
         """
+        # Invariant: at most one proclamation is under way, and a number is proclaimed again only
+        # after its try has ended. `proclaiming` is set with the effect, and is reset only by the
+        # answer, the failure, or the version itself in the view. So until then this returns early.
         sources = (view.records.standing, view.versions, view.requests, settled)
         look_at = self.upcoming.at if self.upcoming else None
         if is_same(sources, self._sources) and (look_at is None or now < look_at):
@@ -80,7 +84,7 @@ class Coordinator:
         number = view.newest.number if view.newest else 0
         if self.proclaiming > number:
             return [], None
-        if self.proclaiming:  # the event of the version came before its answer, which is late now
+        if self.proclaiming:  # the watch showed the version before its answer came
             self._shown()
         if now < self.retry_at and (
             number < self.answered_number or view.revision <= self.refused_at
@@ -89,7 +93,14 @@ class Coordinator:
         self.answered_number, self.refused_at = 0, -math.inf
         left_out = without_room(view)
         drafted = draft(
-            me.name, view, chronicle, settled, now, self.settings, left_out, self.wishes_at_once
+            me.name,
+            view,
+            observed_times,
+            settled,
+            now,
+            self.settings,
+            left_out,
+            self.wishes_at_once,
         )
         effects = self._report(left_out, view)
         if drafted.version is None:
@@ -103,7 +114,7 @@ class Coordinator:
         return effects, self.upcoming.at if self.upcoming else None
 
     def _report(self, left_out: frozenset[str], view: View) -> list[Effect]:
-        """Report who has no room in a version, once."""
+        """Report the members that have no room in a version, once."""
         new, self.left_out = left_out - self.left_out, left_out
         if not new:
             return []
@@ -116,40 +127,40 @@ class Coordinator:
         numbers = sorted(view.versions)
         kept = _kept([view.versions[number] for number in reversed(numbers)])
         excess = len(numbers) - kept
-        if kept < KEPT_VERSIONS:
-            excess *= PRUNED_AT_ONCE  # over the bytes: at once
-        if excess < PRUNED_AT_ONCE or self.pruned_below == numbers[-kept]:
+        if kept < MAX_KEPT_VERSIONS:
+            excess *= PRUNE_BATCH  # too many bytes: prune without waiting for ten versions
+        if excess < PRUNE_BATCH or self.pruned_below == numbers[-kept]:
             return []
         self.pruned_below = numbers[-kept]
         return [Prune(self.pruned_below)]
 
-    def answered(self, event: ProclaimAnswered, view: View, now: float, who: str) -> None:
+    def answered(self, event: ProclaimAnswered, view: View, now: float, name: str) -> None:
         """Take the answer to a proclamation."""
         if event.number != self.proclaiming:
             return
         self.proclaiming = 0
         if event.applied:
             self._shown()
-            self.answered_number, self.retry_at = event.number, now + SHOWS_WITHIN_S
+            self.answered_number, self.retry_at = event.number, now + SHOW_TIMEOUT_S
         else:
             # Another member's version came first, or this member's record is gone. The view shows
-            # it soon, or already if the answer took longer than the event.
+            # that soon, or shows it already if the watch was faster than the answer.
             self.refused_at = view.revision
-            self._back_off(now, who)
+            self._back_off(now, name)
 
     def _shown(self) -> None:
-        """Note that a version is in etcd.
+        """Note that the version is in etcd, so requests are tried again.
 
-        From then on requests are tried again, at least one with each version.
+        Each following version tries at least one request.
         """
         self.proclaiming, self.failures = 0, 0
         self.wishes_at_once = max(self.wishes_at_once, 1)
 
-    def failed(self, event: ProclaimFailed, now: float, who: str) -> str:
+    def failed(self, event: ProclaimFailed, now: float, name: str) -> str:
         """Note that a proclamation failed; the same number is tried again.
 
-        Where etcd refused it for its size, it is tried at once with half of the requests, at last
-        without any: ranks never wait for what operators wish.
+        If etcd refused it for its size, it is tried at once with half of the requests, and finally
+        without any, because ranks never wait for requests.
 
         Returns:
             What failed, for people.
@@ -164,22 +175,22 @@ class Coordinator:
             with_requests = f"{doing} with {self.wishes} request{plural}"
             return f"{with_requests} ({self.wishes_at_once} in the next try)"
         self.refused_at = math.inf
-        self._back_off(now, who)
+        self._back_off(now, name)
         return doing
 
-    def _back_off(self, now: float, who: str) -> None:
+    def _back_off(self, now: float, name: str) -> None:
         self.failures += 1
-        self.retry_at = now + backoff(self.failures, who)
+        self.retry_at = now + backoff(self.failures, name)
 
 
 def _kept(newest_first: list[Proclaimed]) -> int:
     """Return how many versions to keep.
 
-    It is 100, fewer above 1 MB together, never fewer than two.
+    That is 100, or fewer if these take more than 1 MB, but at least two.
     """
     total = 0
     for kept, entry in enumerate(newest_first):
         total += entry.bytes
-        if kept >= KEPT_VERSIONS or (kept >= 2 and total > KEPT_BYTES):
+        if kept >= MAX_KEPT_VERSIONS or (kept >= 2 and total > MAX_KEPT_BYTES):
             return kept
     return len(newest_first)

@@ -16,7 +16,7 @@ from rink.core.own_record import some
 
 REPORT_AFTER_S = 10.0
 
-GUARDED_NAMED = 20
+MAX_GUARDED_NAMED = 20
 """Largest number of roles, and of handles of each, in a line about unreleased roles."""
 
 
@@ -77,29 +77,26 @@ def _unreleased(holds: Sequence[Hold], now: float) -> str:
 
 
 def _guards(holds: Sequence[Hold]) -> str:
-    """Return a text for roles that only their tokens guard.
-
-    For each role it has the token, and where its handles were taken.
-    """
-    what = "only its fencing token guards the work that still runs"
+    """Return a text that names roles which only their tokens guard."""
+    text = "only its fencing token guards the work that still runs"
     if len(holds) > 1:
-        what = "only their fencing tokens guard the work that still runs"
-    named = ", ".join(_handles(hold) for hold in holds[:GUARDED_NAMED])
-    more = len(holds) - GUARDED_NAMED
-    return f"{what}: {named} and {more:,} more" if more > 0 else f"{what}: {named}"
+        text = "only their fencing tokens guard the work that still runs"
+    named = ", ".join(_handles(hold) for hold in holds[:MAX_GUARDED_NAMED])
+    more = len(holds) - MAX_GUARDED_NAMED
+    return f"{text}: {named} and {more:,} more" if more > 0 else f"{text}: {named}"
 
 
 def _handles(hold: Hold) -> str:
-    """Return a role with its token, and the file and line that took each handle.
+    """Return a role with its token, and where its handles were taken.
 
-    At most `GUARDED_NAMED` handles are looked up, since finding a line takes time.
+    At most `MAX_GUARDED_NAMED` handles are looked up, since finding a line takes time.
     """
-    some_handles = islice(hold.handles, GUARDED_NAMED)
+    some_handles = islice(hold.handles, MAX_GUARDED_NAMED)
     counts = Counter(map(made_by, some_handles))
     del counts[""]  # handles whose place is unknown
     places = [f"{place} ({n} handles)" if n > 1 else place for place, n in sorted(counts.items())]
     taken = f", taken at {' and at '.join(places)}" if places else ""
-    more = len(hold.handles) - GUARDED_NAMED
+    more = len(hold.handles) - MAX_GUARDED_NAMED
     rest = f" and {more:,} more {'handle' if more == 1 else 'handles'}" if more > 0 else ""
     return f"{hold.role!r} (token {hold.token}{taken}{rest})"
 

@@ -1,4 +1,4 @@
-"""What a member wants done: the effects that `Node.step` returns. Imperative, frozen."""
+"""Define the effects that `Node.step` returns, in the imperative."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ class RevokeLease:
 
 @attrs.frozen
 class WriteRecord:
-    """Put this member's record if its mod_revision is still `compare` (0: if there is none)."""
+    """Put this member's record if its mod_revision is still `compare`.
+
+    A `compare` of 0 means that there must be no record.
+    """
 
     attempt: int
     lease: int
@@ -51,10 +54,11 @@ class WriteRecord:
 
 @attrs.frozen
 class Proclaim:
-    """Put a version if this member's record was created at `create_revision`, as R4 says.
+    """Put a version if this member still coordinates (R4).
 
-    `after` is the mod_revision of the version before it, 0 for the first one: the guard that it
-    exists, and is the one that was planned from.
+    The transaction checks that this member's record was created at `create_revision`. `after` is
+    the mod_revision of the version before it, or 0 for the first version. It guards that this
+    version exists, and is the one that the next was planned from.
     """
 
     version: Version
@@ -65,9 +69,9 @@ class Proclaim:
 
 @attrs.frozen
 class ListGroup:
-    """Read the group's key range anew: the view was thrown away.
+    """Read the group's key range anew, since the view was thrown away.
 
-    `wanted` is to be carried by the lists that are asked for from now on (`Listed`).
+    The lists that are requested from now on carry `wanted` (`Listed`).
     """
 
     wanted: int
@@ -75,7 +79,7 @@ class ListGroup:
 
 @attrs.frozen
 class ReadRecord:
-    """Read this member's record, which decides whether the answers of a new keepalive call count.
+    """Read this member's record, to judge a new keepalive call by it.
 
     `mod_revision` is that of the last answered write. The timeout is `within_s` seconds, or the
     session's timeout if that is shorter.
@@ -89,7 +93,7 @@ class ReadRecord:
 
 @attrs.frozen
 class PostRequest:
-    """Post a request under this id, as operators do, unless it lies in etcd already."""
+    """Post a request under this id, unless it lies in etcd already."""
 
     id: str
     request: Request
@@ -104,7 +108,10 @@ class Prune:
 
 @attrs.frozen
 class LookUpLease:
-    """Ask etcd whether it knows the lease that a record is bound to (0: it has none)."""
+    """Ask etcd whether it knows the lease of a record.
+
+    A `lease` of 0 means that the record is bound to none.
+    """
 
     name: str
     mod_revision: int
@@ -113,7 +120,7 @@ class LookUpLease:
 
 @attrs.frozen
 class RemoveRecord:
-    """Delete a dead record if it is still the one with this mod_revision (R8)."""
+    """Delete a dead record if it still has this mod_revision (R8)."""
 
     name: str
     mod_revision: int
@@ -121,58 +128,64 @@ class RemoveRecord:
 
 @attrs.frozen
 class Lose:
-    """A role was lost: set its signal. The table says so already."""
+    """Set the signal of a role that was lost.
+
+    The table says already that it is lost.
+    """
 
     hold: Hold
 
 
 @attrs.frozen
 class Grant:
-    """A handle that waited got its role: set its signal."""
+    """Set the signal of a waiting handle that got its role."""
 
     handle: Handle
 
 
 @attrs.frozen
 class Refuse:
-    """A handle waits in vain, and its `refused` says why: set its signal."""
+    """Set the signal of a handle that waits in vain.
+
+    The handle's `refused` says why.
+    """
 
     handle: Handle
 
 
 @attrs.frozen
 class Joined:
-    """The record exists and the view is loaded."""
+    """Report the join: the record exists, and the view has it."""
 
 
 @attrs.frozen
 class JoinFailed:
-    """The first join is given up."""
+    """Report that the join is given up."""
 
     error: Exception
 
 
 @attrs.frozen
 class Left:
-    """The member is gone from the group."""
+    """Report that the member has left the group."""
 
 
 @attrs.frozen
 class CoordinatorChanged:
-    """The member begins or ceases to coordinate the group."""
+    """Report whether the member coordinates the group now."""
 
     coordinates: bool
 
 
 @attrs.frozen
 class RankChanged:
-    """The member's rank changed; None is unranked."""
+    """Report the member's new rank; None without a rank."""
 
     rank: int | None
 
 
 class Level(enum.Enum):
-    """How loud a report is."""
+    """Name the log levels of reports."""
 
     INFO = "info"
     WARNING = "warning"
@@ -183,9 +196,8 @@ class Level(enum.Enum):
 class Report:
     """Write a line to the log.
 
-    Warnings and errors also show in `status().last_error`.
-
-    `version` and `role` are what it is about, if it is about one.
+    Warnings and errors also show in `status().last_error`. `version` and `role` are the version and
+    the role that the line is about, if it is about one.
     """
 
     level: Level

@@ -31,7 +31,7 @@ from rink.core.values import Request, Wish
 from rink.core.view import View
 from rink.core.writer import Writer
 
-POST_AGAIN_S = 10.0
+POST_INTERVAL_S = 10.0
 """Interval between two requests for a higher token base, in seconds."""
 
 
@@ -119,7 +119,7 @@ class EtcdHistory:
 
     def posted(self, now: float) -> None:
         """Schedule the next post, in case this one has no effect."""
-        self.post_at = now + POST_AGAIN_S
+        self.post_at = now + POST_INTERVAL_S
 
     def why_closed(self, now: float) -> str:
         """Return why nothing may be granted now, or an empty string."""

@@ -1,4 +1,4 @@
-"""Define the events that `Node.step` takes. Past tense, frozen."""
+"""Define the events that `Node.step` takes, in the past tense."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ class RevokeFailed:
 class WriteAnswered:
     """Answers the transaction on this member's record, by either branch (R1).
 
-    `found` is what the else branch returned, None where there was no record.
+    `member` is the key as the else branch returned it, or None if there was no record.
     """
 
     attempt: int
     applied: bool
     revision: int
-    found: Member | None = None
+    member: Member | None = None
 
 
 @attrs.frozen
@@ -144,7 +144,7 @@ class PostFailed:
 
 @attrs.frozen
 class RecordRead:
-    """Brings this member's record as `found`, or None where there is none.
+    """Brings this member's key as `member`, or None if there is no record.
 
     The other fields are those of the `ReadRecord` that this answers.
     """
@@ -152,7 +152,7 @@ class RecordRead:
     lease: int
     call: int
     mod_revision: int
-    found: Member | None
+    member: Member | None
 
 
 @attrs.frozen

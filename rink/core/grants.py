@@ -1,7 +1,7 @@
-"""When this member may grant at all (R2), and the grants to whoever waits.
+"""Decide whether this member may grant, and grant its free roles (R2).
 
-What stands between a role and a grant here beside other members' claims (`rink.core.claims`): the
-own life, lease, record and rank, of which each closes the gate for every role.
+The member's own life, lease, record or rank can each close the gate for every role. The claims of
+other members keep single roles from it (`rink.core.claims`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOT_RANKED = "not ranked yet"
 def why_closed(
     name: str,
     living: Living,
-    tenure: MemberLease,
+    lease: MemberLease,
     writer: Writer,
     view: View,
     share: Share | None,
@@ -34,13 +34,17 @@ def why_closed(
 ) -> str:
     """Return which part of R2 forbids every grant, or an empty string.
 
-    `awaits` says why the newest version is not followed yet: `share` is then not of that one.
+    `awaits` says why the newest version is not followed yet; `share` is then of an older version.
     `unrankable` says why the member waits for a rank in vain.
     """
-    newest, found = view.newest, view.members.get(name)
+    # Invariant: "" means that this member's record, as the view has it, claims `share` of the
+    # newest version of the view, and that no write is unsettled which could replace it. So each
+    # member that grants by a later view finds this claim there. The order of the checks decides
+    # only which reason people read.
+    newest, own = view.newest, view.members.get(name)
     if not living.serves:
         return f"the member is {living.state.value}"
-    if not tenure.is_alive:
+    if not lease.is_alive:
         return "the session is lost; it joins anew"
     if newest is None:
         return "no version has been proclaimed yet"
@@ -55,7 +59,7 @@ def why_closed(
         return "this member is still writing its record"
     if writer.known.shares[:1] != (share,):
         return "this member's record does not claim the newest share yet"
-    if found is None or found.mod_revision != writer.compare:
+    if own is None or own.mod_revision != writer.compare:
         return "this member's record has not come back through the watch yet"
     return ""
 
@@ -72,11 +76,11 @@ def grant(
     Waits for a role that no scheme can place are refused.
 
     Args:
-        table: of the roles and waits; its gate has a share.
-        placement: where roles are.
+        table: the roles and waits; its gate has a share.
+        placement: knows the rank of each role.
         now: the time, in seconds.
-        unplaced: roles that have not been placed yet, and wait for the next look.
-        only_new: try only what has come since the last look; by a new share, that is everything.
+        unplaced: roles that have not been placed yet, and are tried by the next step.
+        only_new: try only the roles that are new since the last look. By a new share, all are.
     """
     gate, effects = table.gate, list[Effect]()
     assert gate.share is not None, "a gate without a share lets nothing through"

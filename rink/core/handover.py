@@ -2,13 +2,14 @@
 
 It follows at once, or when the members that are new in that version have claimed their shares.
 
-Whoever holds roles that a version gives away goes on serving while a newcomer writes its claim, and
-loses them when that is seen. So what nobody holds waits for one write, the last holder's, and no
-longer for two, nor for a newcomer that is slow or frozen.
+A holder of roles that a version gives to a newcomer keeps them while the newcomer writes its claim,
+and loses them when it sees the claim. So the time in which nobody holds the roles is that of one
+write, the holder's own. It does not include the newcomer's write, nor any wait for a newcomer that
+is slow or frozen.
 
-No rule of safety rests on it. To everybody else a member that waits here is one whose watch is
-late: its record claims what it held by the version before, until it follows. It grants nothing
-meanwhile, since R2 asks for the newest version of the view.
+No rule of safety depends on this. To every other member, a member that waits here looks like one
+whose watch is late: its record claims the roles by the version before, until it follows. It grants
+nothing meanwhile, since R2 demands the newest version of the view.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from rink.core.placement import Placement
 from rink.core.values import Member, Share, Version
 from rink.core.view import View, shares_of
 
-CLAIMS_WITHIN_S = 1.0
-"""Longest wait for a newcomer: half of the shortest TTL.
+CLAIM_TIMEOUT_S = 1.0
+"""Longest wait for a newcomer's claim: half of the shortest TTL.
 
 A member that offers its rank waits until its offer ends, if that is later.
 """
 
-GATHER_S = 0.001
-"""Longest wait for holders that let go at once, before the record is written (R3)."""
+GATHER_TIMEOUT_S = 0.001
+"""Longest wait, before the record is written, for handles that are released at once (R3)."""
 
 
 @attrs.define
 class Following:
-    """Hold which version a member follows, and the shares of the newest one.
+    """Keep which version a member follows, and the shares of the newest one.
 
-    `newest` is the newest version that can be read, and `owned` who has which share by it.
-    `version` is the followed version, and `share` the member's own by that one. Where the two
-    differ, `awaits` says for whom the older one is kept, and that is given up at `until`.
+    `newest` is the newest version that can be read, and `owned` is each member's share of it.
+    `version` is the followed version, and `share` is this member's share of it. Where the two
+    versions differ, `awaits` names the newcomer that the older one is kept for, until `until`.
     """
 
     newest: Version | None = None
@@ -62,9 +63,12 @@ class Following:
     ) -> bool:
         """Follow the newest version, once newcomers have claimed their roles.
 
-        A member that offers its rank waits for them until `offer_until`: a newcomer may be dead, and
-        then nobody would have the roles. Return True where this is a new version.
+        A member that offers its rank waits for them until `offer_until`, because a newcomer may be
+        dead, and then nobody would have the roles. Return True if a new version is followed.
         """
+        # Invariant: `share` is this member's share of `version`, and both change together, here at
+        # the end only. `newest` and `owned` run ahead while a newcomer is awaited. So the record
+        # claims the older share until the roles that it covers are lost by the newer one.
         newest, version = view.newest, view.version
         if newest is not None and newest.version is None:
             return False  # hold what is held, grant nothing (R4)
@@ -85,14 +89,11 @@ class Following:
         return is_new
 
     def _waits(self, newcomer: str, offer_until: float, now: float, out: Outbox) -> bool:
-        """Return whether to wait for a newcomer now.
-
-        `until` is noted as a time to look again.
-        """
+        """Return whether to wait for a newcomer now, and schedule the next look."""
         if now >= self.until:
             return False
         self.awaits = f"{newcomer}, which is new to the ranks, has not claimed its share yet"
-        self.until = min(self.until, max(now + CLAIMS_WITHIN_S, offer_until))
+        self.until = min(self.until, max(now + CLAIM_TIMEOUT_S, offer_until))
         out.wake(self.until)
         return True
 
@@ -104,16 +105,14 @@ def _awaited(
     held: Iterable[str],
     placement: Placement,
 ) -> str:
-    """Return a newcomer that has not claimed a role held here, or "".
-
-    The newest version gives it that role.
+    """Return a newcomer that has yet to claim a role held here, or "".
 
     Args:
         view: what lies in etcd.
         followed: the followed version; a member that is ranked there is no newcomer.
         owned: every member's share of the newest version.
-        held: the roles that are held here, placed by that version.
-        placement: where roles are.
+        held: the roles that are held here, placed by the newest version.
+        placement: knows the rank of each role.
     """
     ranked = frozenset(followed.ranks if followed else ())
     for name, share in owned.items():
@@ -126,5 +125,6 @@ def _awaited(
 
 def _has_claimed(member: Member | None, share: Share) -> bool:
     if member is None or not member.lease:
-        return False  # it died so early: most likely the next version gives all of it back
-    return member.record is None or member.record.shares[:1] == (share,)  # unread, it claims all
+        return False  # it is gone already: most likely the next version gives its roles back
+    # A record that cannot be read claims everything.
+    return member.record is None or member.record.shares[:1] == (share,)

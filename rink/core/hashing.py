@@ -1,9 +1,9 @@
-"""From a role's name to a number, and from that number to one of n ranks: as Go Rink does it.
+"""Hash a role's name, and map the hash to one of n ranks, as Go Rink does.
 
-Both functions must give the very numbers of Go Rink v2, or members written in the two languages
-would disagree about owners; `tests/core/test_hashing.py` compares them on 6.4 million ranks that
-its Go packages computed. There is no cache here: a name costs 1-3 µs, and callers that ask for
-the same name again and again know better than we do what to keep.
+Both functions must give exactly the numbers of Go Rink v2, or members written in the two languages
+would disagree about owners. `tests/core/test_hashing.py` compares them on 6.4 million ranks that
+Go Rink's packages computed. There is no cache here: a name costs 1-3 µs, and the callers know best
+which ranks to keep.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def fnv1a64(name: str) -> int:
     Raises:
         UnicodeEncodeError: The name holds a lone surrogate, so it has no UTF-8 form.
     """
-    # Local names: the loop runs once per byte, and a global costs a dictionary look-up there.
+    # Local names, because the loop runs once per byte, and each global costs a dictionary look-up.
     prime, mask = _FNV_PRIME, _UINT64
     value = _FNV_OFFSET
     for byte in name.encode():
@@ -40,8 +40,7 @@ def fnv1a64(name: str) -> int:
 def jump_hash(key: int, size: int) -> int:
     """Return the bucket of a 64-bit key by Lamping-Veach jump hash.
 
-    It is one of `size` buckets. With one bucket more, 1 / (size + 1) of the keys move, all of them
-    into the new bucket.
+    With one bucket more, 1 / (size + 1) of the keys move, all of them into the new bucket.
 
     Source: "A Fast, Minimal Memory, Consistent Hash Algorithm" (Lamping, Veach; 2014), in the
     arithmetic of Go's `github.com/dgryski/go-jump`: the quotient is taken first, in 64-bit

@@ -1,13 +1,23 @@
-"""The roles that user code of this process holds, holds on to, and waits for.
+"""Keep the roles that user code holds, has not released, or awaits.
 
-One `Table` per member, shared between the engine and callers: every method is short, calls no
-scheme and no user code, and is called with the engine's lock held. A role is in one of two states
-here, and a `Hold` never leaves the second:
+One `Table` per member is shared between the engine and callers. Every method is short, calls no
+scheme and no user code, and is called with the engine's lock held. A granted role is in one of two
+states, and a `Hold` never leaves the second:
 
-    held   ─ lost (a newer version, the session's end, leaving) →  lost, until its last handle goes
-    held   ─ its last handle goes →  nothing is kept
+    state | event                                              | next state
+    ------|----------------------------------------------------|----------------------------
+    held  | lost: a newer version, the session's end, a leave  | lost, and its handles drain
+    held  | its last handle is released                        | nothing is kept
+    lost  | its last handle is released                        | nothing is kept
 
-A new grant of a role waits until the handles of an earlier, lost grant of it are released.
+Invariants, whenever the lock is free:
+
+* A role has at most one `Hold`: `held` and `lost` have no role in common. `take` grants only a role
+  that is in neither, and `lose` moves the hold from one to the other. So a role is granted anew
+  only when the handles of its lost grant are released.
+* Each `Hold` has a handle, because `release` removes a hold together with its last handle.
+* Each role here was placed by the last step, or is in `unplaced`, because whatever adds a role
+  (`take`, `want`) puts it there.
 """
 
 from __future__ import annotations
@@ -30,16 +40,17 @@ Every grant notes one, so it must cost next to nothing. The line is sought when 
 
 @attrs.define(eq=False)
 class Handle:
-    """One user's part in a role: it waits for a grant, has one in `hold`, or has let go of it.
+    """Hold one user's part in a role, from the wait to the release.
 
-    It exists before anything is counted for it, so that letting go of it undoes whatever was done,
-    however little that was: a signal handler may raise between any two steps on a user's thread.
+    It waits for a grant, has one in `hold`, or is released. It exists before anything is counted
+    for it, because a signal handler may raise between any two steps on a user's thread. So its
+    release can undo any part of them.
 
-    `signal` is whatever the face wants set when a wait is over, and `lost` when the role is lost
-    or this handle is released; the core only carries them. `made_at` is where user code asked for
-    it, for people: see `made_by`. `refused` says why nobody can ever be granted the role. `by` is
-    a number for the thread, or asyncio task, that asked for it: a task itself would never be freed.
-    A grant to this handle has a token greater than `token_above`.
+    The face has `signal` set when the wait is over, and `lost` when the role is lost or the handle
+    is released. The core only carries both. `made_at` is where user code asked for it, for people:
+    see `made_by`. `refused` says why nobody can ever be granted the role. `by` is a number for the
+    thread or asyncio task that asked for it, since a reference would keep a task alive. A grant to
+    this handle has a token greater than `token_above`.
     """
 
     role: str
@@ -56,7 +67,7 @@ class Handle:
 class Hold:
     """Hold one grant of one role, shared by all its handles in this process.
 
-    `is_awaited` says that user code waited for it: the log tells of others only at DEBUG.
+    `is_awaited` says that user code waited for it. The other grants are logged only at DEBUG.
     """
 
     role: str
@@ -83,12 +94,12 @@ def made_by(handle: Handle) -> str:
 
 @attrs.define(eq=False)
 class Table:
-    """Keep the roles that are held, drained and waited for, and the gate.
+    """Keep the roles that are held, lost or waited for, and the gate.
 
-    `unplaced` are the roles that have come since a step last placed every role
-    (`rink.core.scheme_prefetch`). `is_offered` says that the member offers its rank, and serves only
-    while it `is_used`. `overruns` counts roles that user code had not let go of in time: in
-    its `grace`, or when leaving. `token_above` is the greatest one of the handles that have begun to
+    `unplaced` are the roles that are new since a step last placed every role
+    (`rink.core.scheme_prefetch`). `is_offered` says that the member offers its rank, and serves
+    only while it `is_used`. `overruns` counts roles that user code had not released in time: within
+    `grace`, or when leaving. `token_above` is the greatest one of all handles that have begun to
     wait since the last step.
     """
 
@@ -96,7 +107,7 @@ class Table:
     deadline: float = float("-inf")
     held: dict[str, Hold] = attrs.field(factory=dict)
     lost: dict[str, Hold] = attrs.field(factory=dict)
-    waits: Waits = attrs.field(factory=Waits)
+    waits: Waits[Handle] = attrs.field(factory=Waits)
     unplaced: set[str] = attrs.field(factory=set)
     is_offered: bool = False
     overruns: int = 0
@@ -110,9 +121,9 @@ class Table:
     def take(self, gate: Gate, handle: Handle, now: float) -> Hold | None:
         """Give a handle its role if the role is still mine and free.
 
-        `gate` said so before. The checks of R2 that are left for the lock: the gate is the
-        published one, the clock is before the deadline, no handle of an earlier, lost grant is
-        unreleased, and the handle may have the gate's token.
+        The caller has found it so by `gate`, without the lock. Four checks of R2 are left for the
+        lock: the gate is the published one, the clock is before the deadline, every handle of a
+        lost grant of the role is released, and the gate's token is high enough for the handle.
         """
         role = handle.role
         if role in self.held:
@@ -128,9 +139,9 @@ class Table:
         return hold
 
     def join(self, handle: Handle, now: float) -> Hold | None:
-        """Give a handle its role if that is held already.
+        """Give a handle its role if the role is held already.
 
-        This needs no open gate: the claim that covers the first handle covers the second, and is
+        This needs no open gate. The claim that covers the first handle covers the second, and is
         not withdrawn before both are released.
         """
         hold = self.held.get(handle.role)
@@ -141,14 +152,16 @@ class Table:
         return hold
 
     def release(self, handle: Handle) -> bool:
-        """Release a handle.
+        """Release a handle; return whether a step must follow.
 
-        The handle may wait, have a hold, or have neither. Releasing twice does nothing.
+        The handle may wait, have a hold, or have neither. Releasing twice does nothing. A step must
+        follow if the last handle of the role is released and one of these holds:
 
-        Returns:
-            Whether the engine must hear of it: no handle is left, and the role was lost, or it is
-            waited for with a greater token, or the gate is closed, perhaps because a newcomer is to
-            have it. Or the offered rank is not used any more.
+        * The role was lost: its claim can be withdrawn.
+        * Another handle waits for the role with a greater token.
+        * The gate is closed, perhaps because a newcomer is to have the role.
+
+        A step must also follow if the offered rank is not used any more.
         """
         role, hold = handle.role, handle.hold
         if hold is None:
@@ -170,7 +183,7 @@ class Table:
     def _forget(self, role: str) -> None:
         """Forget that a role is new, if it is not here any more.
 
-        Between two steps, user code may ask for any number of names.
+        Otherwise `unplaced` would grow with each name that user code asks for between two steps.
         """
         if role not in self.held and role not in self.lost and role not in self.waits:
             self.unplaced.discard(role)
@@ -189,7 +202,10 @@ class Table:
         self.token_above = max(self.token_above, handle.token_above)
 
     def grant(self, role: str, now: float) -> list[Handle]:
-        """Give a role of the open gate to every handle here that waits for it, if it may have it."""
+        """Give a role of the open gate to the handles that wait for it.
+
+        Return the handles that got it. The others need a greater token.
+        """
         waiting = list(self.waits.get(role, []))
         granted = [handle for handle in waiting if self.take(self.gate, handle, now)]
         for handle in granted:
@@ -211,10 +227,7 @@ class Table:
 
     @property
     def draining(self) -> list[Hold]:
-        """Return the lost roles that still have handles and a claim.
-
-        Some handle of them is not released, and their claim has not been given up.
-        """
+        """Return the lost roles that still have handles and a claim."""
         return [hold for hold in self.lost.values() if not hold.given_up]
 
     @property

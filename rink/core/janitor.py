@@ -1,14 +1,15 @@
-"""Dead records (R8): one whose lease etcd does not know, for longer than its own ttl, is removed.
+"""Remove dead records (R8).
 
-Before it is removed, its lease is looked up once more: etcd has to say twice, a ttl apart, that it
-knows no such lease. A record without a lease needs no look.
+A record is dead if etcd has not known its lease for longer than the record's own TTL. Before the
+record is removed, etcd must have said so twice, a TTL apart. A record without a lease needs no
+look-up: it only has to stand for its TTL.
 
-etcd deletes a record with its lease; but leases have been lost with their keys left behind, and an
-operator may put a key by hand. Such a record would hold its rank, and its claims, for ever.
+etcd deletes a record with its lease. But etcd has lost leases and left their keys behind, and an
+operator may put a key by hand. Such a record would keep its rank and its claims for ever.
 
-Everyone looks at the coordinator's record, because a dead one would coordinate for ever. The
-coordinator, and whoever waits to join under a name, look at the others too. The removal compares,
-so it does not matter who is first.
+Every member watches the coordinator's record, because a dead coordinator would stay one for ever.
+The coordinator watches every other record, and a member that waits for its name watches the record
+that has the name. A removal compares the mod_revision, so it does not matter which member is first.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from rink.core.events import LeaseLookedUp
 from rink.core.values import Member
 from rink.core.view import View
 
-LOOK_EVERY_S = 60.0
-FIRST_LOOK_AFTER_S = LOOK_EVERY_S / 4
+LOOK_INTERVAL_S = 60.0
+FIRST_LOOK_DELAY_S = LOOK_INTERVAL_S / 4
 """Delay before a new record is first looked at, in seconds: most records are of live members."""
 
 UNREADABLE_TTL_S = 60.0
@@ -38,9 +39,9 @@ Binding = tuple[str, int, int]
 class Janitor:
     """Remember when to look at each record, and which leases are unknown.
 
-    The times are those of bindings, so a record that is rewritten costs nothing here. But only a
-    content that has stood still may be dead. `_watched` is what decides whose records this member
-    looks after, and `_due` is the earliest of the times.
+    The times are kept by binding, so rewriting a record costs nothing here. `dead_since` and
+    `_confirmed` are kept by content, because only a record that is not rewritten may be dead.
+    `_watched` decides which records this member looks after, and `_due` is the earliest time.
     """
 
     dead_since: dict[Content, float] = attrs.field(factory=dict)
@@ -73,8 +74,11 @@ class Janitor:
             del self._look_at[binding]
 
     def _look(self, member: Member, now: float) -> list[Effect]:
+        # Invariant: a record is removed only if its content is in `_confirmed`, or has no lease and
+        # stands in `dead_since` for a TTL. A live member is safe: etcd knows its lease, so the
+        # first look-up in between takes the content out of `dead_since` (`looked_up`).
         binding, content = _binding(member), _content(member)
-        first = now if not member.lease else now + FIRST_LOOK_AFTER_S
+        first = now if not member.lease else now + FIRST_LOOK_DELAY_S
         if now < self._look_at.setdefault(binding, first):
             return []
         effects: list[Effect] = []
@@ -85,8 +89,8 @@ class Janitor:
         since = self.dead_since.get(content)
         is_dead = since is not None and now >= since + _ttl(member)
         if is_dead and (not member.lease or content in self._confirmed):
-            self._confirmed.discard(content)  # where the removal fails, another look comes first
-            self._look_at[binding] = now + LOOK_EVERY_S
+            self._confirmed.discard(content)  # if the removal fails, another look-up comes first
+            self._look_at[binding] = now + LOOK_INTERVAL_S
             effects.append(RemoveRecord(member.name, member.mod_revision))
             why = "etcd has not known its lease" if member.lease else "it has had no lease"
             text = f"removing record members/{member.name}: {why} for at least {_ttl(member):.0f} s"
@@ -94,12 +98,12 @@ class Janitor:
         elif since is not None and not is_dead:
             self._look_at[binding] = since + _ttl(member)
         else:
-            self._look_at[binding] = now + LOOK_EVERY_S
+            self._look_at[binding] = now + LOOK_INTERVAL_S
             effects.append(LookUpLease(member.name, member.mod_revision, member.lease))
         return effects
 
     def looked_up(self, event: LeaseLookedUp, member: Member | None, now: float) -> None:
-        """Take in whether etcd knows a lease."""
+        """Note whether etcd knows the lease of a record."""
         content = (event.name, event.mod_revision)
         if event.is_known or member is None or member.mod_revision != event.mod_revision:
             self.dead_since.pop(content, None)

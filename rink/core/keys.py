@@ -1,8 +1,8 @@
-"""Under which keys a group lies, and back from a key to what it names.
+"""Map names to etcd keys, and keys to names.
 
-Names are percent-encoded, so `BTC/ETH`, `..`, spaces and any unicode are legal, and no key of one
-name is ever a prefix of another name's range: the range of a group ends its prefix with `/`, and
-an encoded name never holds one.
+Names are percent-encoded, so `BTC/ETH`, `..`, spaces and any Unicode are legal. No key of one name
+is a prefix of another name's range, because a group's prefix ends with `/`, and an encoded name
+contains none.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import attrs
 from rink.errors import ConfigError
 
 NAME_LIMIT_BYTES = 8_192
-"""How long a percent-encoded name may be: etcd takes longer keys, people cannot read them."""
+"""Largest percent-encoded name: etcd takes longer keys, but people cannot read them."""
 
 MEMBERS = "members/"
 VERSIONS = "versions/"
 REQUESTS = "requests/"
 
 OFFSETS = ":offsets"
-"""What follows a group's name where its offsets lie: no encoded name holds a `:`."""
+"""Suffix of a group's name under which its offsets lie: no encoded name contains a `:`."""
 
 SLOTS = ":slots"
-"""What follows a group's name where the slots of `rink run --once-per` lie."""
+"""Suffix of a group's name under which the slots of `rink run --once-per` lie."""
 
 
 def check_name(what: str, name: object) -> str:
@@ -73,7 +73,7 @@ def decode(segment: str) -> str | None:
 
 @attrs.frozen
 class Keys:
-    """The keys of one group."""
+    """Build the keys of one group."""
 
     root: bytes
 
@@ -105,9 +105,10 @@ class Keys:
 
 @attrs.frozen
 class OffsetKeys:
-    """The keys of the offsets of one topic of a group.
+    """Build the keys of the offsets of one topic of a group.
 
-    They lie beside the group's own range: all its members watch that, and a commit concerns none.
+    They lie beside the group's own range, because every member watches that range, and no commit
+    concerns a member.
     """
 
     root: bytes
@@ -119,7 +120,7 @@ class OffsetKeys:
 
     @property
     def end(self) -> bytes:
-        """Return the end of the topic's range, as of a group's."""
+        """Return the end of the topic's range, as `Keys.end` does."""
         return self.root[:-1] + b"0"
 
     def partition(self, number: int) -> bytes:
@@ -129,7 +130,7 @@ class OffsetKeys:
 
 @attrs.frozen
 class SlotKeys:
-    """The keys of the slots of one role of a group: which scheduled runs have begun.
+    """Build the keys of the slots of one role, one per scheduled run.
 
     They lie beside the group's own range, as offsets do.
     """
@@ -143,7 +144,7 @@ class SlotKeys:
 
     @property
     def end(self) -> bytes:
-        """Return the end of the role's range, as of a group's."""
+        """Return the end of the role's range, as `Keys.end` does."""
         return self.root[:-1] + b"0"
 
     def slot(self, name: str) -> bytes:
@@ -152,6 +153,6 @@ class SlotKeys:
 
 
 def is_beside_group(segment: str) -> bool:
-    """Return whether the key's rest is where a group's offsets or slots lie."""
+    """Return whether a group's offsets or slots lie under this segment."""
     group, mark, rest = segment.partition(":")
     return mark + rest in (OFFSETS, SLOTS) and decode(group) is not None

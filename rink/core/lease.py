@@ -1,4 +1,4 @@
-"""The lease of one member, and the deadline that it gives (R6, R7).
+"""Keep the lease of one member, and the deadline that it gives (R6, R7).
 
 The deadline is the time of *sending* the last answered keepalive, plus the granted TTL, minus the
 margin. etcd starts to count when the keepalive arrives, which is not earlier. At the deadline every
@@ -30,15 +30,22 @@ def default_margin(ttl: float) -> float:
 
 @attrs.define
 class MemberLease:
-    """One lease at a time; all times are readings of the member's clock, in seconds.
+    """Keep one lease at a time, and its deadline.
 
-    `margin_set` is the user's margin; where it is None, the margin goes by the TTL.
+    All times are readings of the member's clock, in seconds. `id` is the lease of `state`, also
+    after it has ended. `margin_set` is the user's margin. If it is None, the margin depends on the
+    TTL.
+
+    Invariant: unless the lease is revoked, or etcd has another history, it lives in etcd until
+    `deadline` plus `margin` at least. The reason is that only answered requests move the deadline,
+    and etcd counts from the arrival of a request, which is later than its sending. `renewed` takes
+    the maximum, so an answer that is overtaken does not move the deadline back.
     """
 
     ttl: int
     margin_set: float | None = attrs.field(alias="margin")
     state: LeaseState = LeaseState.NONE
-    lease: int = 0
+    id: int = 0
     granted_ttl: int = 0
     deadline: float = -math.inf
     failures: int = 0
@@ -49,7 +56,7 @@ class MemberLease:
         """Return the seconds from the deadline to the lease's earliest end.
 
         etcd may grant a larger TTL than was asked for. A clock that is slow by a tenth then falls
-        behind by a tenth of that one, so the default margin is a tenth of the larger one.
+        behind by a tenth of the granted TTL, so the default margin is a tenth of the larger TTL.
         """
         if self.margin_set is not None:
             return self.margin_set
@@ -57,7 +64,7 @@ class MemberLease:
 
     @property
     def answered_at(self) -> float:
-        """Return when the last keepalive that counts was sent.
+        """Return when the last counted keepalive was sent.
 
         Before the first one, return when the lease was requested.
         """
@@ -85,11 +92,11 @@ class MemberLease:
 
     @property
     def is_none(self) -> bool:
-        """Return whether there is no lease, and none is asked for."""
+        """Return whether there is no lease, and none is requested."""
         return self.state is LeaseState.NONE
 
     def look(self, wants_lease: bool, now: float, out: Outbox) -> None:
-        """Ask for what is due: a new lease, or the revocation again."""
+        """Request a new lease, or the revocation again, if it is due."""
         if self.is_none and wants_lease:
             if now >= self.retry_at:
                 out.do(self.ask())
@@ -101,25 +108,25 @@ class MemberLease:
             out.wake(self.retry_at if self.retry_at < math.inf else None)
 
     def ask(self) -> Effect:
-        """Ask for a lease."""
+        """Request a lease."""
         self.state = advance(LEASE, self.state, LeaseEvent.ASK)
         return GrantLease(self.ttl)
 
     def granted(self, event: LeaseGranted) -> Effect:
         """Begin with a new lease."""
         self.state = advance(LEASE, self.state, LeaseEvent.GRANTED)
-        self.lease, self.granted_ttl = event.lease, event.ttl
+        self.id, self.granted_ttl = event.lease, event.ttl
         self._succeed()
         self.deadline = event.sent_at + event.ttl - self.margin
         return KeepLease(event.lease, event.ttl)
 
-    def ask_failed(self, now: float, who: str) -> None:
+    def ask_failed(self, now: float, name: str) -> None:
         """Note that no lease was granted."""
         self.state = advance(LEASE, self.state, LeaseEvent.FAILED)
-        self._fail(now, who)
+        self._fail(now, name)
 
     def renewed(self, sent_at: float, now: float) -> bool:
-        """Move the deadline; true where that revives a suspect lease."""
+        """Move the deadline; return whether that revives a suspect lease."""
         self.deadline = max(self.deadline, sent_at + self.granted_ttl - self.margin)
         if self.state is not LeaseState.SUSPECT or now >= self.deadline:
             return False
@@ -129,7 +136,7 @@ class MemberLease:
     def passed_deadline(self, now: float) -> bool:
         """Mark the lease as suspect if its deadline has passed.
 
-        Return True where it was alive before.
+        Return True if it was alive before.
         """
         if self.state is not LeaseState.ALIVE or now < self.deadline:
             return False
@@ -140,16 +147,13 @@ class MemberLease:
         """Mark the lease as ended by etcd."""
         self.state = advance(LEASE, self.state, LeaseEvent.ENDED)
         self._succeed()
-        return DropLease(self.lease)
+        return DropLease(self.id)
 
     def abandon(self) -> Effect:
-        """Stop renewing the lease, and let it run out.
-
-        Its record still claims something.
-        """
+        """Stop renewing the lease, and let it run out with its record's claims."""
         self.state = advance(LEASE, self.state, LeaseEvent.ABANDON)
         self._succeed()
-        return DropLease(self.lease)
+        return DropLease(self.id)
 
     def disown(self) -> Effect:
         """Revoke the lease, because the session ends or the member leaves."""
@@ -158,19 +162,16 @@ class MemberLease:
         return self.revoke()
 
     def revoke(self) -> Effect:
-        """Ask for the revocation, for the first time or again.
+        """Request the revocation, for the first time or again.
 
-        `retry_at` is set when that fails.
+        `retry_at` is set when it fails.
         """
         self.retry_at = math.inf
-        return RevokeLease(self.lease)
+        return RevokeLease(self.id)
 
-    def revoke_failed(self, now: float, who: str) -> None:
-        """Note that the revocation was not answered.
-
-        `retry_at` says when to ask again.
-        """
-        self._fail(now, who)
+    def revoke_failed(self, now: float, name: str) -> None:
+        """Note that the revocation was not answered, and schedule the next try."""
+        self._fail(now, name)
 
     def revoked(self) -> None:
         """Mark the lease as gone, with all keys bound to it."""
@@ -180,6 +181,6 @@ class MemberLease:
     def _succeed(self) -> None:
         self.failures, self.retry_at = 0, -math.inf
 
-    def _fail(self, now: float, who: str) -> None:
+    def _fail(self, now: float, name: str) -> None:
         self.failures += 1
-        self.retry_at = now + backoff(self.failures, who)
+        self.retry_at = now + backoff(self.failures, name)

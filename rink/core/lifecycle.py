@@ -1,12 +1,14 @@
-"""A member's life from join to leave, driven by the table `LIFE` in `rink.core.state_tables`.
+"""Lead a member from join to leave, by the table `LIFE`.
 
-What ends a join, beside its timeout (R8):
+The table is in `rink.core.state_tables`.
 
-* Until its name has been seen taken: the first request that fails. Endpoints that nobody answers at
-  must not look like a wait, so that costs the session's `timeout`, not `join_timeout`.
-* From then on: no request that fails. etcd has answered, so a failed request is tried again, as for
-  any member. `join_timeout` bounds this (None: no bound), counted from the beginning. So a pod that
-  restarts in the place of a crashed one survives an outage of etcd as the others do.
+A failed request ends a join only before etcd has shown that the name is taken (R8):
+
+* Before that, the first failed request ends it. An endpoint at which nothing answers must not look
+  like a wait for the name, so it costs the session's `timeout`, not `join_timeout`.
+* After that, no failed request ends it. etcd has answered, so a failed request is tried again, as
+  for any member. Only `join_timeout` bounds the join, counted from its beginning; None is no bound.
+  So a pod that replaces a crashed one survives an outage of etcd as the other members do.
 """
 
 from __future__ import annotations
@@ -29,11 +31,25 @@ from rink.core.writer import Writer
 from rink.errors import JoinError, MemberNameTaken, RinkError
 from rink.report_interval import REPORT_INTERVAL_S
 
-REVOKE_TRY_S = 1.0
-"""How long a revocation is waited for at least, even of a lease that may be over."""
+MIN_REVOKE_TIMEOUT_S = 1.0
+"""Shortest wait for a revocation, even of a lease that may be over."""
 
 LAST_WRITE_TIMEOUT_S = 1.0
-"""How long to wait for the answer to the last record before the lease is left to run out."""
+"""Longest wait for the answer to the last record, before the lease is left to run out."""
+
+
+@attrs.frozen
+class LeaveSituation:
+    """Hold what a leave depends on, as of one moment.
+
+    `serves` says that the member has a rank, a live lease and a record. `is_used` says that user
+    code holds a role, or waits for one.
+    """
+
+    view: View
+    serves: bool
+    is_used: bool
+    now: float
 
 
 @attrs.define
@@ -65,10 +81,10 @@ class Living:
         """Return the phase for the record.
 
         While this member waits for a successor, the phase is `offering`, so the group does not
-        shrink. A member that only waits for its handles must not be given a rank. While the lease
-        runs out, the phase is `leaving` even with `keep_rank`. The name stays taken until the lease
-        ends, so nobody could return to the rank. An active phase would also make this member look
-        like the coordinator.
+        shrink. While it waits for its handles, the phase is `leaving`, so it gets no rank. While
+        its lease runs out, the phase is `leaving` even with `keep_rank`. The name stays taken until
+        the lease ends, so nobody could return to the rank, and an active phase would make this
+        member look like the coordinator.
         """
         if self.state is Life.OFFERING:
             return Phase.OFFERING
@@ -84,7 +100,7 @@ class Living:
     def wants_record(self) -> bool:
         """Return whether to keep a record.
 
-        The claims stay until user code has released the roles.
+        Its claims stay until user code has released the roles.
         """
         return self.state not in (Life.REVOKING, Life.LEFT, Life.RAN_OUT)
 
@@ -114,7 +130,7 @@ class Living:
     def join(self, writer: Writer, view: View, now: float, out: Outbox) -> None:
         """Join once the record exists and is in the view.
 
-        Where the name is taken, wait for it (R8).
+        If the name is taken, wait for it (R8).
         """
         if self.began_at is None:
             self.began_at = now
@@ -135,8 +151,8 @@ class Living:
         self._saw_name_taken = self._saw_name_taken or other is not None
         if not self.wants_record or other is None:
             return
-        found = view.members.get(self.name)
-        is_free = found is None or writer.is_mine(found)  # the latter: a create was applied late
+        record = view.members.get(self.name)
+        is_free = record is None or writer.is_mine(record)  # own: a create was applied late
         # An older view cannot show that the name is free. It may be of another history.
         if is_free and view.revision >= writer.taken_at:
             writer.freed()
@@ -161,7 +177,7 @@ class Living:
         return JoinError(text, member=self.name)
 
     def request_failed(self, error: Exception, writer: Writer, out: Outbox) -> None:
-        """Give up the join, unless etcd has answered that the name is taken."""
+        """Give up the join, unless etcd has shown that the name is taken."""
         if not self._saw_name_taken and writer.taken_by is None:
             self.fail(error, out)
 
@@ -173,118 +189,109 @@ class Living:
 
     # ── leaving ──────────────────────────────────────────────────────────────────────────────
 
-    def ask_to_leave(
-        self,
-        event: LeaveAsked,
-        is_ranked: bool,
-        is_used: bool,
-        view: View,
-        now: float,
-        out: Outbox,
-    ) -> bool:
+    def ask_to_leave(self, event: LeaveAsked, situation: LeaveSituation, out: Outbox) -> bool:
         """Begin to leave; return whether every role is to be lost at once.
 
-        A second leave may shorten the wait for handles, and never lengthens it. If it is to be
-        `now`, it ends the wait for a successor. If it names a bound of its own, it also ends the
-        wait for a version.
+        A second leave with `now` ends the wait for a successor. A second leave with a bound of its
+        own, or with `keep_rank`, also ends the wait for a version.
         """
-        bound = event.release_within
+        # Invariant: a further leave never undoes or delays an earlier one. `release_within` is the
+        # least of all bounds, and `LIFE` only leads on: OFFERING, LEAVING, LETTING_GO.
+        now, bound = situation.now, event.release_within
         self.release_within = min(
             self.release_within, self.leave_timeout if bound is None else bound
         )
         if self.state is Life.LETTING_GO:
             self.release_until = min(self.release_until, now + self.release_within)
         if LifeEvent.STOP not in LIFE[self.state]:
-            return False
+            return False  # every role is lost already
         again = self.state in (Life.OFFERING, Life.LEAVING)
         is_bounded = bound not in (None, math.inf)
         if again and not event.keep_rank and not is_bounded:
             if event.now and self.state is Life.OFFERING:
-                self._begin_leaving(view, now)
-            return False  # else no more urgent than the leave that is under way
+                self._begin_leaving(situation)
+            return False  # otherwise it is no more urgent than the leave under way
+        # A leave under way has offered the rank or given it up, so it is too late to keep it.
         self.keeps_rank = event.keep_rank and not again
-        if event.keep_rank or again or not is_ranked or self.state is Life.JOINING:
+        # There is no wait for a version if the rank is kept, if there is no rank to take, or if
+        # this leave is more urgent than the one that waits.
+        if event.keep_rank or again or not situation.serves or self.state is Life.JOINING:
             self._stop(LifeEvent.STOP, now)
             return True
-        if event.now or is_bounded or not is_used or not self.handover_wait:
-            self._begin_leaving(view, now)
+        # A successor is waited for only if this leave may take long, and user code needs the roles.
+        if event.now or is_bounded or not situation.is_used or not self.handover_wait:
+            self._begin_leaving(situation)
             return False
         self._on(LifeEvent.OFFER)
         self.offer_until = now + self.handover_wait
         out.report(Level.INFO, f"member {self.name!r} is {self.doing(now)}")
         return False
 
-    def _begin_leaving(self, view: View, now: float) -> None:
+    def _begin_leaving(self, situation: LeaveSituation) -> None:
         self._on(LifeEvent.LEAVE)
         self.offer_until = math.inf
-        self.leave_until = now + self._version_within
-        self._ranks_when_leaving = view.version.ranks if view.version else ()
+        self.leave_until = situation.now + self._version_within
+        version = situation.view.version
+        self._ranks_when_leaving = version.ranks if version else ()
 
     def doing(self, now: float) -> str:
         """Return what a leave waits for, and how long at most, or ""."""
         match self.state:
             case Life.OFFERING:
-                what, until = "a successor", self.offer_until
+                goal, until = "a successor", self.offer_until
             case Life.LEAVING:
-                what, until = "a version without it", self.leave_until
+                goal, until = "a version without it", self.leave_until
             case Life.LETTING_GO:
-                what, until = "its roles to be released", self.release_until
+                goal, until = "its roles to be released", self.release_until
             case Life.RUNNING_OUT | Life.REVOKING:
                 return "leaving; waits for etcd"
             case _:
                 return ""
         bound = "" if until == math.inf else f" up to {max(0.0, until - now):.0f} s"
-        return f"leaving; waits{bound} for {what}"
+        return f"leaving; waits{bound} for {goal}"
 
     @property
     def _version_within(self) -> float:
-        """Return how long to wait for a version without this member.
+        """Return the longest wait for a version without this member.
 
         It is never longer than the wait for handles.
         """
         return min(self.leave_timeout, self.release_within)
 
-    def leave(
-        self,
-        view: View,
-        is_ranked: bool,
-        is_alive: bool,
-        is_used: bool,
-        now: float,
-        out: Outbox,
-    ) -> bool:
-        """Serve until a version without this member is seen, or none can be expected.
+    def leave(self, situation: LeaveSituation, out: Outbox) -> bool:
+        """Serve until a version without this member is seen or is hopeless.
 
-        A successor is waited for while the member `is_used`: user code holds a role, or waits for
-        one. Else nobody would serve meanwhile. It has taken over once it has claimed its share:
-        until then `is_ranked` is true (`rink.core.handover`).
+        A successor is waited for while the member is used. It has taken over once it has claimed
+        its share. Until then this member `serves` (`rink.core.handover`).
 
         Return True if every role is to be lost now.
         """
-        serves = is_ranked and is_alive
-        if self.state is Life.OFFERING and serves:
-            if is_used and now < self.offer_until:
+        # Invariant: UNRANKED means that the followed version gives this member no rank, or that its
+        # lease is lost, or no other member is active, or `leave_until` is over.
+        view, now = situation.view, situation.now
+        if self.state is Life.OFFERING and situation.serves:
+            if situation.is_used and now < self.offer_until:
                 out.wake(self.offer_until)
                 return False
             why = "no code here holds a role or waits for one"
-            if is_used:  # a successor may have the rank, and not have claimed its share yet
+            if situation.is_used:  # a successor may have the rank, and not have claimed its share
                 why = f"none has taken over within {self.handover_wait:g} s"
             text = f"member {self.name!r} leaves, and waits for no successor any more: {why}"
             out.report(Level.INFO, text)
-            self._begin_leaving(view, now)
+            self._begin_leaving(situation)
         if self.state not in (Life.OFFERING, Life.LEAVING):
             return False
         if view.version is not None and view.version.ranks != self._ranks_when_leaving:
-            # With `stagger`, the turns of other members come first, and each changes the ranks. A
-            # version that changes only pins is no turn, and may come while no turn is possible.
+            # With `stagger`, other members may leave first, one version each. So each change of the
+            # ranks begins the wait anew. A version that changes only pins is no such change.
             self._ranks_when_leaving = view.version.ranks
             self.leave_until = now + self._version_within
         successor = any(member.name != self.name and member.is_active for member in view.by_age)
-        if serves and successor and now < self.leave_until:
+        if situation.serves and successor and now < self.leave_until:
             out.wake(self.leave_until)
             return False
         is_replaced = view.version is not None and self.name not in view.version.ranks
-        if serves and successor and not is_replaced:
+        if situation.serves and successor and not is_replaced:
             text = f"member {self.name!r} leaves without a successor: no version has given its rank"
             waited = f"to another member within {self._version_within:g} s"
             out.report(Level.WARNING, f"{text} {waited}")
@@ -294,16 +301,16 @@ class Living:
     def _stop(self, event: LifeEvent, now: float) -> None:
         self._on(event)
         self.offer_until = self.leave_until = math.inf
-        self.release_until = now + self.release_within  # counted from when user code hears of it
+        self.release_until = now + self.release_within  # counted from when user code sees the loss
 
     def let_go(
-        self, table: Table, tenure: MemberLease, writer: Writer, now: float, out: Outbox
+        self, table: Table, lease: MemberLease, writer: Writer, now: float, out: Outbox
     ) -> None:
         """Wait for the handles of lost roles, for a bounded time.
 
-        Roles that are not released by then stay claimed where there is a record. User code may
-        still work under them, so the lease is not revoked: the record is written once more, and the
-        lease runs out.
+        Roles that are not released by then stay claimed, if there is a record. User code may still
+        work under them, so the lease is not revoked. The record is written once more, and the lease
+        runs out.
         """
         if self.state not in (Life.LETTING_GO, Life.RUNNING_OUT):
             return
@@ -311,7 +318,7 @@ class Living:
             if now < self.release_until:
                 out.wake(self.release_until if self.release_until < math.inf else None)
                 return
-            if not (tenure.is_held and writer.exists):
+            if not (lease.is_held and writer.exists):
                 drains.give_up(
                     table,
                     table.draining,
@@ -320,42 +327,42 @@ class Living:
                     out,
                 )
             else:
-                drains.overrun(table, tenure.granted_ttl, now, out)
+                drains.overrun(table, lease.granted_ttl, now, out)
                 self._on(LifeEvent.OVERRUN)
                 self.run_out_at = now + LAST_WRITE_TIMEOUT_S
         if not table.drains:
             self._on(LifeEvent.RELEASED)
             self.revoke_until = now + self.leave_timeout
 
-    def run_out(self, tenure: MemberLease, is_written: bool, now: float, out: Outbox) -> None:
+    def run_out(self, lease: MemberLease, is_written: bool, now: float, out: Outbox) -> None:
         """Let the lease run out once the last record is answered.
 
-        If it cannot be answered any more, the lease runs out too.
+        It also runs out if no answer can come any more, or none has come in time.
         """
-        if tenure.is_alive and not is_written and now < self.run_out_at:
+        if lease.is_alive and not is_written and now < self.run_out_at:
             out.wake(self.run_out_at)
             return
-        if tenure.is_held:
-            out.do(tenure.abandon())
+        if lease.is_held:
+            out.do(lease.abandon())
         self._on(LifeEvent.RUN_OUT)
         out.do(Left())
 
-    def end(self, tenure: MemberLease, now: float, out: Outbox) -> None:
+    def end(self, lease: MemberLease, now: float, out: Outbox) -> None:
         """End the lease, and with it the member's life."""
         if self.state is not Life.REVOKING:
             return
-        if tenure.is_held:
-            # After its TTL the lease is over whether that is answered or not.
-            over_at = tenure.deadline + tenure.margin
-            self.revoke_until = min(self.revoke_until, max(over_at, now + REVOKE_TRY_S))
-            out.do(tenure.disown())
-        if tenure.is_revoking:
+        if lease.is_held:
+            # After its TTL the lease is over, whether the revocation is answered or not.
+            over_at = lease.deadline + lease.margin
+            self.revoke_until = min(self.revoke_until, max(over_at, now + MIN_REVOKE_TIMEOUT_S))
+            out.do(lease.disown())
+        if lease.is_revoking:
             if now < self.revoke_until:
                 out.wake(self.revoke_until)
             else:
-                text = f"lease {tenure.lease:x} could not be revoked: it runs out"
-                out.report(Level.ERROR, f"{text} within {tenure.granted_ttl} s")
-                out.do(tenure.ended())
-        if tenure.is_none:
+                text = f"lease {lease.id:x} could not be revoked: it runs out"
+                out.report(Level.ERROR, f"{text} within {lease.granted_ttl} s")
+                out.do(lease.ended())
+        if lease.is_none:
             self._on(LifeEvent.ENDED)
             out.do(Left())

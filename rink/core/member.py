@@ -1,20 +1,20 @@
-"""One member of a group: events go in, effects come out.
+"""Step one member of a group: events go in, effects come out.
 
-Everything a member decides is decided here or in the modules this one drives; nothing here does
+Every decision of a member is made here, or in the modules that this one drives. Nothing here does
 I/O, reads a clock, logs, or knows of threads. The engine calls `step_own`, `step_group`, `expire`
-and `renew` with its lock held, and publishes what they leave in `table`; callers read only that.
+and `renew` with its lock held. They leave the result in `table`, which is all that callers read.
 
-A step has two halves. In `step_own` each event changes what is known (`rink.core.member_state`): the
-view, the lease, the record. Then the step derives, once for all of them, what follows for the
+A step has two halves. In `step_own`, each event changes the state (`rink.core.member_state`): the
+view, the lease, the record. Then the step derives, once for all events, what follows for the
 member's roles, in an order that matters:
 
     deadline, own record gone → losses by the newest version → life → lease → grace
     → the record's next write → the gate → grants
 
-Losses come before the write because every lost role with an unreleased handle must lie in it (R3);
-the write comes before the gate because nothing is granted while it is unsettled (R2). Others wait
-for what this half decides. Nobody waits for `step_group`: long waits are reported, the coordinator
-proclaims the next version, and the records of the dead are looked after.
+Losses come before the write, because every lost role with an unreleased handle must lie in it (R3).
+The write comes before the gate, because nothing is granted while it is unsettled (R2). Callers and
+other members wait for this half. Nobody waits for `step_group`: it reports long waits, proclaims
+the next version if this member coordinates, and removes dead records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rink.core import effects as do
 from rink.core.claims import Gate, Obstacles
 from rink.core.effects import Effect, Level
 from rink.core.events import Event
-from rink.core.handover import GATHER_S
+from rink.core.handover import GATHER_TIMEOUT_S
 from rink.core.member_state import RECORD_GONE, MemberState
 from rink.core.own_record import claims_of, some
 from rink.core.record_index import is_same
@@ -42,47 +42,47 @@ __all__ = ["MemberSettings", "Node"]
 
 
 class Node(MemberState):
-    """One member: what follows from what it knows."""
+    """Derive what follows from the state of one member."""
 
-    def foresee(self, events: Sequence[Event]) -> SchemePrefetch:
-        """Return what stepping with these events will ask schemes; needs no lock."""
-        heard = [event for event in events if self._is_heard(event)]
-        return SchemePrefetch.of(self.sight.fold(heard), self.share, self.following.newest)
+    def prefetch(self, events: Sequence[Event]) -> SchemePrefetch:
+        """Return the ranks that a step with these events needs; needs no lock."""
+        counted = [event for event in events if self._is_heard(event)]
+        return SchemePrefetch.of(self.view_state.fold(counted), self.share, self.following.newest)
 
     def step(
         self, now: float, events: Sequence[Event], unplaced: Collection[str] = ()
     ) -> list[Effect]:
-        """Take in events, in order, and return everything that is to be done now.
+        """Take in events, in order, and return everything to be done now.
 
         Args:
             now: the time, in seconds.
             events: what has happened, oldest first.
-            unplaced: roles that are waited for and were not placed before this step: they are left
-                out, and another step is to follow.
+            unplaced: roles that are waited for and were not placed before this step. It leaves them
+                out, and another step must follow.
         """
         return self.step_own(now, events, unplaced) + self.step_group(now, unplaced)
 
     def step_own(
         self, now: float, events: Sequence[Event], unplaced: Collection[str] = ()
     ) -> list[Effect]:
-        """Do the first half of a step: what follows for the member's own roles."""
+        """Do the first half of a step, about the member's own roles."""
         for event in events:
             self._take(event, now)
         self.out.wakes.clear()
         self._expire(now)
         self._check_own_record(now)
         self._follow_version(now)
-        self.sight.note(self.name, now, self.out)
+        self.view_state.note(self.name, now, self.out)
         self._live(now)
         drains.watch(self.table, self.settings.grace, now, self.out)
-        self.living.let_go(self.table, self.tenure, self.writer, now, self.out)
+        self.living.let_go(self.table, self.member_lease, self.writer, now, self.out)
         self._keep_lease(now)
-        self.sight.history.raise_tokens(self.view, self.writer, now, self.out)
+        self.view_state.history.raise_tokens(self.view, self.writer, now, self.out)
         self._raise_token()
         self._write(now)
         self._publish(now)
         self._grant(now, unplaced)
-        self._tell_coordinator()
+        self._report_coordinator()
         return self.out.take()
 
     def step_group(self, now: float, unplaced: Collection[str] = ()) -> list[Effect]:
@@ -93,8 +93,8 @@ class Node(MemberState):
         self._report_waits(now, unplaced)
         self._coordinate(now)
         self._look_after_the_dead(now)
-        if self.tenure.is_alive:
-            self.out.wake(self.tenure.deadline)
+        if self.member_lease.is_alive:
+            self.out.wake(self.member_lease.deadline)
         self.wake_at = min(self.out.wakes, default=None)
         return self.out.take()
 
@@ -103,19 +103,19 @@ class Node(MemberState):
     def _check_own_record(self, now: float) -> None:
         if not self.writer.exists or self.view.revision < self.writer.compare:
             return
-        found = self.view.members.get(self.name)
-        verdict = self.writer.judge(found, self.writer.compare)
-        if found is None or verdict is Verdict.GONE:
+        member = self.view.members.get(self.name)
+        verdict = self.writer.judge(member, self.writer.compare)
+        if member is None or verdict is Verdict.GONE:
             self._disown(now, RECORD_GONE)
         elif verdict is Verdict.OLDER and not self._is_disproved():
-            self._find_older(self.writer.compare, found.mod_revision, now)
-        elif found.mod_revision > self.writer.compare and self.writer.is_settled:
-            self.writer.must_write = True  # somebody else has written it: put it right
+            self._find_older(self.writer.compare, member.mod_revision, now)
+        elif member.mod_revision > self.writer.compare and self.writer.is_settled:
+            self.writer.must_write = True  # another process has written it, so write it again
 
     def _follow_version(self, now: float) -> None:
-        """Lose what the newest version gives to others (R3).
+        """Lose the roles that the newest version gives to others (R3).
 
-        Newcomers must have claimed it first.
+        Newcomers among these must have claimed their shares first.
         """
         before, rank = self.share, self.rank
         offer_until = self.living.offer_until if self.living.state is Life.OFFERING else now
@@ -132,7 +132,7 @@ class Node(MemberState):
         for hold in list(self.table.held.values()):
             if not self.placement.has(self.share, hold.role):
                 self._lose(hold, before, now, because)
-                self._gather_until = now + GATHER_S
+                self._gather_until = now + GATHER_TIMEOUT_S
 
     def _report_version(self) -> None:
         """Report the version that the member follows while it serves."""
@@ -151,38 +151,36 @@ class Node(MemberState):
         self.living.join(self.writer, self.view, now, self.out)
         if was_joining:
             self._report_version()  # a newcomer followed it before its record existed
-        ranked = self.share is not None
-        is_alive, is_used = self.tenure.is_alive, self.table.is_used
-        if self.living.leave(self.view, ranked, is_alive, is_used, now, self.out):
+        if self.living.leave(self._leave_situation(now), self.out):
             self._lose_all(now, "the member leaves")
-            self._follow_version(now)  # nothing is held any more that a newcomer is to claim
+            self._follow_version(now)  # no role is held any more for a newcomer
         self.table.is_offered = self.living.state is Life.OFFERING
 
     def _keep_lease(self, now: float) -> None:
         if self.living.state is Life.RUNNING_OUT:
             is_written = self.writer.is_settled and not self.writer.differs(self._desired_record())
-            self.living.run_out(self.tenure, is_written, now, self.out)
-        if self.tenure.is_held:
+            self.living.run_out(self.member_lease, is_written, now, self.out)
+        if self.member_lease.is_held:
             self._look_for_proof(now)
-        self.living.end(self.tenure, now, self.out)
-        self.tenure.look(self.living.wants_lease, now, self.out)
+        self.living.end(self.member_lease, now, self.out)
+        self.member_lease.look(self.living.wants_lease, now, self.out)
 
     def _raise_token(self) -> None:
-        """Have the record written once more if somebody waits for a greater token.
+        """Write the record once more if a handle waits for a greater token.
 
         The revision of that write is greater than that of every view before it. The gate is closed
         until the view has reached it. A view that has moved on by itself needs no write. One write
-        does for all that wait by now, so a wait never costs more than one.
+        serves every handle that waits by now, so a wait never costs more than one write.
         """
         reached = max(self.view.revision, self.writer.compare)
-        if self.table.token_above < self.sight.chronicle.token_base + reached:
+        if self.table.token_above < self.view_state.observed_times.token_base + reached:
             self.table.token_above = 0
-        elif self.writer.is_settled:  # else the write under way may have been answered by now
+        elif self.writer.is_settled:  # the revision of a write under way may be too low
             self.writer.must_write = True
             self.table.token_above = 0
 
     def _write(self, now: float) -> None:
-        if not self.tenure.is_alive or not self.living.wants_record or not self.view.revision:
+        if not self.member_lease.is_alive or not self.living.wants_record or not self.view.revision:
             return
         desired = self._desired_record()
         if not self.writer.is_due(desired, now):
@@ -190,7 +188,7 @@ class Node(MemberState):
         elif (
             now < self._gather_until
             and self.table.drains
-            and self.writer.is_settled  # not for a write that settles
+            and self.writer.is_settled  # a retry, or a first write, is not delayed
         ):
             self.out.wake(self._gather_until)
         else:
@@ -202,7 +200,7 @@ class Node(MemberState):
         shares, draining = claims_of(share, self.table.draining, self.placement, limit)
         return MemberRecord(
             incarnation=self.writer.incarnation,
-            ttl=self.tenure.granted_ttl,
+            ttl=self.member_lease.granted_ttl,
             phase=self.living.phase,
             version=self.following.version.number if self.following.version else 0,
             shares=shares,
@@ -214,19 +212,19 @@ class Node(MemberState):
 
     def _publish(self, now: float) -> None:
         awaits, version = self.following.awaits, self.following.version
-        token = self.sight.chronicle.token_base + self.view.revision if version else 0
-        because = self.sight.history.why_closed(now) or grants.why_closed(
+        token = self.view_state.observed_times.token_base + self.view.revision if version else 0
+        because = self.view_state.history.why_closed(now) or grants.why_closed(
             self.name,
             self.living,
-            self.tenure,
+            self.member_lease,
             self.writer,
             self.view,
             self.share,
             awaits,
-            self.sight.why_unrankable,
+            self.view_state.why_unrankable,
         )
-        if now < self.sight.history.grants_from:
-            self.out.wake(self.sight.history.grants_from)
+        if now < self.view_state.history.grants_from:
+            self.out.wake(self.view_state.history.grants_from)
         share = None if because else self.share
         known, before = self.placing.schemes, self.table.gate
         now_and_before = (share, because, token, known)
@@ -238,11 +236,11 @@ class Node(MemberState):
         self.table.gate = Gate(share, find, token, number, because, ranks, known)
 
     def _grant(self, now: float, unplaced: Collection[str]) -> None:
-        """Grant what is waited for and free.
+        """Grant the free roles that are waited for.
 
-        The same records stay in the way of a role that was tried before, until one of them changes.
-        Only then are all of them tried again. A role whose lost handle was released counts as new
-        (`Table.release`).
+        A role that was tried before stays blocked until an unsettled record, a share or the number
+        of schemes changes. Only then are all roles tried again. A role whose lost handle was
+        released counts as new (`Table.release`).
         """
         if self.table.gate.share is None:
             return
@@ -254,17 +252,14 @@ class Node(MemberState):
                 self.out.do(effect)
 
     def _report_waits(self, now: float, unplaced: Collection[str]) -> None:
-        """Report the roles that have been waited for long.
-
-        The line says who is in the way, and what happens when.
-        """
+        """Report the roles that have been waited for long, and why."""
         roles, look_at = self.table.waits.lasting(now)
         self.out.wake(look_at)
         if not roles:
             return
         role, because = roles[0], "it is being placed"
         if role not in unplaced:
-            because = self.standpoint(self.table.lost, now).obstacle(role, self.placement)
+            because = self.hold_obstacles(self.table.lost, now).obstacle(role, self.placement)
         seconds = f"over {REPORT_AFTER_S:g} s"
         if len(roles) == 1:
             text = f"role {role!r} has been waited for {seconds}: {because}"
@@ -274,17 +269,17 @@ class Node(MemberState):
             text = f"{len(roles):,} roles have been waited for {seconds}: {names}"
             self.out.report(Level.INFO, f"{text}; {role!r}: {because}")
 
-    # ── for everybody ────────────────────────────────────────────────────────────────────────────
+    # ── the group ────────────────────────────────────────────────────────────────────────────────
 
     def _is_coordinator(self) -> bool:
         me = self.view.coordinator
         is_mine = me is not None and self.writer.is_mine(me)
-        return is_mine and self.tenure.is_alive and self.living.wants_record
+        return is_mine and self.member_lease.is_alive and self.living.wants_record
 
-    def _tell_coordinator(self) -> None:
+    def _report_coordinator(self) -> None:
         """Report a change of whether this member coordinates.
 
-        The first half reports it, since whoever is woken by a grant or by the join may ask at once.
+        The first half reports it, since user code that a grant or the join wakes may ask at once.
         """
         coordinates = self._is_coordinator()
         if coordinates != self.coordinates:
@@ -293,17 +288,19 @@ class Node(MemberState):
 
     def _coordinate(self, now: float) -> None:
         me = self.view.coordinator
-        if me is None or not self._is_coordinator():  # the lease may have ended since
+        if (
+            me is None or not self._is_coordinator()
+        ):  # the lease may have ended after the first half
             return
         effects, look_at = self.coordinator.coordinate(
-            me, self.view, self.sight.chronicle, not self.unsettled, now
+            me, self.view, self.view_state.observed_times, not self.unsettled, now
         )
         for effect in effects:
             self.out.do(effect)
         self.out.wake(look_at)
 
     def _look_after_the_dead(self, now: float) -> None:
-        if not self.tenure.is_alive or self.living.state is Life.REVOKING:
+        if not self.member_lease.is_alive or self.living.state is Life.REVOKING:
             return
         waits_for_name = self.writer.state is Write.TAKEN
         effects, look_at = self.janitor.look_after(

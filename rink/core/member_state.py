@@ -1,7 +1,7 @@
-"""Keep what one member knows, and change it by each event.
+"""Keep the state of one member, and change it by each event.
 
-Each step begins here. `rink.core.member` then derives what follows. If an event ends the session, or
-proves another history, the roles are lost here and at once.
+Each step begins here, and `rink.core.member` then derives what follows. If an event ends the
+session, or proves another history, the roles are lost here and at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rink.core.handover import Following
 from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
 from rink.core.lease import MemberLease
-from rink.core.lifecycle import Living
+from rink.core.lifecycle import LeaveSituation, Living
 from rink.core.outage import Outage
 from rink.core.outbox import Outbox
 from rink.core.placement import Placement
@@ -37,7 +37,7 @@ from rink.core.why_not_held import HoldObstacles, why_not_ranked
 from rink.core.writer import Verdict, Writer
 
 LIST_FAILURE_TIMEOUT_S = 60.0
-"""Time until lists that fail are warned of, in seconds; see `_list_failed`."""
+"""Time until failing lists are warned of, in seconds; see `_list_failed`."""
 
 RECORD_GONE = "the member's record is gone, or another record stands in its place"
 
@@ -53,7 +53,7 @@ class MemberState:
         self.name = settings.name
         self.placement = placement or Placement()
         self.table = Table()
-        self.sight = ViewState()
+        self.view_state = ViewState()
         self.following = Following()
         self.living = Living(
             settings.name,
@@ -61,7 +61,7 @@ class MemberState:
             settings.leave_timeout,
             settings.ranking.handover_wait,
         )
-        self.tenure = MemberLease(settings.ttl, settings.margin)
+        self.member_lease = MemberLease(settings.ttl, settings.margin)
         self.renewals = Renewals()
         self.writer = Writer()
         self.outage = Outage()
@@ -79,8 +79,8 @@ class MemberState:
 
     @property
     def view(self) -> View:
-        """Return the view: what lies in etcd, as far as this member knows."""
-        return self.sight.view
+        """Return this member's view of its group."""
+        return self.view_state.view
 
     @property
     def share(self) -> Share | None:
@@ -102,7 +102,7 @@ class MemberState:
     def unsettled(self) -> Mapping[str, Member]:
         """Return the records that are not settled.
 
-        A settled record is just its share of the newest readable version.
+        A settled record is exactly its share of the newest readable version.
         """
         return self._unsettled.find(self.view.records, self.owned)
 
@@ -115,18 +115,18 @@ class MemberState:
     def upcoming(self) -> Upcoming | None:
         """Return the next change of the ranks if nothing happens before.
 
-        Only the coordinator knows it.
+        Only the coordinator knows it, so other members return None.
         """
         return self.coordinator.upcoming if self.coordinates else None
 
-    def standpoint(self, lost: Collection[str], now: float) -> HoldObstacles:
-        """Return what decides why a role is not held here.
+    def hold_obstacles(self, lost: Collection[str], now: float) -> HoldObstacles:
+        """Return what keeps roles from this member now.
 
-        `lost` are roles that were lost here and are not released.
+        `lost` are the roles that were lost here and are not released.
         """
         gate, not_ranked = self.table.gate, ""
         if gate.closed_because == NOT_RANKED:
-            not_ranked = why_not_ranked(self.view, self.sight.chronicle, self.name, now)
+            not_ranked = why_not_ranked(self.view, self.view_state.observed_times, self.name, now)
         return HoldObstacles(self.name, gate, self.view.version, lost, not_ranked)
 
     # ── what other threads call, under the engine's lock ──────────────────────────────────────────
@@ -134,7 +134,7 @@ class MemberState:
     def expire(self, now: float) -> list[Effect]:
         """Lose every role if the deadline has passed.
 
-        No scheme is called, and nothing else is done.
+        It calls no scheme, and does nothing else.
         """
         self._expire(now)
         return self.out.take_all_but_reports()
@@ -148,13 +148,13 @@ class MemberState:
         return bool(self.out.effects)
 
     def overdue(self, now: float, words: str) -> bool:
-        """Warn if the lease is not renewed. Return whether a step is to follow.
+        """Warn if the lease is not renewed; return whether a step must follow.
 
         Args:
             now: the time, in seconds.
             words: why the lease is not renewed, as far as the client knows.
         """
-        self.outage.overdue(self.tenure, words, now, self.out)
+        self.outage.overdue(self.member_lease, words, now, self.out)
         return self.owes_reports
 
     def renew(self, now: float, lease: int, sent_at: float, call: int) -> tuple[list[Effect], bool]:
@@ -167,16 +167,16 @@ class MemberState:
             call: the number of the stream's call that brought it; a later call has a higher one.
 
         Returns:
-            What is to be done now, and whether a step is to follow.
+            The effects to carry out now, and whether a step must follow.
         """
-        if lease != self.tenure.lease or not self.tenure.is_held:
+        if lease != self.member_lease.id or not self.member_lease.is_held:
             return [], False
         if self.renewals.meet(call):
-            self.writer.meet(now, second_try_timeout(self.tenure.granted_ttl))
+            self.writer.meet(now, second_try_timeout(self.member_lease.granted_ttl))
         if self.renewals.counts(call, sent_at):
             revived = self._renew(now, sent_at)
             return self.out.take_all_but_reports(), revived or self.owes_reports
-        self._look_for_proof(now)  # not by a step: the engine may hang past the deadline
+        self._look_for_proof(now)  # at once, since a hanging engine may step after the deadline
         return self.out.take_all_but_reports(), True
 
     def prove(self, now: float, event: ev.RecordRead) -> tuple[list[Effect], bool]:
@@ -186,7 +186,7 @@ class MemberState:
         not allow it, a step handles the event. A step also repeats a read that failed.
 
         Returns:
-            What is to be done now, and whether the answers count.
+            The effects to carry out now, and whether the answers count.
         """
         verdict = self._judge(event)
         if verdict is not Verdict.FINE:
@@ -201,18 +201,19 @@ class MemberState:
         """
         if not self._is_current(event):
             return None
-        return self.writer.judge(event.found, event.mod_revision)
+        return self.writer.judge(event.member, event.mod_revision)
 
     def _is_current(self, answer: ev.RecordRead | ev.RecordReadFailed) -> bool:
         """Return whether a read is of this lease, and for the newest call."""
-        is_of_lease = self.tenure.is_held and answer.lease == self.tenure.lease
+        is_of_lease = self.member_lease.is_held and answer.lease == self.member_lease.id
         return is_of_lease and answer.call == self.renewals.new_call
 
     def _look_for_proof(self, now: float) -> None:
-        """Request the read of this member's record for a new call, if there is one.
+        """Request a read of this member's record for a new keepalive call.
 
-        A second try of a write is waited for first, since its answer changes what the read must
-        find. Without a record there is nothing to read, and the answers count.
+        It does nothing without such a call. It first waits for the second try of a write, since the
+        answer changes what the read must find. Without a record there is nothing to read, and the
+        answers count.
         """
         call = self.renewals.unread_call
         if call is None:
@@ -220,28 +221,28 @@ class MemberState:
         if self.writer.is_awaited:
             if now < self.writer.awaited_until:
                 self.out.wake(self.writer.awaited_until)
-                return  # the step that takes the answer, or its failure, comes here again
+                return  # the step that takes the answer or the failure comes here again
             self.writer.doubt(now)
-        if not self.writer.exists:  # nothing is claimed that a copy could lack
+        if not self.writer.exists:  # no claim could be missing in a copy
             self._renew(now, self.renewals.prove())
             return
-        within_s = read_timeout(self.tenure.granted_ttl)
-        lease, compare = self.tenure.lease, self.writer.compare
+        within_s = read_timeout(self.member_lease.granted_ttl)
+        lease, compare = self.member_lease.id, self.writer.compare
         self.renewals.look(call, lease, compare, within_s, now, self.out)
 
     def _renew(self, now: float, sent_at: float) -> bool:
         """Move the deadline; return whether a suspect lease has come back to life."""
-        self._expire(now)  # a deadline that nobody had time to notice has passed all the same
-        revived = self.tenure.renewed(sent_at, now)
-        if self.tenure.is_alive and now < self.outage.due_at(self.tenure):
+        self._expire(now)  # first: a deadline that no step has noticed has passed all the same
+        revived = self.member_lease.renewed(sent_at, now)
+        if self.member_lease.is_alive and now < self.outage.due_at(self.member_lease):
             self.outage.over(self.writer.incarnation, now, self.out)
-        self.table.deadline = self.tenure.deadline
+        self.table.deadline = self.member_lease.deadline
         return revived
 
     def _expire(self, now: float) -> None:
-        if self.tenure.passed_deadline(now):
+        if self.member_lease.passed_deadline(now):
             self.writer.must_write = True  # R7: nothing is granted before a write is answered
-            self.outage.lost(self.tenure, len(self.table.held), now, self.out)
+            self.outage.lost(self.member_lease, len(self.table.held), now, self.out)
             self._lose_all(now, "the session was not renewed before its deadline")
             self.table.gate = closed("the session is lost")
 
@@ -249,24 +250,24 @@ class MemberState:
 
     def _take(self, event: Event, now: float) -> None:
         match event:
-            case ev.Listed() if self.sight.is_heard(event):
+            case ev.Listed() if self.view_state.is_heard(event):
                 self._list_failing_since = None
-                if because := self.sight.replace(event, self.name):
+                if because := self.view_state.replace(event, self.name):
                     self._change_history(because, now)
             case ev.Changed():
-                self.sight.change(event)
+                self.view_state.change(event)
             case ev.WriteAnswered():
                 self._take_answer(self.writer.answered(event), now)
             case ev.ProclaimAnswered():
                 self.coordinator.answered(event, self.view, now, self.name)
             case ev.RequestPosted():
-                self.sight.history.posted(now)
+                self.view_state.history.posted(now)
             case ev.LeaseLookedUp():
                 self.janitor.looked_up(event, self.view.members.get(event.name), now)
             case ev.LeaveAsked():
                 self._ask_to_leave(event, now)
             case ev.Nudged():
-                pass  # the step looks at what lies under the lock
+                pass  # the step reads the table
             case _:
                 self._take_failure(event, now)
 
@@ -281,7 +282,7 @@ class MemberState:
             case ev.ListFailed():
                 self._list_failed(event.error, now)
             case ev.PostFailed():
-                self.sight.history.posted(now)
+                self.view_state.history.posted(now)
                 self.out.warn_of(f"asking for a higher token base failed: {event.error}", now)
             case ev.ChoreFailed():
                 self.out.warn_of(f"{event.doing} failed: {event.error}", now)
@@ -289,40 +290,44 @@ class MemberState:
                 self._take_lease(event, now)
 
     def _take_lease(self, event: Event, now: float) -> None:
-        tenure = self.tenure
+        member_lease = self.member_lease
         match event:
             case ev.LeaseGranted():
-                self.out.do(tenure.granted(event))
+                self.out.do(member_lease.granted(event))
                 self.writer.begin(event.lease, event.incarnation)
                 self.renewals.begin()
                 self.outage.over(event.incarnation, now, self.out)
-                if now >= tenure.deadline:
+                if now >= member_lease.deadline:
                     self.outage.words = "the grant of the lease came after its deadline"
-                self.table.deadline = tenure.deadline
+                self.table.deadline = member_lease.deadline
             case ev.LeaseFailed():
-                tenure.ask_failed(now, self.name)
+                member_lease.ask_failed(now, self.name)
                 self._failed("asking for a lease", event.error, now)
-            case ev.LeaseEnded(lease=lease) if lease == tenure.lease and tenure.is_known:
-                if tenure.is_held:
+            case ev.LeaseEnded(lease=lease) if lease == member_lease.id and member_lease.is_known:
+                if member_lease.is_held:
                     self._lose_session(now, "etcd has ended the member's lease")
-                self.out.do(tenure.ended())
-            case ev.LeaseRevoked(lease=lease) if lease == tenure.lease and tenure.is_revoking:
-                tenure.revoked()
-            case ev.RevokeFailed(lease=lease) if lease == tenure.lease and tenure.is_revoking:
-                tenure.revoke_failed(now, self.name)
+                self.out.do(member_lease.ended())
+            case ev.LeaseRevoked(lease=lease) if (
+                lease == member_lease.id and member_lease.is_revoking
+            ):
+                member_lease.revoked()
+            case ev.RevokeFailed(lease=lease) if (
+                lease == member_lease.id and member_lease.is_revoking
+            ):
+                member_lease.revoke_failed(now, self.name)
                 self._failed("revoking the lease", event.error, now)
             case ev.RecordRead():
                 self._take_read(event, self._judge(event), now)
             case ev.RecordReadFailed() if self._is_current(event):
                 self.renewals.read_failed(now, self.name)
-                # No line of its own: if it lasts, the outage is logged, with why.
+                # No log line: if it lasts, the outage is logged with the reason.
                 self.out.last_error = f"reading this member's record failed: {event.error}"
             case ev.HistoryChanged() if self._is_disproved():
-                self.sight.history.wait(now)  # that change once more, or yet another one
+                self.view_state.history.wait(now)  # the same change again, or a further one
             case ev.HistoryChanged():
                 self._change_history(event.because, now)
             case _:
-                pass  # about a past lease
+                pass  # the event is about an earlier lease
 
     def _take_answer(self, verdict: Verdict, now: float) -> None:
         if verdict is Verdict.GONE:
@@ -331,37 +336,40 @@ class MemberState:
             self._change_history("etcd returned a record older than this member's last write", now)
 
     def _take_read(self, event: ev.RecordRead, verdict: Verdict | None, now: float) -> None:
-        """Take the record as read: let answers count, or end the session."""
+        """Let answers count by the record as read, or end the session."""
         if verdict is None:
             return
         self.renewals.read()
         if verdict is Verdict.FINE:
             self._renew(now, self.renewals.prove())
-        elif event.found is None or verdict is Verdict.GONE:
+        elif event.member is None or verdict is Verdict.GONE:
             self._disown(now, RECORD_GONE)
         else:
-            self._find_older(event.mod_revision, event.found.mod_revision, now)
+            self._find_older(event.mod_revision, event.member.mod_revision, now)
 
     def _ask_to_leave(self, event: ev.LeaveAsked, now: float) -> None:
-        ranked = self.share is not None and self.tenure.is_alive and self.writer.exists
-        if self.living.ask_to_leave(event, ranked, self.table.is_used, self.view, now, self.out):
+        if self.living.ask_to_leave(event, self._leave_situation(now), self.out):
             self._lose_all(now, "the member leaves")
+
+    def _leave_situation(self, now: float) -> LeaveSituation:
+        serves = self.share is not None and self.member_lease.is_alive and self.writer.exists
+        return LeaveSituation(self.view, serves, self.table.is_used, now)
 
     def _list_failed(self, error: Exception, now: float) -> None:
         """Warn of a failed list, unless it belongs to a logged outage.
 
-        A keepalive that was sent after the first failure and is answered shows that only lists
-        fail. Without such an answer, the outage is logged and its lists are not. Where no outage is
-        logged, lists are warned of after a while. While the member joins or has no lease, each
+        An answered keepalive that was sent after the first failure shows that only lists fail.
+        Without such an answer, the outage is logged and its lists are not. If no outage is logged,
+        failing lists are warned of after a while. While the member joins or has no lease, each
         failure is warned of.
         """
         if self._list_failing_since is None:
             self._list_failing_since = now
         since, is_logged = self._list_failing_since, self.outage.since is not None
-        is_answered = self.tenure.answered_at > since
+        is_answered = self.member_lease.answered_at > since
         is_long = now > since + LIST_FAILURE_TIMEOUT_S and not is_logged
         is_joining = self.living.state is Life.JOINING
-        if is_answered or is_long or is_joining or not self.tenure.is_held:
+        if is_answered or is_long or is_joining or not self.member_lease.is_held:
             self._failed("reading the group", error, now)
         else:
             self.out.last_error = f"reading the group failed: {error}"
@@ -377,37 +385,37 @@ class MemberState:
         self._change_history(because, now)
 
     def _throw_view_away(self) -> None:
-        """Throw the view away when the lease is over, whatever ended it.
+        """Throw the view away, since the lease is over.
 
         Nothing is granted before a new list.
         """
-        self.sight.throw_view_away(self.out, lists=self.living.wants_lease)
+        self.view_state.throw_view_away(self.out, lists=self.living.wants_lease)
 
     def _is_heard(self, event: Event) -> bool:
-        """Return whether an event changes the view, if it brings anything for it."""
+        """Return whether the content of an event counts for the view."""
         if isinstance(event, ev.HistoryChanged):
             return not self._is_disproved()
-        return self.sight.is_heard(event)
+        return self.view_state.is_heard(event)
 
     def _is_disproved(self) -> bool:
         """Return whether the change of history was handled for this lease.
 
-        Each request that was under way reports the change, and an old record stays for a while.
+        Each request under way reports the same change again, and the old record stays for a while.
         """
-        return self._disproved == self.writer.incarnation and not self.tenure.is_held
+        return self._disproved == self.writer.incarnation and not self.member_lease.is_held
 
     def _change_history(self, because: str, now: float) -> None:
         """End the session, since etcd has another history now.
 
-        The lease is revoked, not forgotten: a restored etcd may hold it, with an old record that
+        The lease is revoked, not forgotten. A restored etcd may have it, with an old record that
         would keep the name.
         """
         self._disproved = self.writer.incarnation
         self._lose_all(now, because)
         self._throw_view_away()
-        self.sight.begin_anew(because, now, self.out)
-        if self.tenure.is_held:
-            self.out.do(self.tenure.disown())
+        self.view_state.begin_anew(because, now, self.out)
+        if self.member_lease.is_held:
+            self.out.do(self.member_lease.disown())
         self.coordinator = Coordinator(self.settings.ranking)
 
     # ── losses ───────────────────────────────────────────────────────────────────────────────────
@@ -415,14 +423,15 @@ class MemberState:
     def _disown(self, now: float, because: str) -> None:
         """Lose everything and end the lease.
 
-        A new incarnation comes after it (R6, R7).
+        A new incarnation follows (R6, R7).
         """
-        if self.tenure.is_held:
+        if self.member_lease.is_held:
             self._lose_session(now, because)
-            self.out.do(self.tenure.disown())
+            self.out.do(self.member_lease.disown())
 
     def _lose_session(self, now: float, because: str) -> None:
-        is_news = self.tenure.is_alive  # else the outage has told of the loss, at the deadline
+        # Otherwise the loss was logged at the deadline.
+        is_news = self.member_lease.is_alive
         self._lose_all(now, because)
         self._throw_view_away()
         self.outage.begun(now)

@@ -1,7 +1,7 @@
-"""The next version: what the newest one, the live records and operators' wishes ask for.
+"""Draft the next version from the newest one, the records and requests.
 
-A pure function of the view and of what the coordinator remembers. Deliberately absent: whether it
-may be proclaimed now; that is `rink.core.coordinator`.
+This is a pure function of the view and of the observed times. Deliberately absent: whether the
+version may be proclaimed now. `rink.core.coordinator` decides that.
 """
 
 from __future__ import annotations
@@ -19,26 +19,31 @@ from rink.core.values import Member, Phase, Request, Version, Wish
 from rink.core.view import View
 
 VERSION_LIMIT_BYTES = 1_000_000
-"""How large a version may be; etcd refuses a request above 1.5 MB."""
+"""Largest size of a version; etcd refuses a request above 1.5 MB."""
 
 BECAUSE_LIMIT_BYTES = 50_000
 FIELDS_LIMIT_BYTES = 30_000
-"""What a version takes beside ranks, pins and causes: two names, a time, punctuation."""
+"""Room for the other fields than ranks, pins and causes: two names, a time, punctuation."""
 
 NAMES_LIMIT_BYTES = 100_000
-"""What pins leave free for new members: no name may lack room for an operator's wish."""
+"""Room that pins leave to new members: no request may keep a member from its rank."""
 
-WISHES_AT_ONCE = 100
-"""How many requests one version answers: each is deleted with it, and etcd refuses a transaction of
-more than 128 operations. Where its `--max-txn-ops` is lower, the coordinator learns how many
-pass."""
+MAX_WISHES = 100
+"""How many requests one version answers.
+
+The proclaiming transaction deletes each of them, and etcd refuses more than 128 operations in one
+transaction. If its `--max-txn-ops` is lower, the coordinator learns how many pass.
+"""
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @attrs.frozen
 class Draft:
-    """The next version (None: the newest one stands), and what comes after it."""
+    """Hold the next version, and the change of ranks after it.
+
+    A `version` of None means that the newest version stays.
+    """
 
     version: Version | None
     requests: tuple[str, ...] = ()
@@ -48,29 +53,29 @@ class Draft:
 def draft(
     by: str,
     view: View,
-    chronicle: ObservedTimes,
+    observed_times: ObservedTimes,
     settled: bool,
     now: float,
     settings: RankSettings,
     left_out: frozenset[str] = frozenset(),
-    wishes_at_once: int = WISHES_AT_ONCE,
+    wishes_at_once: int = MAX_WISHES,
 ) -> Draft:
-    """Draft the next version, as if whoever is `left_out` was not there.
+    """Draft the next version, as if the members in `left_out` were not there.
 
-    A rank whose member is gone counts as room, but `leave_delay` may keep it while newcomers take
-    lower ones. Where that makes a version too large, it is drafted without counting on such ranks.
+    `left_out` counts a rank whose member is gone as room, but `leave_delay` may keep that rank. If
+    that makes the version too large, it is drafted once more without counting such ranks as room.
     """
-    drafted = _draft(by, view, chronicle, settled, now, settings, left_out, wishes_at_once)
+    drafted = _draft(by, view, observed_times, settled, now, settings, left_out, wishes_at_once)
     if drafted.version is None or len(encode(drafted.version)) <= VERSION_LIMIT_BYTES:
         return drafted
     left_out |= without_room(view, freed=False)
-    return _draft(by, view, chronicle, settled, now, settings, left_out, wishes_at_once)
+    return _draft(by, view, observed_times, settled, now, settings, left_out, wishes_at_once)
 
 
 def _draft(
     by: str,
     view: View,
-    chronicle: ObservedTimes,
+    observed_times: ObservedTimes,
     settled: bool,
     now: float,
     settings: RankSettings,
@@ -79,12 +84,12 @@ def _draft(
 ) -> Draft:
     current = view.version
     scheme = _scheme(view, current)
-    plan = ranks.plan(_situation(view, chronicle, scheme, settled, left_out), now, settings)
+    plan = ranks.plan(_situation(view, observed_times, scheme, settled, left_out), now, settings)
     if current is not None and scheme != current.scheme:
-        # One more version, with the ranks as they are; what the new scheme asks of them comes next.
+        # This version keeps the ranks as they are. The next one changes them for the new scheme.
         plan = RankPlan(current.ranks, (f"scheme {current.scheme} -> {scheme}",))
     room = _for_ranks_and_pins() - _bytes_of(plan.ranks) - NAMES_LIMIT_BYTES
-    wishes = _Wishes(dict(current.pins) if current else {}, chronicle.token_base, room)
+    wishes = _Wishes(dict(current.pins) if current else {}, observed_times.token_base, room)
     if current is not None and current.ranks:
         wishes.grant(view, wishes_at_once)
     because = (*plan.because, *wishes.because)
@@ -103,11 +108,11 @@ def _draft(
 
 
 def without_room(view: View, freed: bool = True) -> frozenset[str]:
-    """Return who waits and cannot be ranked for want of room (R4).
+    """Return the waiting members that a version has no room for (R4).
 
-    The version would grow too large. It follows from the view alone, so that each of them can say
-    so itself. A rank whose member is gone makes room, if `freed`; one whose member leaves may have
-    to be served on for a while (`stagger`). Whoever could not be ranked anyway takes no room.
+    The view alone decides this, so each of these members can report it itself. If `freed`, a rank
+    whose member is gone makes room. A rank whose member leaves does not, since that member may have
+    to serve for a while (`stagger`). A member that cannot be ranked anyway takes no room.
     """
     live = {member.name for member in view.by_age}
     ranks, pins = (view.version.ranks, view.version.pins) if view.version else ((), {})
@@ -116,16 +121,16 @@ def without_room(view: View, freed: bool = True) -> frozenset[str]:
     if freed:
         room += sum(_bytes_of_one(name) for name in ranks if name not in live)
     scheme = _scheme(view, view.version)
-    found = set()
+    without = set()
     for member in view.by_age:
         if member.name in ranked or not _is_usable(member, scheme):
             continue
         takes = _bytes_of_one(member.name)
         if takes > room:
-            found.add(member.name)
+            without.add(member.name)
         else:
             room -= takes
-    return frozenset(found)
+    return frozenset(without)
 
 
 def unrankable(view: View) -> dict[str, str]:
@@ -154,7 +159,7 @@ def unrankable(view: View) -> dict[str, str]:
 def why_unrankable(view: View, name: str) -> str:
     """Return why a member waits for a rank in vain, or an empty string."""
     if view.version is None or name in view.version.ranks:
-        return ""  # the usual case, told without a look at all members
+        return ""  # the usual case needs no look at all members
     return unrankable(view).get(name, "")
 
 
@@ -168,7 +173,7 @@ def _for_ranks_and_pins() -> int:
 
 
 def no_room() -> str:
-    """Return why a member without room is not ranked, and what helps."""
+    """Return why a member without room is not ranked, and what to do."""
     return (
         f"it has no room for its name within the limit of {VERSION_LIMIT_BYTES} bytes: use shorter "
         "member names, fewer pins, or several groups"
@@ -176,7 +181,7 @@ def no_room() -> str:
 
 
 def _shortened(because: tuple[str, ...]) -> tuple[str, ...]:
-    """Leave out the causes that would make a large version twice as large."""
+    """Return the causes, cut to `BECAUSE_LIMIT_BYTES`."""
     total = 0
     for index, cause in enumerate(because):
         total += len(cause.encode())
@@ -186,7 +191,7 @@ def _shortened(because: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _situation(
-    view: View, chronicle: ObservedTimes, scheme: str, settled: bool, left_out: frozenset[str]
+    view: View, observed_times: ObservedTimes, scheme: str, settled: bool, left_out: frozenset[str]
 ) -> Situation:
     today = view.version.ranks if view.version else ()
     return Situation(
@@ -195,7 +200,7 @@ def _situation(
             Candidate(
                 name=member.name,
                 create_revision=member.create_revision,
-                first_seen=chronicle.first_seen[member.name, member.create_revision],
+                first_seen=observed_times.first_seen[member.name, member.create_revision],
                 rebalance_delay=member.record.rebalance_delay if member.record else 0.0,
                 phase=member.record.phase if member.record else Phase.ACTIVE,
                 can_follow=member.record is not None and follows(member.record.schemes, scheme),
@@ -203,11 +208,11 @@ def _situation(
             for member in view.by_age
             if member.name not in left_out
         ],
-        was_empty=chronicle.was_empty,
-        gone_since=chronicle.gone_since,
-        offering_since=chronicle.offering_since,
-        emptied_since=chronicle.emptied_since,
-        started_at=chronicle.started_at,
+        was_empty=observed_times.was_empty,
+        gone_since=observed_times.gone_since,
+        offering_since=observed_times.offering_since,
+        emptied_since=observed_times.emptied_since,
+        started_at=observed_times.started_at,
         settled=settled,
     )
 
@@ -215,10 +220,10 @@ def _situation(
 def _scheme(view: View, current: Version | None) -> str:
     """Return the scheme of the next version.
 
-    It changes only when every ranked, active member lists the same other one first, or, where no
-    active member can follow it, to the oldest active record's first: one old pod in a crash loop
-    drags nobody back, and nobody is stuck. A member that offers its rank counts as active here: it
-    still serves.
+    It changes if every ranked, active member lists the same other scheme first. So one old pod in a
+    crash loop does not bring an old scheme back. If no active member can follow the scheme, it
+    becomes the first scheme of the oldest active record, so the group is not stuck. A member that
+    offers its rank counts as active here, since it still serves.
     """
     active = {
         member.name: member.record
@@ -226,7 +231,8 @@ def _scheme(view: View, current: Version | None) -> str:
         if member.record is not None and (member.is_active or member.is_offering)
     }
     firsts = [record.schemes[0] for record in active.values() if record.schemes]
-    if current is None or not any(follows(one.schemes, current.scheme) for one in active.values()):
+    records = active.values()
+    if current is None or not any(follows(record.schemes, current.scheme) for record in records):
         return firsts[0] if firsts else current.scheme if current else "jump"
     wanted = {active[name].schemes[:1] for name in current.ranks if name in active}
     first = wanted.pop() if len(wanted) == 1 else ()
@@ -235,10 +241,11 @@ def _scheme(view: View, current: Version | None) -> str:
 
 @attrs.define
 class _Wishes:
-    """Pins and token base as operators wish them; each wish is answered, if only by a refusal.
+    """Apply requests to the pins and the token base.
 
-    `room` is how many bytes pins may take: a wish for more must not keep ranks from changing. The
-    bytes are counted along, as to write all pins out for each wish takes a second per hundred.
+    Each request is answered, even if only by a refusal. `room` is how many bytes the pins may take,
+    so that no request keeps ranks from changing. `bytes` is counted along, because writing out all
+    pins for each request takes a second per hundred requests.
     """
 
     pins: dict[str, str]
@@ -249,9 +256,9 @@ class _Wishes:
     answered: list[str] = attrs.field(factory=list)
 
     def grant(self, view: View, at_once: int) -> None:
-        """Carry out the requests that can be read, oldest first.
+        """Carry out the readable requests, oldest first, `at_once` at most.
 
-        Those that are left come with the next version.
+        The next version answers the others.
         """
         oldest = sorted(view.requests.values(), key=lambda asked: (asked.mod_revision, asked.id))
         wishes = [(asked.id, asked.request) for asked in oldest if asked.request is not None]

@@ -1,9 +1,7 @@
 """Remember times and starts of the group that no view contains (R9).
 
-Every member keeps one, since every member watches: when it first saw each record, when it first
-missed each ranked member, when each of them began to offer its rank, when no ranked member was
-active, and when the group last started from empty. So a new coordinator knows the delays, and
-nobody's wall clock is compared with another's.
+Every member keeps these times, since every member watches the group. So a new coordinator knows
+when each delay began, and no two members' clocks are ever compared.
 """
 
 from __future__ import annotations
@@ -23,8 +21,13 @@ class ObservedTimes:
 
     All times are readings of its own monotonic clock.
 
+    `first_seen` has each record by name and create revision. `gone_since` and `offering_since` have
+    the ranked members that are gone, or that offer their ranks. `emptied_since` says when no ranked
+    member was active last, for each ranked member that has not been active since. `started_at` is
+    when the group last started from empty.
+
     `was_empty` says that no ranked member was live at some time since the newest version.
-    `token_base` is the highest one seen: it is never lowered, even where the log was deleted.
+    `token_base` is the highest one seen. It never becomes lower, even if the versions are deleted.
     """
 
     first_seen: dict[tuple[str, int], float] = attrs.field(factory=dict)
@@ -40,12 +43,12 @@ class ObservedTimes:
     _sources: tuple[object, ...] = ()
 
     def note(self, view: View, now: float) -> None:
-        """Take in a view; times of what is no longer there are forgotten."""
+        """Note a view, and forget the times of records that are gone."""
         if not view.revision:
             return  # nothing has been read yet
         sources = (view.records.standing, view.newest)
         if is_same(sources, self._sources):
-            return  # most changes are of what records claim
+            return  # most changes are only of claims
         self._sources = sources
         seen = view.records.roster.births
         if seen != self.first_seen.keys():
@@ -65,7 +68,8 @@ class ObservedTimes:
         for name in self.gone_since.keys() - gone:
             del self.gone_since[name]
         for name in gone - self.gone_since.keys():
-            # Nothing is reserved for one that left by plan, even if no version said so in time.
+            # A member that left by plan reserves nothing, even if no version noted its leave in
+            # time.
             self.gone_since[name] = -math.inf if name in self._leaving else now
         self._leaving = view.records.standing.leaving
 
@@ -76,7 +80,7 @@ class ObservedTimes:
         self._is_empty = is_empty
         self.was_empty = is_empty or (self.was_empty and number == last)
         if last is None:
-            return  # what a first list brings was proclaimed at a time nobody here knows
+            return  # the first list does not say when its versions were proclaimed
         started = number > last and any(
             entry.number > last and entry.version and ranks.STARTED in entry.version.because
             for entry in view.versions.values()
@@ -85,10 +89,10 @@ class ObservedTimes:
             self.started_at = now
 
     def _note_leaves(self, view: View, ranked: set[str], now: float) -> None:
-        """Note who offers a rank, and whether any ranked member is active.
+        """Note which members offer a rank, and whether a ranked one is active.
 
-        A group whose members are being replaced is not starting any more: its newcomers are
-        successors, and the group is not to grow for them after `initial_delay`.
+        A group whose members are being replaced is not starting any more. Its newcomers are
+        successors, so the group must not grow for them after `initial_delay`.
         """
         active = {member.name for member in view.by_age if member.is_active}
         offering = {member.name for member in view.by_age if member.is_offering} & ranked

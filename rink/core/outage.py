@@ -12,11 +12,11 @@ from rink.core.lease import MemberLease
 from rink.core.outbox import Outbox
 
 OVERDUE_PARTS = 3
-"""A third of the TTL: a renewal is sent after a sixth, and overdue after one sixth more."""
+"""Divisor of the TTL: a renewal is due after a sixth of it, and overdue after a third."""
 
 
 def stalled(seconds: float) -> str:
-    """Return the reason for an outage in which this process did not run."""
+    """Return the reason of an outage in which this process did not run."""
     text = f"this process did not run for at least {seconds:.1f} s"
     return f"{text}: it was stopped or suspended, or one thread held up all others"
 
@@ -32,34 +32,34 @@ class Outage:
     words: str = ""
 
     @staticmethod
-    def due_at(tenure: MemberLease) -> float:
-        """Return when a warning is due unless the lease is renewed before."""
-        return tenure.answered_at + tenure.granted_ttl / OVERDUE_PARTS
+    def due_at(lease: MemberLease) -> float:
+        """Return when to warn, unless the lease is renewed before."""
+        return lease.answered_at + lease.granted_ttl / OVERDUE_PARTS
 
-    def overdue(self, tenure: MemberLease, words: str, now: float, out: Outbox) -> None:
-        """Warn once that the lease is not renewed, with the time that is left.
+    def overdue(self, lease: MemberLease, words: str, now: float, out: Outbox) -> None:
+        """Warn once that the lease is not renewed, with the time left.
 
-        Beyond the deadline the words are kept for the loss, which is logged instead.
+        After the deadline, the words are only kept for the loss, which is logged instead.
         """
         self.words = words or self.words
-        if self.since is not None or not tenure.is_alive:
+        if self.since is not None or not lease.is_alive:
             return
-        if not self.due_at(tenure) <= now < tenure.deadline:
+        if not self.due_at(lease) <= now < lease.deadline:
             return
-        self.since = tenure.answered_at
-        text = f"lease {tenure.lease:x}: not renewed for {now - self.since:.1f} s{self._why}"
-        left = f"every role is lost in {tenure.deadline - now:.1f} s unless the lease is renewed"
+        self.since = lease.answered_at
+        text = f"lease {lease.id:x}: not renewed for {now - self.since:.1f} s{self._why}"
+        left = f"every role is lost in {lease.deadline - now:.1f} s unless the lease is renewed"
         out.report(Level.WARNING, f"{text}; {left}")
 
-    def lost(self, tenure: MemberLease, roles: int, now: float, out: Outbox) -> None:
+    def lost(self, lease: MemberLease, roles: int, now: float, out: Outbox) -> None:
         """Report that the deadline has passed."""
         if self.since is None:
-            self.since = tenure.answered_at
-            # No thread has given a reason, though one looks every second.
-            self.words = self.words or stalled(now - self.due_at(tenure))
-        text = f"lease {tenure.lease:x}: not renewed for {now - self.since:.1f} s{self._why}"
-        what = f"{roles:,} role{'s' * (roles != 1)}"
-        out.report(Level.ERROR, f"{text}: the session and {what} are lost; Rink keeps asking etcd")
+            self.since = lease.answered_at
+            # No thread has given a reason, though one checks every second. So none has run.
+            self.words = self.words or stalled(now - self.due_at(lease))
+        text = f"lease {lease.id:x}: not renewed for {now - self.since:.1f} s{self._why}"
+        losses = f"the session and {roles:,} role{'s' * (roles != 1)} are lost"
+        out.report(Level.ERROR, f"{text}: {losses}; Rink keeps asking etcd")
 
     def begun(self, now: float) -> None:
         """Begin the outage now, if none has begun yet."""

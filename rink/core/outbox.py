@@ -1,4 +1,4 @@
-"""Where the parts of a member put what is to be done, reported, and looked at again."""
+"""Collect the effects of a step, its log lines, and the next wake."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import attrs
 
 from rink.core.effects import Effect, Joined, Level, Lose, Report
 
-REPEAT_AFTER_S = 60.0
+REPEAT_INTERVAL_S = 60.0
 """Least interval between two warnings with the same text, in seconds."""
 
 
 @attrs.define
 class Outbox:
-    """Collected over one step; `last_error` stays, for `status()`."""
+    """Collect effects and wakes over one step.
+
+    `last_error` stays beyond the step, for `status()`.
+    """
 
     effects: list[Effect] = attrs.field(factory=list)
     wakes: list[float] = attrs.field(factory=list)
@@ -20,10 +23,7 @@ class Outbox:
     _warned: dict[str, float] = attrs.field(factory=dict)
 
     def do(self, effect: Effect) -> None:
-        """Append an effect.
-
-        Warnings and errors among the effects are remembered.
-        """
+        """Append an effect, and remember its text if it is a warning or an error."""
         if isinstance(effect, Report) and effect.level is not Level.INFO:
             self.last_error = effect.text
         self.effects.append(effect)
@@ -33,8 +33,10 @@ class Outbox:
         self.do(Report(level, text))
 
     def warn_of(self, failure: str, now: float) -> None:
-        """Append a warning, unless the same one was appended within the last minute."""
-        self._warned = {text: at for text, at in self._warned.items() if now < at + REPEAT_AFTER_S}
+        """Append a warning, unless it was appended within the last minute."""
+        self._warned = {
+            text: at for text, at in self._warned.items() if now < at + REPEAT_INTERVAL_S
+        }
         self.last_error = failure
         if failure not in self._warned:
             self._warned[failure] = now
@@ -46,19 +48,19 @@ class Outbox:
             self.wakes.append(at)
 
     def take(self) -> list[Effect]:
-        """Return the effects in order, but losses first, then the end of the join.
+        """Return the effects in order, but losses first, then the join.
 
-        A log handler may block, and would hold up the losses behind it. A version that came in the
-        same step as the join is logged after it.
+        A log handler may block, and would delay the losses behind its line. A version that came in
+        the same step as the join is logged after the join.
         """
         effects = sorted(self.effects, key=_turn)
         self.effects = []
         return effects
 
     def take_all_but_reports(self) -> list[Effect]:
-        """Return what is to be done now, and leave the reports to the next step."""
-        effects: list[Effect] = [one for one in self.effects if not isinstance(one, Report)]
-        self.effects = [one for one in self.effects if isinstance(one, Report)]
+        """Return all effects except the reports, which the next step returns."""
+        effects: list[Effect] = [e for e in self.effects if not isinstance(e, Report)]
+        self.effects = [e for e in self.effects if isinstance(e, Report)]
         return effects
 
 

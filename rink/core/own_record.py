@@ -1,4 +1,4 @@
-"""What this member's record should say, and how a record is described to people."""
+"""Derive the claims of this member's record, and describe records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rink.core.holds import Hold
 from rink.core.placement import Placement
 from rink.core.values import Member, Share
 
-NAMED = 5
+MAX_NAMED = 5
 """How many names of a list are written out in a sentence."""
 
 
@@ -17,14 +17,14 @@ def claims_of(
 ) -> tuple[tuple[Share, ...], tuple[str, ...]]:
     """Return shares and draining names that claim each unreleased role (R3).
 
-    What the newest share does not cover is listed by name. If the names would take more than
-    `limit_bytes`, the shares they were lost from stay behind the newest one instead.
+    Roles that the newest share does not cover are listed by name. If the names would take more than
+    `limit_bytes`, the shares that these roles were lost from follow the newest share instead.
     """
     outside = [hold for hold in draining if not placement.has(share, hold.role)]
     newest = () if share is None else (share,)
     if sum([len(hold.role.encode()) + 3 for hold in outside]) <= limit_bytes:
         return newest, tuple(sorted([hold.role for hold in outside]))
-    first: dict[Share, tuple[int, str]] = {}  # of each share's roles, the newest grants first
+    first: dict[Share, tuple[int, str]] = {}  # orders the shares by their newest grants
     for hold in outside:
         at = (-hold.version, hold.role)
         first[hold.share] = min(at, first.get(hold.share, at))
@@ -33,7 +33,7 @@ def claims_of(
 
 
 def describe(member: Member) -> str:
-    """Describe a record for a message: which, whose, since when."""
+    """Return a description of a record for a message."""
     if member.record is None:
         return f"the record members/{member.name} (lease {member.lease:x}, {member.problem})"
     since = f" joined {member.record.joined}" if member.record.joined else ""
@@ -43,6 +43,6 @@ def describe(member: Member) -> str:
 
 
 def some(names: Sequence[str], between: str = ", ") -> str:
-    """Write out a few names for a message, and count the rest."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return between.join(names[:NAMED]) + more
+    """Return the first few names for a message, and the number of the rest."""
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return between.join(names[:MAX_NAMED]) + more

@@ -1,11 +1,11 @@
-"""Which rank a role has under a scheme, remembered.
+"""Remember which rank a role has under a scheme.
 
-A scheme may be a user's function and may be slow, so it is never called under a lock: callers
+A scheme may be a user's function and may be slow, so it is never called under a lock. Callers
 compute on their own thread, the engine computes before it steps, and a step only reads.
 
-A custom scheme that fails for a role has no rank for it here: nobody of this process gets it, and
-whoever claims by that scheme and size stands in its way. Other roles go on: one name that a
-function cannot take must not cost a member all it has.
+If a custom scheme fails for a role, the role has no rank here. No member of this process gets it,
+and each claim by that scheme and size blocks it. Other roles go on, because one name that a
+function fails on must not cost a member all of its roles.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ from rink.core import schemes
 from rink.core.schemes import SchemeFailed, UnknownScheme
 from rink.core.values import Share
 
-REMEMBERED = 1 << 20
-"""How many roles are remembered per (scheme, size); callers add no more to a memory that is full.
+MAX_REMEMBERED = 1 << 20
+"""How many roles are remembered per (scheme, size). Callers add none to a full memory.
 
-Only the engine begins one anew, by `trim`, between its steps: a role that it has placed for a step
-must not be forgotten in the midst of it, since the step would then call the scheme.
+Only the engine begins a full memory anew, by `trim`, between its steps. A role that was placed for
+a step must not be forgotten during it, since the step would then call the scheme.
 """
 
-_UNKNOWN = -1  # where a rank is not remembered: no rank is negative
+_UNKNOWN = -1  # a rank that is not remembered; no rank is negative
 
 
 class Placement:
-    """A memory of ranks; a plain dict per (scheme, size), safe to read from any thread."""
+    """Remember ranks, in a plain dict per (scheme, size).
+
+    Any thread may read and add. Two threads may compute the same rank at once, with the same
+    result.
+    """
 
     def __init__(self) -> None:
         self._ranks: dict[tuple[str, int], dict[str, int | None]] = {}
@@ -45,8 +49,8 @@ class Placement:
     def rank(self, role: str, scheme: str, size: int, *, bounded: bool = True) -> int | None:
         """Return the role's rank, or None.
 
-        None: size is 0, or the scheme is unknown here or fails. Unless `bounded`, it is remembered
-        in any case: for roles that a step will ask for.
+        None means that the size is 0, or that the scheme is unknown here or fails. Unless
+        `bounded`, the rank is remembered even in a full memory. That is for roles of a step.
         """
         ranks = self.ranks(scheme, size)
         rank = ranks.get(role, _UNKNOWN)
@@ -55,11 +59,11 @@ class Placement:
         try:
             rank = schemes.find(scheme).rank(role, size)
         except UnknownScheme:
-            return None  # not remembered: it may be registered later
+            return None  # not remembered, since the scheme may be registered later
         except SchemeFailed as error:
             self.failed[scheme] = error
             rank = None
-        if not bounded or len(ranks) < REMEMBERED:
+        if not bounded or len(ranks) < MAX_REMEMBERED:
             ranks[role] = rank
         return rank
 
@@ -70,7 +74,7 @@ class Placement:
     def failure(self, role: str, scheme: str, size: int) -> SchemeFailed | None:
         """Return why a scheme gave the role no rank.
 
-        None where it was not asked, or gave one.
+        None means that the scheme was not called for the role, or gave it a rank.
         """
         failed = self.failed.get(scheme)
         if failed is None or self.ranks(scheme, size).get(role, 0) is not None:
@@ -78,18 +82,18 @@ class Placement:
         return failed
 
     def trim(self, roles: Callable[[], set[str]]) -> None:
-        """Begin each full memory anew, with the roles that are returned.
+        """Reduce each full memory to the roles that the callback returns.
 
         The engine calls this between steps.
         """
         for ranks in tuple(self._ranks.values()):
-            if len(ranks) >= REMEMBERED:
+            if len(ranks) >= MAX_REMEMBERED:
                 kept = {role: ranks[role] for role in roles() if role in ranks}
                 ranks.clear()
                 ranks.update(kept)
 
     def forget_all_but(self, pairs: frozenset[tuple[str, int]]) -> None:
-        """Forget the sizes and schemes that no share names any more."""
-        for pair in tuple(self._ranks):  # other threads may add to it
+        """Forget the schemes and sizes that no share names any more."""
+        for pair in tuple(self._ranks):  # a copy, since other threads may add pairs
             if pair not in pairs:
                 self._ranks.pop(pair, None)

@@ -39,7 +39,10 @@ from rink.core.values import Phase
 
 @attrs.frozen
 class Candidate:
-    """A live record, as ranking sees it. Times are readings of the planner's monotonic clock."""
+    """Hold what ranking needs of a live record.
+
+    Times are readings of the planner's monotonic clock.
+    """
 
     name: str
     create_revision: int
@@ -61,7 +64,10 @@ class Candidate:
 
 @attrs.frozen
 class RankSettings:
-    """The coordinator's settings for ranking, in seconds; `stagger` in ranks per version."""
+    """Hold the coordinator's settings for ranking.
+
+    Durations are in seconds, and `stagger` is in ranks per version.
+    """
 
     rebalance_delay: float = 60.0
     initial_delay: float = 2.0
@@ -94,9 +100,9 @@ class Situation:
 
 @attrs.frozen
 class Upcoming:
-    """The next change of the ranks if nothing happens before, and who waits for what until then.
+    """Hold when the ranks change if nothing happens before, and why then.
 
-    `at` is None where it comes with no time, but when the last version has settled.
+    `at` is None if the change waits until the last version has settled.
     """
 
     at: float | None
@@ -105,7 +111,10 @@ class Upcoming:
 
 @attrs.frozen
 class RankPlan:
-    """The next ranks, why, and what comes after them if nothing happens (None: nothing)."""
+    """Hold the next ranks, their causes, and the change after them.
+
+    An `upcoming` of None means that no change follows by itself.
+    """
 
     ranks: tuple[str, ...]
     because: tuple[str, ...] = ()
@@ -113,7 +122,7 @@ class RankPlan:
 
     @property
     def wake_at(self) -> float | None:
-        """Return when to plan again if nothing happens before; None: never."""
+        """Return when to plan again if nothing happens before, or None."""
         return self.upcoming.at if self.upcoming else None
 
 
@@ -124,8 +133,11 @@ STARTED = "started"
 def plan(situation: Situation, now: float, settings: RankSettings) -> RankPlan:
     """Return the next ranks.
 
-    They equal today's, and have no causes, where nothing is to be done.
+    If no change is due, they equal the ranks of today and have no causes.
     """
+    # Invariant: a name is in the ranks once at most. `_replace` takes only waiting members, each
+    # once, `_grow` takes only those left, and `_shrink` only drops and moves. So `version.ranks` is
+    # always a valid version (see `rink.core.codec`).
     live = {member.name: member for member in situation.members}
     ranked = set(situation.ranks)
     waiting = sorted(
@@ -134,7 +146,7 @@ def plan(situation: Situation, now: float, settings: RankSettings) -> RankPlan:
     )
     starting = not any(name in live for name in situation.ranks)
     if not any(member.is_usable for member in situation.members):
-        return RankPlan(situation.ranks)  # whoever leaves last serves until it has gone
+        return RankPlan(situation.ranks)  # the members that leave serve until the end
     because: list[str] = []
     budget = _Stagger(settings.stagger, situation.settled)
     ranks = _replace(situation, live, waiting, budget, because)
@@ -143,8 +155,8 @@ def plan(situation: Situation, now: float, settings: RankSettings) -> RankPlan:
     waiting = [member for member in waiting if member.name not in ranked]
     kept_back = (Phase.LEAVING, Phase.OFFERING) if waiting else (Phase.LEAVING,)
     leaving = [name for name in ranks if name in live and live[name].phase in kept_back]
-    # With `stagger`, the members that have waited longest get these ranks with the next versions. The
-    # group grows only for the others.
+    # With `stagger`, the members that have waited longest get the ranks of leaving ones, with the
+    # next versions. The group grows only for the others.
     growing = waiting[len(leaving) :]
     delayed = _grow(ranks, growing, situation, starting, now, settings, budget, because)
     if because and (starting or situation.was_empty):
@@ -152,7 +164,7 @@ def plan(situation: Situation, now: float, settings: RankSettings) -> RankPlan:
     placed = {*ranks, *delayed}
     turns = [f"{name!r}, which leaves," for name in leaving]
     turns += [f"member {member.name!r}" for member in waiting if member.name not in placed]
-    # Whoever's delay ends before the last version has settled waits for its turn then as well.
+    # A member whose delay ends before the last version has settled then waits for its turn, too.
     upcoming = _first(reserved if turns else [*reserved, *delayed.values()], turns, settings)
     return RankPlan(tuple(ranks), tuple(because), upcoming)
 
@@ -160,11 +172,8 @@ def plan(situation: Situation, now: float, settings: RankSettings) -> RankPlan:
 def _first(
     delays: Sequence[Upcoming], turns: Sequence[str], settings: RankSettings
 ) -> Upcoming | None:
-    """Return the change that comes first.
-
-    A turn that is waited for comes at no known time.
-    """
-    first = min(delays, key=lambda one: one.at or 0.0, default=None)
+    """Return the earliest change, or else the first turn, which has no time."""
+    first = min(delays, key=lambda delay: delay.at or 0.0, default=None)
     if first is None and turns:
         text = f"{turns[0]} waits until the last version has settled: stagger of {settings.stagger}"
         return Upcoming(None, text)
@@ -172,7 +181,10 @@ def _first(
 
 
 class _Stagger:
-    """Count the planned moves that this version still allows, of either kind."""
+    """Count the moves of either kind that `stagger` still allows.
+
+    Before the last version has settled, it allows none.
+    """
 
     def __init__(self, limit: int | None, settled: bool) -> None:
         allowed = float("inf") if limit is None else limit if settled else 0
@@ -216,7 +228,7 @@ def _replace(
 
 
 class _Turn(enum.IntEnum):
-    """Order the ranks that are given away, by who serves in them."""
+    """Order the ranks that are given away, by how their members serve."""
 
     UNSERVED = 1
     LEAVING = 2
@@ -224,10 +236,7 @@ class _Turn(enum.IntEnum):
 
 
 def _turn(member: Candidate | None) -> _Turn | None:
-    """Return in which turn a rank is given away.
-
-    None means that its member keeps it.
-    """
+    """Return in which turn a rank is given away, or None if it is kept."""
     if member is not None and member.phase is Phase.LEAVING:
         return _Turn.LEAVING
     if member is None or not member.can_follow:
@@ -250,16 +259,16 @@ def _shrink(
     budget: _Stagger,
     because: list[str],
 ) -> tuple[list[str], list[Upcoming]]:
-    """Drop the ranks that nobody took and nothing reserves (steps 3 and 4).
+    """Drop the ranks that no member took and nothing reserves (steps 3, 4).
 
-    Also return until when the others are reserved.
+    Return the ranks, and until when the others are reserved.
     """
     leaving = [name for name in ranks if name in live and live[name].phase is Phase.LEAVING]
     offering = [name for name in ranks if name in live and live[name].is_offering]
     gone = [name for name in ranks if name not in live]
     lost = [name for name in ranks if name in live and not live[name].can_follow]
     kept = {name: _kept(name, name in live, situation, now, settings) for name in [*gone, *leaving]}
-    reserved = {name: Upcoming(*one) for name, one in kept.items() if now < one[0]}
+    reserved = {name: Upcoming(at, why) for name, (at, why) in kept.items() if now < at}
     never_move = reserved.keys() | {*leaving, *offering}
     leaving = [name for name in leaving if name not in reserved]
     dropped = {*gone, *lost} - never_move
@@ -297,11 +306,10 @@ def _turns(
 ) -> set[str]:
     """Return the leaving members that give up their ranks now.
 
-    There are at most as many as the budget allows.
-
-    Each turn goes to the highest or to the lowest of them: to the one with which fewer ranks go,
-    then to the one with which fewer members move. With up to six ranks, no other choice is better
-    (`tests/core/test_ranks.py` tries all).
+    There are at most as many as the budget allows. Each turn goes to the highest or to the lowest
+    of them: to the one with which fewer ranks go, and among equals to the one with which fewer
+    members move. With up to six ranks, no other choice is better (`tests/core/test_ranks.py` tries
+    all).
     """
     if budget.to_give_up >= len(leaving):
         return set(leaving)
@@ -324,7 +332,9 @@ def _with_movers_dropped(
 ) -> set[str]:
     """Return the dropped members, and those that would have to move.
 
-    Such a member would serve for a moment or not at all. Without it, the new size is smaller.
+    `never_move` has the members that are gone, leave, or offer their ranks. In another rank, they
+    would serve for a moment or not at all. So those above the new size are dropped as well. Each
+    such drop makes the new size smaller, so the loop repeats until none of them is above it.
     """
     closed = set(dropped)
     while movers := [
@@ -337,9 +347,10 @@ def _with_movers_dropped(
 
 
 def _closed_up(ranks: Sequence[str], dropped: set[str]) -> list[str]:
-    """Return the ranks without some members.
+    """Return the ranks without the dropped members.
 
-    The members above the new size move into the holes.
+    The members above the new size move into the holes. There are as many of them as holes, because
+    the new size is the old one minus the number of dropped members.
     """
     size = len(ranks) - len(dropped)
     movers = iter([name for name in ranks[size:] if name not in dropped])
@@ -362,9 +373,9 @@ def _grow(
     budget: _Stagger,
     because: list[str],
 ) -> dict[str, Upcoming]:
-    """Append the members that have waited long enough (step 5), in place.
+    """Append the members that have waited long enough, in place (step 5).
 
-    Return what the other members wait for.
+    Return the delays that the other members wait for.
     """
     due = {m.name: _due(m, situation, starting, settings, now) for m in waiting}
     if any(at <= now for at, _ in due.values()):
@@ -385,10 +396,7 @@ def _grow(
 def _due(
     member: Candidate, situation: Situation, starting: bool, settings: RankSettings, now: float
 ) -> tuple[float, str]:
-    """Return when a waiting member may be appended.
-
-    The second value is the delay that it waits for until then.
-    """
+    """Return when a waiting member may be appended, and the delay until then."""
     if starting:
         return now, ""
     at, setting, delay = growth_due(
@@ -405,9 +413,9 @@ def growth_due(
 
     Args:
         first_seen: when its record was first seen.
-        rebalance_delay: its own.
+        rebalance_delay: the delay in its record.
         started_at: when the group last started from empty, if that was seen.
-        settings: the coordinator's.
+        settings: the coordinator's settings.
 
     Returns:
         The time, the name of the setting, and its value in seconds.

@@ -1,8 +1,8 @@
 """Derive what follows from the records of a view alone.
 
-A group of a thousand members sees an event whenever one of them rewrites its record. So what
-follows is brought along from view to view. If records are only rewritten, two containers are
-copied, and the rest costs only as much as has changed.
+Each member of a group of a thousand sees an event whenever one of them rewrites its record. So the
+results are carried from view to view. If records are only rewritten, two containers are copied, and
+the rest costs only as much as has changed.
 
 The rule for readers: a part that has not changed is the same object as before. So a reader that
 keeps the last one compares by identity. The rule for writers: nothing here is ever changed in
@@ -27,7 +27,7 @@ def is_same(now: Sequence[object], before: Sequence[object]) -> bool:
 BY_AGE = attrgetter("create_revision", "name")
 
 Pair = tuple[str, int]
-"""A scheme, and the size it is asked for."""
+"""A scheme and a size."""
 
 
 @attrs.frozen(eq=False)
@@ -52,8 +52,8 @@ class RecordStanding:
     It is another object as soon as any of this changes.
 
     `coordinator` is the name of the oldest active record that can coordinate, or "". If no record
-    is active, it is the oldest of all that can. A member that leaves may take long to let go, and
-    its record may outlive it.
+    is active, it is the oldest record that can. An active record comes first, because a member that
+    leaves may take long to release its roles, and its record may outlive it.
     """
 
     roster: Roster
@@ -110,9 +110,9 @@ class Records:
         """Return what follows from the records after some of them have changed.
 
         Args:
-            before: the records that these follow from.
+            before: the records that this object was derived from.
             after: the records now.
-            names: of every record that is not the same in both.
+            names: the names of all records that differ between the two.
         """
         changes = [(before.get(name), after.get(name)) for name in names]
         by_age, pairs = list(self.by_age), dict(self.pairs)
@@ -132,10 +132,7 @@ class Records:
 
 
 def _is_rewritten(old: Member, new: Member) -> bool:
-    """Return whether a record is bound as before.
-
-    Only its content may have changed.
-    """
+    """Return whether only the content of a record may have changed."""
     bound = old.lease, old.create_revision
     return old.lease != 0 and bound == (new.lease, new.create_revision)
 

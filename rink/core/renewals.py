@@ -44,15 +44,15 @@ def second_try_timeout(ttl: float) -> float:
     """Return the longest wait for the second try of a write, in seconds.
 
     From a TTL of 6 s on, this wait and a read take at most a quarter of the TTL. So a write that
-    hangs does not use up the time to the deadline, unless each keepalive comes by a new call: a
-    new call begins the read anew.
+    hangs does not use up the time to the deadline. The exception is that each keepalive comes by a
+    new call, since a new call begins the read anew.
     """
     return max(0.5, ttl / 12)
 
 
 @attrs.define
 class Renewals:
-    """Hold back the answers of a new call until this member's record has been read.
+    """Hold back the answers of a new call until the record has been read.
 
     `call` is the number of the call whose answers count. `new_call` is the number of the call whose
     answers are held back, or None. `sent_at` is when the request of its last answer was sent.
@@ -89,7 +89,7 @@ class Renewals:
         self.read()
 
     def meet(self, call: int) -> bool:
-        """Note the call of an answer. Return whether the call is new.
+        """Note the call of an answer; return whether the call is new.
 
         A new call may reach a copy of etcd. So may the first one: the copy may be of the moment
         between the grant of the lease and the create of the record.
@@ -100,7 +100,7 @@ class Renewals:
         return True
 
     def counts(self, call: int, sent_at: float) -> bool:
-        """Return whether an answer counts now. If not, keep its `sent_at`.
+        """Return whether an answer counts now; if not, keep its `sent_at`.
 
         Args:
             call: the number of the call that brought it.
@@ -129,21 +129,18 @@ class Renewals:
             out.wake(self.retry_at)
             return
         self.is_reading = True
-        patience = within_s * 2 ** min(self.failures, 4)
-        out.do(ReadRecord(lease, call, mod_revision, patience))
+        timeout_s = within_s * 2 ** min(self.failures, 4)
+        out.do(ReadRecord(lease, call, mod_revision, timeout_s))
 
     def read(self) -> None:
         """Note that this member's record has been read for the new call."""
         self.is_reading, self.failures, self.retry_at = False, 0, -math.inf
 
-    def read_failed(self, now: float, who: str) -> None:
-        """Note that this member's record could not be read.
-
-        `retry_at` says when to read it again.
-        """
+    def read_failed(self, now: float, name: str) -> None:
+        """Note that the read failed, and schedule the next one."""
         self.is_reading = False
         self.failures += 1
-        self.retry_at = now + backoff(self.failures, who)
+        self.retry_at = now + backoff(self.failures, name)
 
     def prove(self) -> float:
         """Let the answers of the new call count, and return `sent_at`."""

@@ -1,9 +1,9 @@
-"""Foresee which schemes a step asks, to ask them before the lock (R2).
+"""Find the ranks that a step needs, to compute them before the lock (R2).
 
-A step places the roles of its table, and those that a version new to it pins, by the shares and the
-version of the view that its events lead to. Folding them twice is cheap; a user's scheme may not
-be. Nor is it cheap to look at every role of the table for each event. So `Placing` remembers what
-is placed already.
+A step places the roles of its table, and the pinned roles of a new version. It places them by the
+shares and the version of the view that its events lead to. Folding the events twice is cheap, but a
+user's scheme may be slow. To look at every role of the table for each event would also be slow, so
+`Placing` remembers which roles are placed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def seen(view: View, event: Event) -> View:
             return view.changed(event.revision, event.changes)
         case ev.HistoryChanged():
             return View()
-    return view  # also a change that no list came before: of a watch that has been given up
+    return view  # also for a change without a list before it, from a watch that was given up
 
 
 @attrs.frozen
 class SchemePrefetch:
-    """The pairs that a step places its roles by.
+    """Hold the pairs by which a step places its roles.
 
-    `pinned` are the pins that it places once, by `pinned_by`.
+    `pinned` are pinned roles that it places once, by the pair `pinned_by`.
     """
 
     pairs: frozenset[Pair]
@@ -47,11 +47,11 @@ class SchemePrefetch:
 
     @classmethod
     def of(cls, view: View, share: Share | None, placed: Version | None) -> SchemePrefetch:
-        """Foresee a step.
+        """Find the pairs of a step.
 
         Args:
-            view: the one that its events lead to.
-            share: the member's, as the step begins.
+            view: the view that the events of the step lead to.
+            share: the member's share when the step begins.
             placed: the version whose pins were placed last.
         """
         pairs = set(view.records.pairs)
@@ -61,7 +61,7 @@ class SchemePrefetch:
         if version is None:
             return cls(frozenset(pairs))
         pair = (version.scheme, len(version.ranks))
-        # What the pins of a version that was placed already ask for lies in its shares.
+        # The pins of a version that was placed already are part of its shares.
         return cls(frozenset(pairs | {pair}), () if version is placed else version.pins, pair)
 
 
@@ -69,11 +69,13 @@ class SchemePrefetch:
 class Placing:
     """Remember which roles are placed by which pairs.
 
-    So only new roles are looked at.
+    Invariant: each role of the table is placed by each pair of `complete`, or is in the table's
+    `unplaced`. It holds because roles enter the table by `unplaced`, and `done` makes a pair
+    complete only after `missing` has named all of its roles. So a step needs to look at new roles
+    only.
 
-    `complete` are the pairs by which every role of the table is placed, but those in the table's
-    `unplaced`. A pair whose scheme is not known here is never complete: it may be registered.
-    `schemes` is how many were registered before the roles of this step were placed.
+    A pair whose scheme is not known here is never complete, because the scheme may be registered
+    later. `schemes` is how many were registered before the roles of this step were placed.
     """
 
     complete: frozenset[Pair] = frozenset()
@@ -81,17 +83,17 @@ class Placing:
     _followed: frozenset[Pair] = frozenset()
 
     def missing(
-        self, foreseen: SchemePrefetch, table: Table, placement: Placement
+        self, prefetch: SchemePrefetch, table: Table, placement: Placement
     ) -> list[tuple[str, str, int]]:
-        """Return each (role, scheme, size) that a step has still to place."""
-        self.schemes = schemes.count()  # first: one that is registered later has nothing placed
+        """Return each (role, scheme, size) that is yet to be placed."""
+        self.schemes = schemes.count()  # first: no role is placed by a scheme that comes later
         self._followed = frozenset(
-            [pair for pair in foreseen.pairs if placement.can_follow(pair[0])]
+            [pair for pair in prefetch.pairs if placement.can_follow(pair[0])]
         )
         new = [(pair, table.unplaced) for pair in self._followed & self.complete]
         new += [(pair, table.roles) for pair in self._followed - self.complete]
-        if foreseen.pinned and placement.can_follow(foreseen.pinned_by[0]):
-            new.append((foreseen.pinned_by, set(foreseen.pinned)))
+        if prefetch.pinned and placement.can_follow(prefetch.pinned_by[0]):
+            new.append((prefetch.pinned_by, set(prefetch.pinned)))
         return [
             (role, scheme, size)
             for (scheme, size), roles in new
@@ -99,9 +101,9 @@ class Placing:
         ]
 
     def done(self, table: Table, unplaced: set[str]) -> None:
-        """Note that every role is placed, but the `unplaced` ones.
+        """Note that every role is placed, except the `unplaced` ones.
 
-        The caller has held the lock since `missing` said so.
+        The caller has held the lock since its last call of `missing`.
         """
         self.complete = self._followed
         table.unplaced = unplaced

@@ -1,13 +1,13 @@
-"""Schemes: which rank, of `size` ranks, a role belongs to.
+"""Map roles to ranks by named schemes, and register custom ones.
 
-A scheme is a pure function with a name. The name lies in etcd, in versions and in records, so
-two members that read the same name must compute the same ranks: that is what the no-overlap
-promise rests on. Hence a name has exactly one spelling, and a custom scheme's name carries its
-version and a hash over samples of what it computes.
+A scheme is a pure function with a name. The name lies in etcd, in versions and in records. Two
+members that read the same name must compute the same ranks, because the no-overlap promise depends
+on it. Hence a name has exactly one spelling, and a custom scheme's name contains its version and a
+hash over samples of its ranks.
 
-Deliberately absent: locks. The registry is a dictionary with single, atomic reads and writes,
-the tables of `balanced` are immutable and may at worst be computed twice, and a user's function
-is called with nothing held.
+Deliberately absent: locks. The registry is a dictionary with single, atomic reads and writes. The
+tables of `balanced` are immutable, and at worst computed twice. A user's function is called with no
+lock held.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rink.core.hashing import fnv1a64, jump_hash
 from rink.errors import ConfigError
 
 MAX_PARTITIONS = 100_000
-"""The largest P of `balanced:P`: its tables then take 4 MB and a fifth of a second."""
+"""The largest P of `balanced:P`: its tables take 4 MB and a fifth of a second."""
 
 MAX_SIZE = 2**31 - 1
 """The largest number of ranks: Go's jump hash returns 32 bits."""
@@ -39,15 +39,18 @@ SchemeFunction = Callable[[str, int], int]
 
 
 class UnknownScheme(ConfigError):  # noqa: N818 - named as the other public errors are
-    """A scheme of this name cannot be computed here; the message names it and says why."""
+    """Says that a scheme of this name cannot be computed here, and why."""
 
 
 class SchemeFailed(ConfigError):  # noqa: N818 - named as the other public errors are
-    """A custom scheme's function gave no rank; the message names scheme, role and size."""
+    """Says that a custom scheme gave no rank for a role and a size."""
 
 
 class Scheme(Protocol):
-    """A named pure function from a role to a rank; any thread may call it."""
+    """Maps roles to ranks, as a named pure function.
+
+    Any thread may call it.
+    """
 
     @property
     def name(self) -> str:
@@ -70,7 +73,7 @@ class Scheme(Protocol):
 
 @attrs.frozen
 class _Jump:
-    """FNV-1a 64, then jump hash: what Go Rink does."""
+    """Maps by FNV-1a 64 and then jump hash, as Go Rink does."""
 
     name: str = "jump"
 
@@ -80,14 +83,17 @@ class _Jump:
 
 @attrs.frozen
 class _Balanced:
-    """The partitions `…/0` to `…/P-1` spread evenly; any other name follows jump."""
+    """Spreads the partitions `…/0` to `…/P-1` evenly.
+
+    Any other name follows `jump`.
+    """
 
     name: str
     partitions: int
 
     def rank(self, role: str, size: int) -> int | None:
         _, slash, index = role.rpartition("/")
-        # The length first: int() of a very long run of digits is slow, then refused.
+        # The length comes first: int() of very many digits is slow, or raises.
         if not slash or len(index) > len(str(MAX_PARTITIONS)) or not _CANONICAL.fullmatch(index):
             return JUMP.rank(role, size)
         partition = int(index)
@@ -98,9 +104,9 @@ class _Balanced:
 
 @attrs.frozen
 class First:
-    """Give some roles, or all, rank 0.
+    """Gives some roles, or all, rank 0.
 
-    So they move only when the holder of rank 0 goes.
+    So they move only when the member with rank 0 goes.
     """
 
     name: str
@@ -118,7 +124,7 @@ class First:
 
 @attrs.frozen
 class _Custom:
-    """A user's function, with what it returns checked at every call."""
+    """Calls a user's function, and checks each rank that it returns."""
 
     name: str
     function: SchemeFunction
@@ -138,11 +144,9 @@ _custom: dict[str, _Custom] = {}
 def find(name: str) -> Scheme:
     """Return the scheme of a name.
 
-    The name is `jump`, `balanced:P`, `first` as in `rink.core.first_scheme`, or that of a registered
-    scheme.
-
     Args:
-        name: Its one spelling; P is a decimal without leading zeros, 1 ≤ P ≤ `MAX_PARTITIONS`.
+        name: `jump`, `balanced:P`, a name as in `rink.core.first_scheme`, or the full name of a
+            registered scheme. P is a decimal without leading zeros, 1 ≤ P ≤ `MAX_PARTITIONS`.
 
     Returns:
         The scheme.
@@ -164,7 +168,7 @@ def find(name: str) -> Scheme:
             f"and this process has registered no scheme of that name, version and behaviour"
         )
     match = _BALANCED.fullmatch(name)
-    # The length first, as above: the name may come from another member's record.
+    # The length comes first, as above: the name may come from another member's record.
     if match is None or len(match[1]) > len(str(MAX_PARTITIONS)) or int(match[1]) > MAX_PARTITIONS:
         raise UnknownScheme(
             f"scheme {name!r} is not known here: what follows 'balanced:' is the number of "
@@ -187,10 +191,7 @@ def count() -> int:
 
 
 def partitions_of(name: str) -> int:
-    """Return the P of `balanced:P`, or 0 for another scheme.
-
-    It is `balanced:P`, or `first:…|balanced:P`.
-    """
+    """Return the P of `balanced:P` or `first:…|balanced:P`, or else 0."""
     match = _BALANCED.fullmatch(_rest(name))
     return int(match[1]) if match and can_follow(name) else 0
 
@@ -198,7 +199,7 @@ def partitions_of(name: str) -> int:
 def _rest(name: str) -> str:
     """Return the scheme that a member must know to follow this one.
 
-    For `first:…|mine@1#…` it is what stands behind `|`. For every other name it is the name.
+    For `first:…|mine@1#…` that is the part after `|`, and for any other name the name itself.
     """
     if not first_scheme.is_first(name):
         return name
@@ -220,9 +221,9 @@ def can_follow(name: str) -> bool:
 def follows(listed: Collection[str], name: str) -> bool:
     """Return whether a member can follow a scheme, by its record.
 
-    A member lists what it prefers, and the custom schemes it knows. The built-in ones are known to
-    every member, with any parameter, so none of them need be listed. The answer must not depend on
-    who asks: that a custom scheme is known in this process says nothing of the member.
+    A member lists the schemes that it prefers, and the custom ones that it knows. Every member
+    knows the built-in ones with any parameter, so they need not be listed. The answer must be the
+    same in every process. So a custom scheme that is known here, but not listed, does not count.
     """
     known = _rest(name)
     return known in map(_rest, listed) or (known not in _custom and can_follow(known))
@@ -231,7 +232,7 @@ def follows(listed: Collection[str], name: str) -> bool:
 def rank_of(role: str, size: int, scheme: str = "jump") -> int | None:
     """Return the rank that owns a role.
 
-    This is for programs that compute owners outside a Rink.
+    It is for programs that compute owners outside a Rink.
 
     Args:
         role: The role's name; the empty one has a rank too, though no group grants it.
@@ -262,19 +263,21 @@ def rank_of(role: str, size: int, scheme: str = "jump") -> int | None:
 def register(function: SchemeFunction, name: str, version: str | int) -> str:
     """Register a function of yours as a scheme of this process.
 
-    Every member of the group registers the same function. It must be pure and total: the same
-    rank for the same role and size, in every process, on every machine, for any role. It is
-    called here on fixed samples, whose hash becomes part of the scheme's name; so other code is
-    another scheme wherever the samples show it. They cannot show everything: raise the version
-    with each change. Register it before you join: an idle member that has joined uses it from the
-    next change of its group on. Registering the same code again changes nothing, so a module
-    may be imported twice. Other code under the same name and version is refused.
+    Every member of the group must register the same function. It must be pure and total: it returns
+    the same rank for the same role and size, in every process, on every machine, for any role. It
+    is called here on fixed samples, whose hash becomes part of the scheme's name. So other code is
+    another scheme if the samples show the difference. They cannot show every difference, so raise
+    the version with each change.
+
+    Register the function before you join. An idle member that has joined uses it from the next
+    change of its group on. Registering the same code again changes nothing, so a module may be
+    imported twice. Other code under the same name and version is refused.
 
     Args:
         function: (role, size) -> rank, with size ≥ 1 and 0 ≤ rank < size; called on any
             thread, and on several at once.
         name: One or more of `A-Z a-z 0-9 _ . -`.
-        version: Of the function: a number, or the same characters.
+        version: The function's version: a number, or the same characters.
 
     Returns:
         The scheme's full name, such as `mine@2#1f3a9c04b7de`, for `Rink(scheme=…)`.
@@ -302,7 +305,7 @@ def register(function: SchemeFunction, name: str, version: str | int) -> str:
         )
     digest = hashlib.sha256(",".join(map(str, ranks)).encode()).hexdigest()
     full = f"{label}#{digest[:12]}"
-    # The first one stays: a group may be living by it at this moment.
+    # The first registration stays, because a group may be using it at this moment.
     before = [scheme for scheme in [*_custom.values()] if scheme.name.startswith(f"{label}#")]
     first = before[0] if before else _custom.setdefault(full, _Custom(full, function))
     if first.name != full or _code(first.function) != _code(function):
@@ -314,24 +317,23 @@ def register(function: SchemeFunction, name: str, version: str | int) -> str:
 
 
 def _code(value: object) -> object:
-    """Return what is compared of a function.
+    """Return the comparable parts of a function.
 
-    This is its code, its defaults, and what it closes over.
-
-    A module that is imported twice makes other functions of the same code, and these are equal
-    here. So lines and names of functions are left out, and so is all that cannot be compared for
-    sure, such as instances and what a global name stands for.
+    These are its code, its defaults, and the values that it closes over. A module that is imported
+    twice makes other functions of the same code, and these must be equal here. So lines and names
+    are left out. Values that cannot be compared reliably are left out as well, such as instances
+    and the values of global names.
     """
     match value:
-        case object(__wrapped__=wrapped):  # what functools.cache wraps, say
+        case object(__wrapped__=wrapped):  # for example by functools.cache
             return _code(wrapped)
         case MethodType():
             return _code(value.__func__)
         case partial():
             return (_code(value.func), *map(_code, (*value.args, *value.keywords.values())))
         case FunctionType():
-            given = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
-            return tuple(map(_code, (value.__code__, *given, *_closed_over(value))))
+            defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+            return tuple(map(_code, (value.__code__, *defaults, *_closed_over(value))))
         case CodeType():
             return (value.co_code, value.co_names, *map(_code, value.co_consts))
         case tuple():
@@ -344,22 +346,22 @@ def _code(value: object) -> object:
 
 
 def _closed_over(function: FunctionType) -> list[object]:
-    """Return what a function closes over.
+    """Return the values that a function closes over.
 
-    Of functions it is their code, since one may close over itself.
+    For a function among them it is the code, since a function may close over itself.
     """
-    found = []
+    values = []
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # an empty cell
-            found.append(getattr(cell.cell_contents, "__code__", cell.cell_contents))
-    return found
+            values.append(getattr(cell.cell_contents, "__code__", cell.cell_contents))
+    return values
 
 
 def _is_word(value: object) -> bool:
     return isinstance(value, str) and _WORD.fullmatch(value) is not None
 
 
-# Part of every custom scheme's name: a change here makes each of them another scheme.
+# These samples are part of every custom scheme's name, so a change here renames all of them.
 _SAMPLE_SIZES = (1, 2, 3, 4, 5, 7, 8, 10, 16, 31, 64, 100, 1000)
 _SAMPLE_ROLES = (
     *("leader", "test", "BTC/ETH", "job 17", "Ünïcode", "日本語", "🛷", "..", "%2F", "x" * 200),
@@ -393,15 +395,16 @@ def _is_rank(value: object, size: int) -> bool:
 
 
 def _balanced_rank(partitions: int, partition: int, size: int) -> int:
-    # A rank never leaves a path for another, so the owner is the last one below `size`.
+    # Invariant: a path lists in ascending order the ranks that own the partition as ranks are
+    # added. So the owner among `size` ranks is the last one below `size`.
     starts, ranks = _balanced_paths(partitions, _table_size(partitions, size))
     start = starts[partition]
     return ranks[bisect_left(ranks, size, start, starts[partition + 1]) - 1]
 
 
 def _table_size(partitions: int, size: int) -> int:
-    # Rounded up to a power of two, so that a group that grows by one finds its table ready;
-    # ranks beyond the number of partitions own nothing and change nothing.
+    # Rounded up to a power of two, so a group that grows by one finds its table ready. Ranks beyond
+    # the number of partitions own nothing and change nothing.
     return min(partitions, 1 << (size - 1).bit_length())
 
 
@@ -409,16 +412,16 @@ def _table_size(partitions: int, size: int) -> int:
 def _balanced_paths(partitions: int, size: int) -> tuple[array[int], array[int]]:
     """Return each partition's path through the ranks.
 
-    A path lists the ranks it belongs to, one after the other, while ranks are added. A partition
-    only ever moves to the rank just added, so a path is an ascending list of ranks, as it is in
-    jump hash, and one table answers every size up to its own.
+    A path lists the ranks that own the partition, one after the other, while ranks are added. A
+    partition only moves to the rank just added, so a path is an ascending list of ranks, as in jump
+    hash. So one table answers every size up to its own.
 
-    With n ranks, those below P mod n hold one partition more than the rest. Rank n then takes
-    P // (n + 1) partitions, one by one from whoever is fullest, the highest rank first among
-    equals: from P mod n - 1 downwards and on from n - 1, round and round. Each gives its
-    highest-numbered partition. That leaves the n + 1 in the same shape, and since rank n must
-    get that many and nothing else moves, no scheme that is balanced moves fewer. Taking a rank
-    away is the same step backwards. Runnel does the same for two workers.
+    With n ranks, the ranks below P mod n own one partition more than the others. Rank n then takes
+    P // (n + 1) partitions, each from the fullest rank, and among equals from the highest. That is
+    from P mod n - 1 downwards, then from n - 1 downwards, again and again. Each rank gives its
+    highest-numbered partition. The n + 1 ranks then have the same shape as before. Rank n must get
+    that many, and nothing else moves, so no balanced scheme moves fewer. Removing a rank is the
+    same step backwards. Runnel does the same for two workers.
 
     The work is P (1 + 1/2 + … + 1/size): 0.2 s for 100,000 partitions and 1,000 ranks.
 

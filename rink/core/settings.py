@@ -1,4 +1,4 @@
-"""What the user chose for one member."""
+"""Hold the user's settings of one member."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def _ranking(_: Any, __: attrs.Attribute[Any], value: RankSettings) -> None:
 
 @attrs.frozen
 class MemberSettings:
-    """What the user chose for one member; durations in seconds.
+    """Hold the user's settings of one member.
 
-    They are written as JSON and added to clocks, so none may be infinite.
+    Durations are in seconds. They are written as JSON and added to clocks, so none may be infinite.
     """
 
     name: str
@@ -48,9 +48,9 @@ class MemberSettings:
     @cached_property
     def recorded(self) -> dict[str, Any]:
         """Return the fields of the record that are settings."""
-        leads_by = attrs.asdict(self.ranking)  # what counts only while this member coordinates
+        leads_by = attrs.asdict(self.ranking)  # they count only while this member coordinates
         return {
-            "rebalance_delay": leads_by.pop("rebalance_delay"),  # the waiting member's own
+            "rebalance_delay": leads_by.pop("rebalance_delay"),  # counts while this member waits
             "schemes": self.schemes,
             "address": self.address,
             "labels": self.labels,

@@ -2,16 +2,18 @@
 
 Two rules about this file:
 
-* A transition stands in a table or it does not happen: `advance` refuses all others, so an event in
-  a state that does not expect it is a bug that shows at once.
-* Only states live here. What a state needs beside its name (a lease id, a deadline, a compare) is
-  kept by whoever drives the machine: `rink.core.lease` the lease, `rink.core.writer` the record,
-  `rink.core.lifecycle` the life. `docs/internals/machines.md` is drawn from these tables.
+* Only the transitions of a table exist. `advance` refuses all others, so an event in a state that
+  does not expect it is a bug that shows at once.
+* Only states live here. The data of a state (a lease id, a deadline, a compare) is kept by the
+  module that drives the machine: `rink.core.lease` for the lease, `rink.core.writer` for the
+  record, `rink.core.lifecycle` for the life.
 
-How they meet: a role is granted only while the life is ACTIVE, OFFERING or LEAVING, the lease ALIVE
-and the record SETTLED. The life never waits on the machines below it except where it says so:
-JOINING waits for the record to be SETTLED, REVOKING for the lease to be NONE. RUNNING_OUT waits for
-the record to be SETTLED, for a second at most, and ends with the lease NONE here and alive in etcd.
+`docs/internals/machines.md` is drawn from these tables.
+
+How the machines meet: a role is granted only while the life is ACTIVE, OFFERING or LEAVING, the
+lease ALIVE and the record SETTLED. Three states of the life wait for another machine. JOINING waits
+for the record to be SETTLED, and REVOKING for the lease to be NONE. RUNNING_OUT waits a second at
+most for the record to be SETTLED, and ends with the lease NONE here and alive in etcd.
 """
 
 from __future__ import annotations
@@ -65,18 +67,18 @@ LIFE: Mapping[Life, Mapping[LifeEvent, Life]] = {
         LifeEvent.LEAVE: Life.LEAVING,
         LifeEvent.STOP: Life.LETTING_GO,
     },
-    # The phase `offering` goes into the record; roles go on until another member takes the rank.
+    # The record has the phase `offering`. Roles go on until another member takes the rank.
     Life.OFFERING: {
         LifeEvent.UNRANKED: Life.LETTING_GO,
         LifeEvent.LEAVE: Life.LEAVING,
         LifeEvent.STOP: Life.LETTING_GO,
     },
-    # The phase `leaving` goes into the record; roles go on until a version without this member.
-    # A second, more urgent leave is obeyed.
+    # The record has the phase `leaving`. Roles go on until a version without this member comes. A
+    # second, more urgent leave stops them at once.
     Life.LEAVING: {LifeEvent.UNRANKED: Life.LETTING_GO, LifeEvent.STOP: Life.LETTING_GO},
-    # Everything is lost; the claims stay until user code lets go, or its time is over.
+    # Every role is lost. The claims stay until user code releases them, or its time is over.
     Life.LETTING_GO: {LifeEvent.RELEASED: Life.REVOKING, LifeEvent.OVERRUN: Life.RUNNING_OUT},
-    # The last record claims what is unreleased; nobody revokes its lease, which ends by itself.
+    # The last record claims the unreleased roles. Its lease is not revoked, and ends by itself.
     Life.RUNNING_OUT: {LifeEvent.RELEASED: Life.REVOKING, LifeEvent.RUN_OUT: Life.RAN_OUT},
     Life.REVOKING: {LifeEvent.ENDED: Life.LEFT},
     Life.LEFT: {},
@@ -118,14 +120,15 @@ LEASE: Mapping[LeaseState, Mapping[LeaseEvent, LeaseState]] = {
         LeaseEvent.ABANDON: LeaseState.NONE,
         LeaseEvent.DISOWN: LeaseState.REVOKING,
     },
-    # Every role is lost; the same lease is asked for once more before a new one is taken (R7).
+    # Every role is lost. The lease is still renewed. A new one is taken only after its end (R7).
     LeaseState.SUSPECT: {
         LeaseEvent.RENEWED: LeaseState.ALIVE,
         LeaseEvent.ENDED: LeaseState.NONE,
         LeaseEvent.ABANDON: LeaseState.NONE,
         LeaseEvent.DISOWN: LeaseState.REVOKING,
     },
-    # A create whose answer was lost could still be applied under it: no new lease before the end.
+    # A create whose answer was lost may still be applied under this lease. So its end comes first,
+    # and a new lease after it.
     LeaseState.REVOKING: {LeaseEvent.REVOKED: LeaseState.NONE, LeaseEvent.ENDED: LeaseState.NONE},
 }
 
@@ -153,7 +156,7 @@ class WriteEvent(enum.Enum):
 
 WRITE: Mapping[Write, Mapping[WriteEvent, Write]] = {
     Write.ABSENT: {WriteEvent.SEND: Write.SENT},
-    # Unsettled: only an answer settles it (R1), and a retry keeps its compare.
+    # The write is unsettled. Only an answer settles it (R1), and a retry has the same compare.
     Write.SENT: {
         WriteEvent.ANSWERED: Write.SETTLED,
         WriteEvent.NO_ANSWER: Write.OWED,
@@ -169,7 +172,8 @@ WRITE: Mapping[Write, Mapping[WriteEvent, Write]] = {
 def advance(table: Mapping[S, Mapping[E, S]], state: S, event: E) -> S:
     """Return the next state.
 
-    Raises LookupError if the table has no such transition.
+    Raises:
+        LookupError: The table has no such transition.
     """
     try:
         return table[state][event]

@@ -1,7 +1,7 @@
-"""The values that lie in etcd, as Python: `MemberRecord`, `Version`, `Request`, and what reads give.
+"""Define the values that lie in etcd, and the entries of a view.
 
-Everything here is frozen. `rink.core.codec` turns these into JSON and back; `rink.core.keys` says
-under which keys they lie.
+The values are `MemberRecord`, `Version` and `Request`. `rink.core.codec` turns them into JSON and
+back, and `rink.core.keys` has their keys. Everything here is frozen.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import attrs
 from rink.core.schemes import MAX_SIZE
 
 FORMAT = 1
-"""The format number this code writes; a value with another one claims everything."""
+"""The format number of this code; a record with another one claims everything."""
 
 
 class Phase(enum.Enum):
-    """Name what a member says of itself in its record.
+    """Name the phases of a member, as its record says them.
 
-    A member that leaves is `OFFERING` first, for its `handover_wait`: it serves, and its rank goes
-    to whoever waits for one. Then it is `LEAVING`: the group may shrink without it.
+    A member that leaves is `OFFERING` first, for its `handover_wait`. It serves, and its rank goes
+    to a waiting member. Then it is `LEAVING`, and the group may shrink without it.
     """
 
     ACTIVE = "active"
@@ -31,10 +31,11 @@ class Phase(enum.Enum):
 
 @attrs.frozen
 class Share:
-    """What one ranked member owns in one version.
+    """Hold the roles of one ranked member in one version, in short form.
 
-    A role is in it when the scheme maps it to `rank` of `size` and it is not in `taken` (pinned
-    to somebody else), or when it is in `gained` (pinned to this member).
+    A role is in the share if it is in `gained`, that is, pinned to this member. It is also in the
+    share if the scheme maps it to `rank` of `size`, unless it is in `taken`, that is, pinned to
+    another member.
     """
 
     rank: int
@@ -49,19 +50,19 @@ class Share:
             raise ValueError(f"rank {self.rank} of {size} is no rank")
 
     def has(self, role: str, rank: int | None) -> bool:
-        """Return whether the role is in this share, given its rank.
+        """Return whether the role is in this share.
 
-        The rank is the one that the scheme maps the role to.
+        `rank` is the rank that the scheme maps the role to.
         """
         return role in self.gained or (rank == self.rank and role not in self.taken)
 
 
 @attrs.frozen
 class MemberRecord:
-    """What a member says under its own key; only that member writes it (R1).
+    """Hold the content of a member's key, which only that member writes (R1).
 
-    `leads_by` is the settings that count only while it coordinates: for people, who should know of
-    members that differ before one of them coordinates.
+    `leads_by` has the settings that count only while the member coordinates. They are for people,
+    who should see that members differ before one of them coordinates.
     """
 
     incarnation: str
@@ -80,10 +81,10 @@ class MemberRecord:
 
 @attrs.frozen
 class Version:
-    """An immutable map from rank to member; `ranks[i]` is the member with rank i.
+    """Map each rank to its member: `ranks[i]` is the member with rank i.
 
-    `skipped` does not lie in etcd, and is no part of what makes two versions equal. It is set by
-    `versions()` alone: the numbers that this iteration left out just before this version.
+    `skipped` does not lie in etcd, and does not count when two versions are compared. Only
+    `versions()` sets it, to the numbers that the iteration left out just before this version.
     """
 
     number: int
@@ -98,7 +99,7 @@ class Version:
 
 
 class Wish(enum.Enum):
-    """The kinds of requests that an operator may post."""
+    """Name the kinds of requests that an operator may post."""
 
     PIN = "pin"
     UNPIN = "unpin"
@@ -107,7 +108,7 @@ class Wish(enum.Enum):
 
 @attrs.frozen
 class Request:
-    """An operator's wish: pin `role` to `member`, unpin it, or raise the token base."""
+    """Ask to pin `role` to `member`, to unpin it, or for a token base."""
 
     wish: Wish
     role: str = ""
@@ -117,7 +118,10 @@ class Request:
 
 @attrs.frozen
 class Member:
-    """A record as the view has it; `record` is None where it cannot be read."""
+    """Hold a member's key as the view has it.
+
+    `record` is None if it cannot be read, and `problem` says why.
+    """
 
     name: str
     record: MemberRecord | None
@@ -128,7 +132,7 @@ class Member:
 
     @property
     def can_coordinate(self) -> bool:
-        """Return whether the member is bound to a lease and can be read.
+        """Return whether the record is bound to a lease and can be read.
 
         No other member coordinates.
         """
@@ -147,7 +151,10 @@ class Member:
 
 @attrs.frozen
 class Proclaimed:
-    """A version as the view has it; `version` is None where it cannot be read."""
+    """Hold a version's key as the view has it.
+
+    `version` is None if it cannot be read, and `problem` says why.
+    """
 
     number: int
     version: Version | None
@@ -158,7 +165,10 @@ class Proclaimed:
 
 @attrs.frozen
 class Asked:
-    """A request as the view has it; `request` is None where it cannot be read."""
+    """Hold a request's key as the view has it.
+
+    `request` is None if it cannot be read, and `problem` says why.
+    """
 
     id: str
     request: Request | None
@@ -168,7 +178,10 @@ class Asked:
 
 @attrs.frozen
 class Clutter:
-    """A key in the group's range that no Rink writes; it is reported and left alone."""
+    """Hold a key in the group's range that no Rink writes.
+
+    It is reported and left alone.
+    """
 
     key: str
     problem: str

@@ -1,9 +1,9 @@
-"""A member's view: the fold of the group's whole key range up to one etcd revision.
+"""Fold the group's whole key range, up to one etcd revision, into a view.
 
-A `View` is immutable; `listed` and `changed` return the next one. What follows from a view alone
-is derived here, once per view at most, so that no state is kept that a view already says. What
-follows from the records is brought along from view to view (`rink.core.record_index`), and a mapping in
-which nothing has changed is the same object as before.
+A `View` is immutable, and `listed` and `changed` return the next one. Facts that follow from a view
+alone are derived here, at most once per view, so no other state repeats them. Facts that follow
+from the records are carried from view to view (`rink.core.record_index`). A mapping in which
+nothing has changed is the same object as before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RankOf = Callable[[str, str, int], int | None]
 
 @attrs.frozen
 class Gone:
-    """A deleted key, as the entry that was read from it or would have been."""
+    """Name a deleted key by the kind and the id of its entry."""
 
     kind: type[Entry]
     id: str | int
@@ -52,7 +52,10 @@ def _id(entry: Entry) -> str | int:
 # With slots, attrs makes its own cached properties: those of Python 3.11 take a lock.
 @attrs.frozen
 class View:
-    """What lies in the group's key range at `revision`; 0 is the view before the first list."""
+    """Hold the entries of the group's key range at `revision`.
+
+    A `revision` of 0 is the view before the first list.
+    """
 
     revision: int = 0
     members: Mapping[str, Member] = attrs.field(factory=dict)
@@ -63,11 +66,11 @@ class View:
 
     @classmethod
     def listed(cls, revision: int, entries: Iterable[Entry]) -> View:
-        """Return the view that a list of the whole range gives."""
+        """Return the view of a list of the whole range."""
         return cls().changed(revision, entries)
 
     def changed(self, revision: int, changes: Iterable[Change]) -> View:
-        """Return the view with the changes of whole revisions folded in."""
+        """Return the view after the changes of whole revisions."""
         parts: dict[type, Mapping[Any, Any]] = {
             Member: self.members,
             Proclaimed: self.versions,
@@ -94,49 +97,51 @@ class View:
 
     @cached_property
     def records(self) -> Records:
-        """Return what follows from the records alone."""
+        """Return the facts that follow from the records alone."""
         return self._records or Records.of(self.members)
 
     @cached_property
     def newest(self) -> Proclaimed | None:
         """Return the version with the highest number.
 
-        Its `version` is None where it cannot be read.
+        Its `version` is None if it cannot be read.
         """
         return self.versions[max(self.versions)] if self.versions else None
 
     @property
     def version(self) -> Version | None:
-        """Return the newest version, or None where it cannot be read."""
+        """Return the newest version, or None if there is none to read."""
         return self.newest.version if self.newest else None
 
     @property
     def by_age(self) -> Sequence[Member]:
-        """Return the records bound to a lease, oldest first.
-
-        The oldest has the lowest create revision.
-        """
+        """Return the records bound to a lease, by create revision."""
         return self.records.by_age
 
     @property
     def coordinator(self) -> Member | None:
-        """Return the record of the member that coordinates; see `Standing`."""
+        """Return the record of the coordinator; see `RecordStanding`."""
         return self.members.get(self.records.standing.coordinator)
 
     @cached_property
     def problems(self) -> frozenset[tuple[str, str]]:
         """Return every key that cannot be read, with the reason."""
-        odd = [(f"members/{name}", problem) for name, problem in self.records.problems.items()]
-        odd += [(f"versions/{v.number}", v.problem) for v in self.versions.values() if v.problem]
-        odd += [
-            (f"requests/{one.id}", one.problem) for one in self.requests.values() if one.problem
+        problems = [(f"members/{name}", why) for name, why in self.records.problems.items()]
+        problems += [
+            (f"versions/{v.number}", v.problem) for v in self.versions.values() if v.problem
         ]
-        odd += [(clutter.key, clutter.problem) for clutter in self.clutter.values()]
-        return frozenset(odd)
+        problems += [(f"requests/{r.id}", r.problem) for r in self.requests.values() if r.problem]
+        problems += [(clutter.key, clutter.problem) for clutter in self.clutter.values()]
+        return frozenset(problems)
 
 
 def shares_of(version: Version, rank_of: RankOf) -> dict[str, Share]:
-    """Return every ranked member's share of a version."""
+    """Return every ranked member's share of a version.
+
+    Invariant: each role is in one share at most. By the scheme it is in the share of its rank. A
+    pin to another ranked member moves it: into `gained` of that share, and into `taken` of the
+    first.
+    """
     size = len(version.ranks)
     ranked = {name: rank for rank, name in enumerate(version.ranks)}
     gained: dict[str, set[str]] = {}
@@ -159,9 +164,9 @@ def shares_of(version: Version, rank_of: RankOf) -> dict[str, Share]:
 
 
 def owner_of(version: Version, role: str, rank_of: RankOf) -> str | None:
-    """Return the member that owns a role in a version.
+    """Return the member that owns a role in a version, or None.
 
-    None where nobody is ranked.
+    None means that no member is ranked, or that the role has no rank.
     """
     pinned = version.pins.get(role)
     if pinned is not None and pinned in version.ranks:

@@ -1,9 +1,9 @@
-"""What a member sees of its group, and what it keeps of earlier views.
+"""Keep a member's view of its group, and the facts that outlive views.
 
 The view is replaced only by a list. Between two lists, the changes of the watch are added to it. It
-is thrown away when the lease ends, for whatever reason: an etcd that does not know the lease may
-not know the rest of the view either. Two things outlive a view: the times in the chronicle, and the
-facts in `history` that can prove another history of etcd (R11).
+is thrown away whenever the lease ends, because an etcd that does not know the lease may not know
+the rest of the view either. Two things outlive a view: `observed_times`, and the facts in `history`
+that can prove another history of etcd (R11).
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from rink.core.view import View
 
 @attrs.define
 class ViewState:
-    """The view, and what outlives it.
+    """Keep the view, and the facts that outlive it.
 
-    Lists that were asked for before the last `ListGroup` do not count: those carry a number below
-    `lists_wanted`. `why_unrankable` says why this member can never be ranked by the view, if so.
+    A list that was requested before the last `ListGroup` does not count. It carries a number below
+    `lists_wanted`. `why_unrankable` says why the view can give this member no rank, or is "".
     """
 
     view: View = attrs.field(factory=View)
-    chronicle: ObservedTimes = attrs.field(factory=ObservedTimes)
+    observed_times: ObservedTimes = attrs.field(factory=ObservedTimes)
     history: EtcdHistory = attrs.field(factory=EtcdHistory)
     lists_wanted: int = 0
     why_unrankable: str = ""
     _folded: deque[tuple[View, Event, View]] = attrs.field(factory=deque)
     _sources: tuple[object, ...] = ()
-    _told: set[tuple[str, str]] = attrs.field(factory=set)
+    _reported: set[tuple[str, str]] = attrs.field(factory=set)
 
     def is_heard(self, event: Event) -> bool:
         """Return whether an event counts.
 
-        A list that was asked for before the view was thrown away does not.
+        A list that was requested before the view was thrown away does not count.
         """
         return not isinstance(event, Listed) or event.wanted >= self.lists_wanted
 
     def fold(self, events: Sequence[Event]) -> View:
         """Return the view that events lead to.
 
-        The view after each event is kept for the step itself.
+        The view after each event is kept for the step, so the step does not fold again.
         """
         view, self._folded = self.view, deque()
         for event in events:
@@ -61,9 +61,9 @@ class ViewState:
         return view
 
     def _after(self, event: Event) -> View:
-        """Return the view that an event leaves.
+        """Return the view after an event.
 
-        If `fold` has made it already, it is not made twice.
+        If `fold` has derived it from this very view, it is not derived again.
         """
         while self._folded:
             before, folded, after = self._folded.popleft()
@@ -78,12 +78,13 @@ class ViewState:
     def replace(self, listed: Listed, name: str) -> str:
         """Replace the view by a list, for the member of this name.
 
-        Where the list proves another history, return how instead.
+        If the list proves another history, keep the view, and return the proof.
         """
-        # The engine's lists follow each other, and reads are linearizable.
+        # Lists come one after the other, and reads are linearizable. So within one history, the
+        # revision never goes back.
         if listed.revision < self.view.revision:
             return f"etcd's revision went back from {self.view.revision} to {listed.revision}"
-        self.history.keep(self.view, self.chronicle.token_base)
+        self.history.keep(self.view, self.observed_times.token_base)
         view = self._after(listed)
         because = self.history.contradiction(view, name)
         if not because:
@@ -91,26 +92,26 @@ class ViewState:
         return because
 
     def note(self, name: str, now: float, out: Outbox) -> None:
-        """Note what is new in the view, and warn of problems once."""
+        """Note the news of the view, and warn of each problem once."""
         view = self.view
-        self.chronicle.note(view, now)
-        # All that problems follow from. What has not changed is the same object as before.
+        self.observed_times.note(view, now)
+        # All sources of problems. A source that has not changed is the same object as before.
         problems, standing = view.records.problems, view.records.standing
         sources = (problems, standing, view.versions, view.requests, view.clutter)
         if not is_same(sources, self._sources):
             self._sources = sources
-            self._tell_problems(name, out)
+            self._report_problems(name, out)
 
-    def _tell_problems(self, name: str, out: Outbox) -> None:
+    def _report_problems(self, name: str, out: Outbox) -> None:
         why = self.why_unrankable = why_unrankable(self.view, name)
         own = {(f"members/{name}", f"is not ranked: {why}")} if why else set()
-        told, self._told = self._told, {*self.view.problems, *own}
-        for key, problem in sorted(self._told - told):
+        before, self._reported = self._reported, {*self.view.problems, *own}
+        for key, problem in sorted(self._reported - before):
             out.report(Level.WARNING, f"{key}: {problem}")
 
     def throw_view_away(self, out: Outbox, *, lists: bool) -> None:
-        """Throw the view away; `lists`: have the group listed anew."""
-        self.history.keep(self.view, self.chronicle.token_base)
+        """Throw the view away, and list the group anew if `lists`."""
+        self.history.keep(self.view, self.observed_times.token_base)
         self.view = View()
         if lists:
             self.lists_wanted += 1
@@ -119,8 +120,8 @@ class ViewState:
     def begin_anew(self, because: str, now: float, out: Outbox) -> None:
         """Begin another history.
 
-        Of the old one, only the largest TTL and the highest token count. Its raised token base does
-        not: members that start fresh do not know that base, and all must add the same one.
+        Only the largest TTL and the highest token of the old history count. Its raised token base
+        does not. All members must add the same base, and members that start now do not know it.
         """
         self.history.begin_anew(because, now, out)
-        self.chronicle = ObservedTimes()
+        self.observed_times = ObservedTimes()

@@ -5,37 +5,43 @@ for each share, and from then on only the roles of the share are tried. The inva
 
     each role that is waited for is in `unsorted`, or in `mine`, or lies outside of `share`
 
-If anything but a change of records frees a role, the role is put into `unsorted` again. Only `sort`
-takes a role out of there, and only when it has sorted it. In particular a look
-while the gate is closed sorts nothing, so whoever begins to wait meanwhile is not forgotten.
+It holds because a role enters by `unsorted`, and only `sort` takes it out of there, when it has
+sorted it. A look while the gate is closed sorts nothing, so a wait that begins meanwhile is not
+forgotten. If anything but a change of records frees a role, the role is put into `unsorted` again.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 import attrs
 
 from rink.core.placement import Placement
 from rink.core.values import Share
 
-if TYPE_CHECKING:
-    from rink.core.holds import Handle
-
 REPORT_AFTER_S = 10.0
 """Time until a wait is reported, in seconds."""
 
 
+class Waiter(Protocol):
+    """Waits for one role: all that `Waits` needs to know of a handle."""
+
+    role: str
+
+
+W = TypeVar("W", bound=Waiter)
+
+
 @attrs.define(eq=False)
-class Waits(Mapping[str, "list[Handle]"]):
+class Waits(Mapping[str, list[W]]):
     """Map each role to the handles that wait for it.
 
-    It is called with the engine's lock held.
+    Every method is called with the engine's lock held.
 
-    `share` is what the roles were sorted by last. `unsorted` and `mine` are ordered sets. `_since`
-    says since when a role is waited for, oldest first, until that was reported.
+    The roles were last sorted by `share`. `unsorted` and `mine` are ordered sets. `_since` says
+    since when each role is waited for, oldest first, until that is reported.
     """
 
     share: Share | None = None
@@ -43,9 +49,9 @@ class Waits(Mapping[str, "list[Handle]"]):
     mine: dict[str, None] = attrs.field(factory=dict)
     _unseen: dict[str, None] = attrs.field(factory=dict)
     _since: OrderedDict[str, float] = attrs.field(factory=OrderedDict)
-    _handles: dict[str, list[Handle]] = attrs.field(factory=dict)
+    _handles: dict[str, list[W]] = attrs.field(factory=dict)
 
-    def __getitem__(self, role: str) -> list[Handle]:
+    def __getitem__(self, role: str) -> list[W]:
         return self._handles[role]
 
     def __contains__(self, role: object) -> bool:
@@ -57,73 +63,73 @@ class Waits(Mapping[str, "list[Handle]"]):
     def __len__(self) -> int:
         return len(self._handles)
 
-    def add(self, handle: Handle) -> None:
+    def add(self, handle: W) -> None:
         """Register a handle as waiting for its role."""
         waiting = self._handles.get(handle.role)
         if waiting:
             waiting.append(handle)
-            self.unsorted[handle.role] = None  # the others may need a greater token, and this not
+            self.unsorted[handle.role] = (
+                None  # this handle may do with a lower token than the others
+            )
             return
         # In this order: a signal handler may raise in between, and the wait must not be forgotten.
         self.unsorted[handle.role] = self._unseen[handle.role] = None
         self._handles[handle.role] = [handle]
 
-    def discard(self, handle: Handle) -> None:
+    def discard(self, handle: W) -> None:
         """Stop a handle from waiting, if it waits."""
         waiting = self._handles.get(handle.role)
         if waiting is None:
             return
         if handle in waiting:
             waiting.remove(handle)
-        if not waiting:  # also where a signal handler raised before, just here
+        if not waiting:  # also if a signal handler raised between `remove` and here before
             self.end(handle.role)
 
-    def end(self, role: str) -> list[Handle]:
+    def end(self, role: str) -> list[W]:
         """End every wait for a role, and return the handles."""
         handles = self._handles.pop(role, [])  # first, as in `add`
-        for kept in (self.unsorted, self.mine, self._unseen, self._since):
-            kept.pop(role, None)
+        for roles in (self.unsorted, self.mine, self._unseen, self._since):
+            roles.pop(role, None)
         return handles
 
     def lasting(self, now: float) -> tuple[list[str], float | None]:
         """Return the roles that are waited for long, and when to look again.
 
-        A wait counts from the first look that sees it; each is returned once.
+        A wait counts from the first look that sees it. Each role is returned once.
         """
         for role in self._unseen:
             self._since[role] = now
         self._unseen = {}
-        found: list[str] = []
+        lasting: list[str] = []
         while self._since:
             role, since = next(iter(self._since.items()))
             if now < since + REPORT_AFTER_S:
-                return found, since + REPORT_AFTER_S
+                return lasting, since + REPORT_AFTER_S
             del self._since[role]
-            found.append(role)
-        return found, None
+            lasting.append(role)
+        return lasting, None
 
-    def clear(self) -> list[Handle]:
+    def clear(self) -> list[W]:
         """End every wait, and return the handles."""
         return [handle for role in list(self._handles) for handle in self.end(role)]
 
     def sort(self, share: Share, placement: Placement, unplaced: Collection[str]) -> list[str]:
-        """Sort what is new, or everything by a new share.
+        """Sort the new roles, or all of them by a new share.
 
-        Return the roles that are to be tried.
-
-        These lie in the share, or no scheme can place them, so that nobody is ever granted them.
-        They are in `mine` from now on.
+        Return the sorted roles that are to be tried. They lie in the share, or their scheme fails
+        for them, so that they are refused. They are in `mine` from now on.
 
         Args:
             share: the member's share of the version that it follows.
-            placement: where roles are; it has been asked for all of them but those `unplaced`.
-            unplaced: roles that have not been placed yet, and wait for the next look.
+            placement: has placed all roles, except the `unplaced` ones.
+            unplaced: roles that have not been placed yet, and are sorted by the next look.
         """
         if share != self.share:
             self.share = share
             self.unsorted, self.mine = dict.fromkeys(self._handles), {}
         for role in unplaced:
-            if role in self.mine:  # not by a pair that is new
+            if role in self.mine:  # sorted already, but not placed by a new scheme or size
                 del self.mine[role]
                 self.unsorted[role] = None
         unsorted, self.unsorted = self.unsorted, {}
@@ -133,7 +139,7 @@ class Waits(Mapping[str, "list[Handle]"]):
             if not can_sort or role in unplaced:
                 self.unsorted[role] = None
                 continue
-            is_mine = placement.has(share, role)  # first: it notes a failure
+            is_mine = placement.has(share, role)  # first, because this call notes a failure
             failed = placement.failure(role, share.scheme, share.size)
             if role in self._handles and (is_mine or failed is not None):
                 self.mine[role] = None
@@ -142,7 +148,7 @@ class Waits(Mapping[str, "list[Handle]"]):
 
     def all_mine(self) -> list[str]:
         """Return every role of the share that is waited for."""
-        # Made anew: a dict from which very much was taken is as slow to go through as before.
+        # A new dict, because one that has lost most of its entries is as slow to iterate as before.
         self.mine = dict.fromkeys(self.mine)
         return list(self.mine)
 

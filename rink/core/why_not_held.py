@@ -1,4 +1,4 @@
-"""Say why this member does not hold a role now.
+"""Explain why this member does not hold a role now.
 
 `RoleTimeout`, `status()` and the log use these texts.
 """
@@ -19,24 +19,23 @@ from rink.core.view import View, owner_of
 
 
 def grows(whom: str, when: str) -> str:
-    """Return when a waiting member gets a rank, in words.
+    """Return a text that says when a waiting member gets a rank.
 
     It gets a new rank when the group grows, or the rank of a member that leaves.
     """
     return f"the group grows for {whom} {when}, or at once if another member leaves"
 
 
-def why_not_ranked(view: View, chronicle: ObservedTimes, name: str, now: float) -> str:
+def why_not_ranked(view: View, observed_times: ObservedTimes, name: str, now: float) -> str:
     """Return why a member has no rank yet, and when the group grows for it.
 
-    The member computes the time itself. It reads the coordinator's settings from the coordinator's
-    record. It counts each delay from the moment when it first saw the waiting member, or the start
-    of the group.
+    The member computes the time itself, by the settings in the coordinator's record. It counts each
+    delay from the time when it first saw the waiting member, or the start of the group.
     """
     member, coordinator = view.members.get(name), view.coordinator
     if member is None or member.record is None or coordinator is None or not coordinator.record:
         return NOT_RANKED
-    first_seen = chronicle.first_seen.get((name, member.create_revision))
+    first_seen = observed_times.first_seen.get((name, member.create_revision))
     if first_seen is None:
         return NOT_RANKED
     leads_by = coordinator.record.leads_by
@@ -45,12 +44,14 @@ def why_not_ranked(view: View, chronicle: ObservedTimes, name: str, now: float) 
         initial_delay=leads_by.get("initial_delay") or 0.0,
     )
     own_delay = member.record.rebalance_delay
-    at, setting, delay = growth_due(first_seen, own_delay, chronicle.started_at, settings)
+    at, setting, delay = growth_due(first_seen, own_delay, observed_times.started_at, settings)
     if at > now:
         when = f"in about {at - now:.0f} s ({setting}={delay:g})"
         text = grows("this member", when)
         # This member joined after the start, so it does not know how long ago the start was.
-        is_start = chronicle.started_at is None and view.version and STARTED in view.version.because
+        is_start = (
+            observed_times.started_at is None and view.version and STARTED in view.version.because
+        )
         sooner = "; sooner if the group has only just started" if is_start else ""
         return f"{NOT_RANKED}: {text}{sooner}"
     stagger = leads_by.get("stagger")
@@ -61,12 +62,11 @@ def why_not_ranked(view: View, chronicle: ObservedTimes, name: str, now: float) 
 
 @attrs.frozen
 class HoldObstacles:
-    """Hold what one member knew at one moment.
+    """Hold what kept roles from one member at one moment.
 
-    It is copied under the lock, and read without it.
-
-    `lost` has the roles that this member lost and has not released. `not_ranked` says why this
-    member has no rank and when the group grows for it, or is empty.
+    It is copied under the lock, and read without it. `lost` has the roles that this member lost and
+    has not released. `not_ranked` says why this member has no rank and when the group grows for it,
+    or is "".
     """
 
     name: str
@@ -76,9 +76,10 @@ class HoldObstacles:
     not_ranked: str
 
     def obstacle(self, role: str, placement: Placement) -> str:
-        """Return who owns a role, or who keeps this member from holding it, and why.
+        """Return which member keeps this one from holding a role, and why.
 
-        The scheme may be called: hold no lock.
+        That is the role's owner, or a member that still claims it. The scheme may be called: hold
+        no lock.
         """
         if self.gate.closed_because == NOT_RANKED:
             return self.not_ranked

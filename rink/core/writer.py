@@ -1,11 +1,10 @@
 """Write this member's record (R1).
 
-One write at a time is unsettled, and only an answer settles it.
-
-A transaction whose answer was lost may be applied much later: a frozen follower forwards it when
-it thaws, and a linearizable read in between does not find it. So only the answer to the newest try
+Invariant: at most one write is unsettled, and only the answer to its newest try settles it. A
+transaction whose answer was lost may be applied much later: a frozen follower of etcd forwards it
+when it thaws, and a linearizable read in between does not find it. So a read or the watch never
 settles a write. All tries of a write have the same compare, so within one history at most one of
-them is ever applied. A read or the watch never settles a write.
+them is ever applied.
 """
 
 from __future__ import annotations
@@ -22,7 +21,10 @@ from rink.core.values import Member, MemberRecord
 
 
 class Verdict(enum.Enum):
-    """Name what etcd shows of this member's record, in a view, a read or an answer."""
+    """Name what etcd shows of this member's record.
+
+    It may show it in a view, in a read or in an answer.
+    """
 
     FINE = "no fault is shown; also if the name is taken, or the answer is to an earlier attempt"
     GONE = "there is no record, or another record stands in its place"
@@ -71,7 +73,7 @@ class Writer:
         return self.compare > 0
 
     def is_mine(self, member: Member | None) -> bool:
-        """Return whether a record under the own key is this incarnation's."""
+        """Return whether a record under the own key is of this incarnation."""
         return (
             member is not None
             and member.record is not None
@@ -79,16 +81,16 @@ class Writer:
             and member.lease == self.lease
         )
 
-    def judge(self, found: Member | None, answered: int) -> Verdict:
+    def judge(self, member: Member | None, answered: int) -> Verdict:
         """Judge this member's record, as etcd has shown it.
 
         Args:
-            found: what lies under the own key, or None.
-            answered: the mod_revision of an answered write that `found` must include.
+            member: the own key, or None if there is no record.
+            answered: the mod_revision of an answered write that the record must include.
         """
-        if found is None or not self.is_mine(found):
+        if member is None or not self.is_mine(member):
             return Verdict.GONE
-        return Verdict.OLDER if found.mod_revision < answered else Verdict.FINE
+        return Verdict.OLDER if member.mod_revision < answered else Verdict.FINE
 
     def begin(self, lease: int, incarnation: str) -> None:
         """Forget the record of an earlier incarnation.
@@ -99,10 +101,10 @@ class Writer:
         self.state, self.compare, self.known = Write.ABSENT, 0, None
         self.must_write, self.taken_by = False, None
         self.failures, self.is_doubted = 0, False
-        self.attempt += 1  # an answer that is still under way is to a transaction of the past
+        self.attempt += 1  # so an answer that is still under way is ignored
 
     def is_due(self, desired: MemberRecord, now: float) -> bool:
-        """Return whether there is something to write now."""
+        """Return whether to write now."""
         if self.state is Write.OWED:
             return now >= self.retry_at
         if self.state is Write.SETTLED:
@@ -112,7 +114,7 @@ class Writer:
     def differs(self, desired: MemberRecord) -> bool:
         """Return whether the record should change.
 
-        A new version number alone is for people, and changes nothing.
+        A new version number alone does not count, since it is only for people.
         """
         known = self.known
         if known is not None and known.version != desired.version:
@@ -131,19 +133,19 @@ class Writer:
         return WriteRecord(self.attempt, self.lease, self.compare, desired)
 
     def answered(self, event: WriteAnswered) -> Verdict:
-        """Take an answer, and return what it says of the record."""
+        """Take an answer, and return what it shows of the record."""
         if event.attempt != self.attempt:
             return Verdict.FINE
         self.failures, self.is_doubted = 0, False
         if event.applied:
             self._settle(event.revision, self._sent)
-        elif event.found is not None and self.is_mine(event.found):
-            verdict = self.judge(event.found, self.compare)
-            self._settle(event.found.mod_revision, event.found.record)
+        elif event.member is not None and self.is_mine(event.member):
+            verdict = self.judge(event.member, self.compare)
+            self._settle(event.member.mod_revision, event.member.record)
             return verdict
-        elif event.found is not None and not self.exists:
+        elif event.member is not None and not self.exists:
             self.state = advance(WRITE, self.state, WriteEvent.FOREIGN)
-            self.taken_by, self.taken_at = event.found, event.revision
+            self.taken_by, self.taken_at = event.member, event.revision
         else:
             self.state = advance(WRITE, self.state, WriteEvent.MISSING)
             return Verdict.GONE
@@ -154,7 +156,7 @@ class Writer:
         self.compare, self.known = mod_revision, record
 
     def failed(self, attempt: int, now: float) -> bool:
-        """Note that a transaction ended without an answer: it may yet be applied.
+        """Note that a transaction ended without an answer; it may yet be applied.
 
         Return False for an earlier transaction, whose answer does not matter any more.
         """
@@ -170,20 +172,20 @@ class Writer:
         """Return whether the answer to the try under way is awaited, not ignored."""
         return self.state is Write.SENT and self.awaited == self.attempt
 
-    def meet(self, now: float, patience_s: float) -> None:
+    def meet(self, now: float, timeout_s: float) -> None:
         """Note a new call of keepalives, which may reach a copy of etcd (R11).
 
         The history before may have answered the first try of a write under way. So ignore its
-        answer, and try the write again. For a later try, wait for the answer for `patience_s`. A
-        further call does not extend that wait. Without the wait, no write would settle while new
-        calls come faster than answers to writes.
+        answer, and try the write again. For a later try, wait `timeout_s` for the answer. A further
+        call does not extend that wait. Without the wait, no write would settle while new calls come
+        faster than answers to writes.
         """
         if self.state is not Write.SENT:
             return
         if not self.is_doubted:
             self.doubt(now)
         elif not self.is_awaited:
-            self.awaited, self.awaited_until = self.attempt, now + patience_s
+            self.awaited, self.awaited_until = self.attempt, now + timeout_s
 
     def doubt(self, now: float) -> None:
         """Ignore the answer to the write under way, and try the write again."""
@@ -193,9 +195,9 @@ class Writer:
         self.retry_at = now
 
     def freed(self) -> None:
-        """Note that the record which had the name is gone.
+        """Note that the other record which had the name is gone.
 
-        The next transaction may create it.
+        The next transaction may create this member's record.
         """
         self.state = advance(WRITE, self.state, WriteEvent.FREED)
         self.taken_by = None

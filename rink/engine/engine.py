@@ -232,7 +232,7 @@ class Engine:
     @property
     def deadline(self) -> float:
         """Return the time at which every role is lost without another renewal."""
-        return self.node.tenure.deadline
+        return self.node.member_lease.deadline
 
     @property
     def ticks_answered(self) -> int:
@@ -259,7 +259,7 @@ class Engine:
     @property
     def overdue_at(self) -> float:
         """Return the time at which to report that the lease is not renewed."""
-        return self.node.outage.due_at(self.node.tenure)
+        return self.node.outage.due_at(self.node.member_lease)
 
     def overdue(self, words: str) -> None:
         """Report that the lease is not renewed, once per outage."""
@@ -455,7 +455,7 @@ class Engine:
     def _give_everything_up(self, because: str) -> None:
         """Lose every role, and stop renewing the lease."""
         with self.lock:
-            self._lease_renewal.drop(self.node.tenure.lease)
+            self._lease_renewal.drop(self.node.member_lease.id)
             self.node.out.last_error = because
             self.table.deadline = float("-inf")
             self.table.gate = closed(because)
@@ -505,7 +505,7 @@ class Engine:
                     self._requests.carry_out(effect)
 
     def _log_join(self) -> None:
-        name, ttl = self.node.name, self.node.tenure.granted_ttl
+        name, ttl = self.node.name, self.node.member_lease.granted_ttl
         text = f"joined as {name!r}, by etcd at {self._etcd.endpoint}, with a ttl of {ttl} s"
         self.member_log.write(logging.INFO, text)
 

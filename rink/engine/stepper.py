@@ -61,10 +61,10 @@ class Stepper:
         # again. After MAX_PLACINGS rounds it leaves out awaited roles that are new, and closes the
         # gate, so no caller can take a new role. So the loop ends.
         node = self._node
-        foreseen = node.foresee(events)
+        prefetch = node.prefetch(events)
         for placings in itertools.count():
             with _step_queue.turn(), self._lock:
-                missing = node.placing.missing(foreseen, node.table, node.placement)
+                missing = node.placing.missing(prefetch, node.table, node.placement)
                 unplaced = set[str]()
                 if placings >= MAX_PLACINGS and missing:
                     served = node.table.held.keys() | node.table.lost.keys()
@@ -77,9 +77,9 @@ class Stepper:
                     node.table.gate = closed("the group is changing")
             for role, scheme, size in missing:
                 node.placement.rank(role, scheme, size, bounded=False)
-        if foreseen.pairs != self._pairs:
-            self._pairs = foreseen.pairs
-            node.placement.forget_all_but(foreseen.pairs)
+        if prefetch.pairs != self._pairs:
+            self._pairs = prefetch.pairs
+            node.placement.forget_all_but(prefetch.pairs)
         return step
 
     def _step_placed(self, events: list[Event], unplaced: set[str]) -> OwnStep:

@@ -76,18 +76,18 @@ def status_of(
     with lock:
         now, upcoming, view, owned = clock.now(), node.upcoming, node.view, node.owned
         waits = list(table.waits)
-        standpoint = node.standpoint(frozenset(table.lost), now)
+        obstacles = node.hold_obstacles(frozenset(table.lost), now)
         fields: dict[str, Any] = {
             "rank": node.rank,
             "held": {role: hold.token for role, hold in table.held.items()},
             "draining": [hold.role for hold in table.draining],
             "overruns": table.overruns,
-            "session_remaining": node.tenure.deadline - now,
-            "grants_resume_in": max(0.0, node.sight.history.grants_from - now),
+            "session_remaining": node.member_lease.deadline - now,
+            "grants_resume_in": max(0.0, node.view_state.history.grants_from - now),
             "last_error": node.out.last_error,
             "life": node.living.state.value,
             "leaving": node.living.doing(now),
-            "not_ranked": standpoint.not_ranked,
+            "not_ranked": obstacles.not_ranked,
         }
     change_at = upcoming.at if upcoming else None
     fields["draining"] = tuple(sorted(fields["draining"]))
@@ -95,7 +95,7 @@ def status_of(
         **attrs.asdict(seen(view, group, owned), recurse=False),
         **fields,
         me=node.name,
-        waiting_for={role: standpoint.obstacle(role, node.placement) for role in waits},
+        waiting_for={role: obstacles.obstacle(role, node.placement) for role in waits},
         next_change_at=None if change_at is None else clock.wall(max(0.0, change_at - now)),
         next_change_because=upcoming.because if upcoming else "",
     )

@@ -1,7 +1,7 @@
-"""Check after each step of a member that what it keeps equals what is derived anew.
+"""Check each step of a member against everything derived anew.
 
-A member brings much along from step to step, so that an event costs by what has changed. Each such
-value is compared here with the one that follows from the same entries, listed anew.
+A member carries much from step to step, so that an event costs only by what has changed. Each such
+value is compared here with the value that follows from the same entries, listed anew.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class Strict(Placement):
 
 
 def place(node: Node, events, unplaced=()) -> set:
-    """Place what a step asks schemes for, as the engine does; return what was missing."""
-    missing = node.placing.missing(node.foresee(events), node.table, node.placement)
+    """Place the roles of a step, as the engine does; return the missing ones."""
+    missing = node.placing.missing(node.prefetch(events), node.table, node.placement)
     for role, scheme, size in missing:
         node.placement.rank(role, scheme, size, bounded=False)
     node.placing.done(node.table, set(unplaced))
     return set(missing)
 
 
-class Foreseen(Node):
-    """Places what is foreseen and then steps, as the engine does, and checks what it keeps."""
+class CheckedNode(Node):
+    """Places roles before each step, as the engine does, and checks the state."""
 
     def __init__(self, settings):
         super().__init__(settings, Strict())
@@ -57,20 +57,20 @@ class Foreseen(Node):
         return effects
 
     def _check_chronicle(self, now):
-        """Compare the chronicle with one that notes every view, also if nothing has changed."""
-        chronicle = self.sight.chronicle
-        if chronicle is not self._noted_by:
-            self._noted_by, self._shadow = chronicle, copy.copy(chronicle)
-            self._shadow.first_seen = dict(chronicle.first_seen)
-            self._shadow.gone_since = dict(chronicle.gone_since)
+        """Compare the observed times with those of a copy that notes every view."""
+        observed_times = self.view_state.observed_times
+        if observed_times is not self._noted_by:
+            self._noted_by, self._shadow = observed_times, copy.copy(observed_times)
+            self._shadow.first_seen = dict(observed_times.first_seen)
+            self._shadow.gone_since = dict(observed_times.gone_since)
         self._shadow._sources = ()
         self._shadow.note(self.view, now)
         for name in ("first_seen", "gone_since", "started_at", "was_empty", "token_base"):
-            assert getattr(chronicle, name) == getattr(self._shadow, name), name
+            assert getattr(observed_times, name) == getattr(self._shadow, name), name
 
 
 def check(node: Node, now: float) -> None:
-    """Compare all that a member keeps with what is derived anew, between two of its steps."""
+    """Compare the state between two steps with everything derived anew."""
     check_own(node, now)
     check_group(node, now)
 
@@ -84,7 +84,10 @@ def check_own(node: Node, now: float) -> None:
 
 
 def check_group(node: Node, now: float) -> None:
-    """Compare what the second half leaves; callers may have released roles since the first."""
+    """Compare the results of the second half of a step.
+
+    Callers may have released roles since the first half.
+    """
     _check_coordinator(node, now)
     _check_janitor(node)
 
@@ -105,15 +108,15 @@ def _check_view(view: View) -> None:
 
 
 def _check_sight(node: Node) -> None:
-    view, chronicle = node.view, node.sight.chronicle
+    view, observed_times = node.view, node.view_state.observed_times
     if not view.revision:
         return
     ranked = set(view.version.ranks) if view.version else set()
     live = {member.name for member in view.by_age}
-    assert chronicle.first_seen.keys() == view.records.roster.births
-    assert chronicle.gone_since.keys() == ranked - live
-    assert chronicle._leaving == view.records.standing.leaving
-    assert node.sight.why_unrankable == why_unrankable(view, node.name)
+    assert observed_times.first_seen.keys() == view.records.roster.births
+    assert observed_times.gone_since.keys() == ranked - live
+    assert observed_times._leaving == view.records.standing.leaving
+    assert node.view_state.why_unrankable == why_unrankable(view, node.name)
 
 
 def _check_coordinator(node: Node, now: float) -> None:
@@ -122,14 +125,14 @@ def _check_coordinator(node: Node, now: float) -> None:
     is_under_way = coordinator.proclaiming > (view.newest.number if view.newest else 0)
     if not node.coordinates or is_under_way or now < coordinator.retry_at:
         return
-    if not node.tenure.is_alive:
+    if not node.member_lease.is_alive:
         return  # it ended between the halves, and the dead proclaim nothing
     if view.newest is not None and view.newest.version is None:
         return
     drafted = draft(
         node.name,
         view,
-        node.sight.chronicle,
+        node.view_state.observed_times,
         not node.unsettled,
         now,
         node.settings.ranking,
@@ -144,7 +147,7 @@ def _check_coordinator(node: Node, now: float) -> None:
 
 
 def _check_janitor(node: Node) -> None:
-    if not node.tenure.is_alive or node.living.state is Life.REVOKING:
+    if not node.member_lease.is_alive or node.living.state is Life.REVOKING:
         return
     waits_for_name = node.writer.state is Write.TAKEN
     suspects = _suspects(node.view, node.name, node.coordinates, waits_for_name)
@@ -156,7 +159,10 @@ def _check_janitor(node: Node) -> None:
 
 
 def _check_waits(node: Node, now: float) -> None:
-    """No role waits that is mine and free; and each one is placed and sorted, or known as new."""
+    """Check that no role waits that is mine and free.
+
+    Each role is also placed and sorted, or known as new.
+    """
     table, placement, waits = node.table, node.placement, node.table.waits
     for scheme, size in node.placing.complete:
         assert table.roles <= placement.ranks(scheme, size).keys() | table.unplaced

@@ -1,4 +1,4 @@
-"""Every mutant, in the order of the table, by the heading that it stands under."""
+"""List every mutant by its heading, in the order of the table."""
 
 from __future__ import annotations
 

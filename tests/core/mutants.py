@@ -1,13 +1,15 @@
-"""Breaks each rule on purpose and sees that a test fails: `python tests/core/mutants.py [words]`.
+"""Break each rule on purpose, and check that a test fails.
 
-Each mutant replaces one piece of the source, in a copy of the tree, and runs the files of tests that
-are to catch it. It prints the table of docs/internals/mutants.md; with words, only of mutants whose description
-has one of them. Other evidence has a column and an option of its own, see `EVIDENCE`: with `--walks`
-it also says which mutants of the core the seeded walks find, with `--worlds` which the small worlds
-find; each takes minutes, half an hour together. `--write` writes
-the page; columns that were not asked for keep what stands there.
+`python tests/core/mutants.py [words]` replaces one piece of the source for each mutant, in a copy
+of the tree, and runs the files of tests that are to catch it. It prints the table of
+docs/internals/mutants.md, or with words only the mutants whose description has one of them.
 
-Exit status 1: one survived, or its old text is not found exactly once any more.
+Other evidence has a column and an option of its own, see `EVIDENCE`. With `--walks` it also says
+which mutants of the core the seeded walks find, and with `--worlds` which the small worlds find.
+Each takes minutes, and both together half an hour. `--write` writes the page. Columns that were not
+requested stay as they are.
+
+Exit status 1: a mutant survived, or its old text is not found exactly once any more.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ EVIDENCE = {
     "walks": ("core/test_walks", ""),
     "worlds": ("worlds/test_worlds", "not deep or medium"),
 }
-"""Columns beside the named tests: a file of tests that nobody pointed at the mutant, and pytest's -m.
+"""Columns beside the named tests: a file of tests that the mutant does not name, and pytest's -m.
 
 The mutants run all walks, but only the small worlds.
 """
@@ -46,23 +48,24 @@ LONGEST_S = 300
 
 HEAD = """# What each broken rule is caught by
 
-Each rule is broken on purpose, as one piece of the source replaced by another, and the tests named
-here fail: {count} mutants, of which {survived} survive. Written by `make mutants` from `tests/core/mutant_list.py`;
-do not edit. A test holds every mutant to its place in the source and to its row here.
+Each rule is broken on purpose, by replacing one piece of the source, and the tests named here fail:
+{count} mutants, of which {survived} survive. `make mutants` writes this page from
+`tests/core/mutant_list.py`; do not edit it. A test checks that every mutant still has its place in
+the source and its row here.
 
 {columns}
 """
 SAYS = {
-    "walks": "*walks*: found, too, by the seeded walks of `tests/core/test_walks.py`, without being"
-    " told where to look. Where they find nothing, chance did not lead them there; engine and client"
-    " lie outside of their world.",
-    "worlds": "*worlds*: the first of the [small worlds](../../tests/worlds/README.md) in which it breaks"
-    " a rule. They have no readings of clocks, one scheme, and nothing that cannot be read: what is about"
-    " more is not found.",
+    "walks": "*walks*: the seeded walks of `tests/core/test_walks.py` find it, too. They do not"
+    " know where to look, so chance may not lead them there. Engine and client are outside their"
+    " world.",
+    "worlds": "*worlds*: the first of the [small worlds](../../tests/worlds/README.md) in which it"
+    " breaks a rule. They have no readings of clocks, one scheme, and only readable values, so they"
+    " find no mutant that needs more.",
 }
 
 Row = tuple[str, dict[str, str]]
-"""What catches a mutant, empty where nothing does; and the cell of each column of evidence."""
+"""The tests that catch a mutant, or "", and the cell of each column of evidence."""
 
 
 def copy_tree(to: Path) -> Path:
@@ -82,7 +85,7 @@ def failures(
     longest_s: float = LONGEST_S,
     marks: str = "not deep",
 ) -> list[str]:
-    """Run files of tests; return the names of those that fail, the first few."""
+    """Run files of tests; return the names of the first few that fail."""
     files = [f"tests/{name}.py" for name in tests]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", f"--maxfail={most}"]
     command += ["-m", marks]
@@ -114,13 +117,13 @@ def failures(
 
 
 def named(file: str, test: str, parameter: str) -> str:
-    """A test for the table; of the worlds, which one."""
+    """Return a test for the table; for the worlds, also which one."""
     where = f" in {parameter}" if file == "worlds" and parameter else ""
     return f"`{file}`: {test.replace('_', ' ')}{where}"
 
 
 def catch(mutant: Mutant, tree: Path, evidence: list[str]) -> Row:
-    """Break a rule in a tree, see what fails, and put it right again."""
+    """Break a rule in a tree, run its tests, and restore the tree."""
     path = tree / mutant.file
     text = path.read_text()
     if text.count(mutant.old) != 1:
@@ -135,7 +138,10 @@ def catch(mutant: Mutant, tree: Path, evidence: list[str]) -> Row:
 
 
 def evidence_of(mutant: Mutant, tree: Path, column: str) -> str:
-    """Whether a column's tests find a mutant of the core; where, if a test has parameters that say so."""
+    """Return whether a column's tests find a mutant of the core, or where.
+
+    It is where if a test has parameters that say so.
+    """
     found: list[str] = []
     if mutant.is_of_core:  # slowness is no evidence, so there is time enough
         file, marks = EVIDENCE[column]
@@ -145,7 +151,7 @@ def evidence_of(mutant: Mutant, tree: Path, column: str) -> str:
 
 
 def catch_all(chosen: list[Mutant], trees: list[Path], evidence: list[str]) -> dict[str, Row]:
-    """Break one rule after another, in as many trees at once as there are."""
+    """Break one rule after another, in all trees at once."""
     free: queue.SimpleQueue[Path] = queue.SimpleQueue()
     for tree in trees:
         free.put(tree)
@@ -166,14 +172,14 @@ def catch_all(chosen: list[Mutant], trees: list[Path], evidence: list[str]) -> d
 
 
 def line(what: str, row: Row, columns: list[str]) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     caught, found = row
     cells = [what, caught or SURVIVED, *(found.get(column, "") for column in columns)]
     return f"| {' | '.join(cells)} |"
 
 
 def written() -> dict[str, Row]:
-    """The rows that stand in the page."""
+    """Return the rows of the page as it is."""
     rows: dict[str, Row] = {}
     columns: list[str] = []
     for text in PAGE.read_text(encoding="utf-8").splitlines() if PAGE.exists() else ():
@@ -187,7 +193,7 @@ def written() -> dict[str, Row]:
 
 
 def page(rows: dict[str, Row]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     columns = list(EVIDENCE)
     survived = sum(not caught for caught, _ in rows.values())
     says = "\n".join(SAYS[one] for one in columns)
@@ -200,13 +206,13 @@ def page(rows: dict[str, Row]) -> str:
 
 
 def table_head(columns: list[str]) -> str:
-    """The head of a table."""
+    """Return the head of a table."""
     names = ["mutant", "caught by", *columns]
     return f"| {' | '.join(names)} |\n{'|---' * len(names)}|"
 
 
 def write(rows: dict[str, Row]) -> None:
-    """Write the page with these rows; what they have no cell for stays as it was."""
+    """Write the page with these rows; other cells stay as they are."""
     before = written()
     merged = {
         one.what: (rows[one.what][0], {**before.get(one.what, ("", {}))[1], **rows[one.what][1]})
@@ -218,7 +224,7 @@ def write(rows: dict[str, Row]) -> None:
 
 
 def options(words: list[str]) -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the arguments."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("words", nargs="*", help="only mutants whose description has one of these")
@@ -230,7 +236,7 @@ def options(words: list[str]) -> argparse.Namespace:
 
 
 def main(words: list[str]) -> int:
-    """Break what was asked for, rule by rule; the exit status."""
+    """Break the chosen rules one by one; return the exit status."""
     asked = options(words)
     evidence = [column for column in EVIDENCE if getattr(asked, column)]
     chosen = [m for m in MUTANTS if not asked.words or any(word in m.what for word in asked.words)]

@@ -1,4 +1,4 @@
-"""What a member brings along from step to step, so that an event costs by what has changed."""
+"""Break what a member carries from step to step to make events cheap."""
 
 from mutant import core, engine
 
@@ -45,7 +45,7 @@ BOOKKEEPING = [
         "view_state",
         "            if folded is event:\n",
         "            if folded:\n",
-        "foresight",
+        "scheme_prefetch",
         "walks",
     ),
     core(
@@ -58,8 +58,8 @@ BOOKKEEPING = [
     core(
         "requests refused for their size wait for ever behind a late answer",
         "coordinator",
-        "        if self.proclaiming:  # the event",
-        "        if False:  # the event",
+        "        if self.proclaiming:  # the watch",
+        "        if False:  # the watch",
         "coordinator",
     ),
     core(
@@ -67,7 +67,7 @@ BOOKKEEPING = [
         "member_state",
         "            return not self._is_disproved()\n",
         "            return True\n",
-        "foresight",
+        "scheme_prefetch",
     ),
     core(
         "another share sorts only what is new",
@@ -79,7 +79,8 @@ BOOKKEEPING = [
     core(
         "a role that is not placed yet counts as sorted",
         "waits",
-        "            if not can_sort or role in unplaced:\n                self.unsorted[role] = None\n",
+        "            if not can_sort or role in unplaced:\n"
+        "                self.unsorted[role] = None\n",
         "            if not can_sort or role in unplaced:\n",
         "waits",
     ),
@@ -123,22 +124,22 @@ BOOKKEEPING = [
     engine(
         "a scheme that has failed is asked no more when its size comes back",
         "stepper",
-        "            node.placement.forget_all_but(foreseen.pairs)\n",
+        "            node.placement.forget_all_but(prefetch.pairs)\n",
         "",
         "engine/test_engine_schemes",
     ),
     core(
         "a wait that ends is still known as one of the share",
         "waits",
-        "        for kept in (self.unsorted, self.mine, self._unseen, self._since):\n",
-        "        for kept in (self.unsorted, self._unseen, self._since):\n",
+        "        for roles in (self.unsorted, self.mine, self._unseen, self._since):\n",
+        "        for roles in (self.unsorted, self._unseen, self._since):\n",
         "waits",
     ),
     core(
         "a wait that ended is reported all the same",
         "waits",
-        "        for kept in (self.unsorted, self.mine, self._unseen, self._since):\n",
-        "        for kept in (self.unsorted, self.mine, self._unseen):\n",
+        "        for roles in (self.unsorted, self.mine, self._unseen, self._since):\n",
+        "        for roles in (self.unsorted, self.mine, self._unseen):\n",
         "waits",
     ),
     core(
@@ -146,7 +147,7 @@ BOOKKEEPING = [
         "holds",
         "        self.unplaced.add(role)\n        hold = Hold(",
         "        hold = Hold(",
-        "foresight",
+        "scheme_prefetch",
         "walks",
     ),
     core(
@@ -154,7 +155,7 @@ BOOKKEEPING = [
         "holds",
         "        self.unplaced.add(handle.role)\n",
         "",
-        "foresight",
+        "scheme_prefetch",
         "walks",
     ),
     core(
@@ -170,63 +171,63 @@ BOOKKEEPING = [
         "scheme_prefetch",
         "new += [(pair, table.roles) for pair in self._followed - self.complete]",
         "new += [(pair, table.unplaced) for pair in self._followed - self.complete]",
-        "foresight",
+        "scheme_prefetch",
     ),
     core(
         "a pair is complete though its scheme is unknown",
         "scheme_prefetch",
-        "            [pair for pair in foreseen.pairs if placement.can_follow(pair[0])]\n",
-        "            [pair for pair in foreseen.pairs]\n",
-        "foresight",
+        "            [pair for pair in prefetch.pairs if placement.can_follow(pair[0])]\n",
+        "            [pair for pair in prefetch.pairs]\n",
+        "scheme_prefetch",
     ),
     core(
         "a record that is bound anew counts as rewritten",
         "record_index",
         "return old.lease != 0 and bound == (new.lease, new.create_revision)",
         "return old.lease != 0 and bound[1] == new.create_revision",
-        "records",
+        "record_index",
     ),
     core(
         "a member that begins to leave changes nothing for ranking",
         "record_index",
         "record and (record.phase, record.rebalance_delay, record.schemes)",
         "record and (record.rebalance_delay, record.schemes)",
-        "records",
+        "record_index",
     ),
     core(
         "another scheme listed first changes nothing for ranking",
         "record_index",
         "record and (record.phase, record.rebalance_delay, record.schemes)",
         "record and (record.phase, record.rebalance_delay)",
-        "records",
+        "record_index",
     ),
     core(
         "the shares of a record before are still counted",
         "record_index",
         "            _count(pairs, old, -1)\n",
         "",
-        "records",
+        "record_index",
     ),
     core(
         "a record that has settled stays unsettled",
         "unsettled",
-        "            found.pop(name, None)\n",
+        "            unsettled.pop(name, None)\n",
         "            pass\n",
-        "records",
+        "record_index",
     ),
     core(
         "a new version leaves the unsettled as they were",
         "unsettled",
         "if owned is not self._owned or records.roster is not self._roster:",
         "if records.roster is not self._roster:",
-        "records",
+        "record_index",
     ),
     core(
         "a member that is gone stays unsettled",
         "unsettled",
         "if owned is not self._owned or records.roster is not self._roster:",
         "if owned is not self._owned or self._roster is None:",
-        "records",
+        "record_index",
     ),
     core(
         "the time of a draft passes unnoticed",
@@ -286,7 +287,7 @@ BOOKKEEPING = [
         "observed_times",
         "sources = (view.records.standing, view.newest)",
         "sources = (view.records.standing,)",
-        "chronicle",
+        "observed_times",
         "walks",
     ),
     core(
@@ -294,7 +295,7 @@ BOOKKEEPING = [
         "view_state",
         "sources = (problems, standing, view.versions, view.requests, view.clutter)",
         "sources = (standing, view.versions, view.requests, view.clutter)",
-        "node",
+        "member",
         "walks",
     ),
     core(
@@ -302,7 +303,7 @@ BOOKKEEPING = [
         "view_state",
         "sources = (problems, standing, view.versions, view.requests, view.clutter)",
         "sources = (problems, standing, view.versions, view.requests)",
-        "node",
+        "member",
         "walks",
     ),
     core(

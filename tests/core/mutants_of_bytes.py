@@ -1,4 +1,4 @@
-"""Mutants of what is bounded by bytes, and of the format of what lies in Redis."""
+"""Break the bounds by bytes, and the format of values in Redis."""
 
 from __future__ import annotations
 

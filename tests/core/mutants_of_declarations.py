@@ -1,4 +1,7 @@
-"""Mutants of what an app declares beside its processors: hashers, dead letters as a stream, tasks, hooks."""
+"""Break what an app declares beside its processors.
+
+These are hashers, dead letters as a stream, tasks and hooks.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +139,8 @@ DECLARATIONS = [
     python(
         "a worker begins though a hook at the start failed",
         "streams/hooks",
-        '            error.add_note(f"raised by the hook {name_of(hook)!r}: the worker does not start")\n            raise\n',
+        '            error.add_note(f"raised by the hook {name_of(hook)!r}: the worker does not '
+        'start")\n            raise\n',
         "            pass\n",
         HOOKS,
     ),

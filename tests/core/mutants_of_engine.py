@@ -1,4 +1,4 @@
-"""Mutants of the engine: threads, the clock, and what is asked of etcd in which order."""
+"""Break the engine: its threads, its clock, and the order of requests."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ LEASES = [
     engine(
         "an engine that failed keeps its lease",
         "engine",
-        "            self._lease_renewal.drop(self.node.tenure.lease)\n",
+        "            self._lease_renewal.drop(self.node.member_lease.id)\n",
         "",
         "faces/test_blocking_only",
     ),
@@ -287,7 +287,8 @@ THREADS = [
         "a member that gave its lease back looks after its group first",
         "engine",
         "        if self._gave_back(step.effects):\n",
-        "        self._stepper.step_group(step.unplaced)\n        if self._gave_back(step.effects):\n",
+        "        self._stepper.step_group(step.unplaced)\n"
+        "        if self._gave_back(step.effects):\n",
         "engine/test_engine_order",
     ),
     engine(
@@ -314,10 +315,10 @@ THREADS = [
     core(
         "who is woken by a grant sees the coordinator of the step before",
         "member",
-        "        self._tell_coordinator()\n        return self.out.take()\n",
-        "        effects = self.out.take()\n        self._tell_coordinator()\n"
+        "        self._report_coordinator()\n        return self.out.take()\n",
+        "        effects = self.out.take()\n        self._report_coordinator()\n"
         "        return effects\n",
-        "node",
+        "member",
     ),
     engine(
         "threads that only wait are woken when holders must let go",

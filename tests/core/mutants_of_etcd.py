@@ -1,4 +1,4 @@
-"""Mutants of the etcd client: what is sent twice, believed too soon, or passed over."""
+"""Break the etcd client: what it sends twice, trusts too soon, or skips."""
 
 from __future__ import annotations
 

@@ -197,7 +197,8 @@ FAILURES = [
         "a partition that was lost meanwhile is told to be quarantined",
         "streams/consumer/partition",
         '        else:\n            log.warning(\n                "%s was lost before',
-        '        else:\n            self._note_quarantined(reason)\n            log.warning(\n                "%s was lost before',
+        "        else:\n            self._note_quarantined(reason)\n            log.warning(\n"
+        '                "%s was lost before',
         FAILURES_ON_SERVERS,
     ),
     lua(

@@ -1,4 +1,4 @@
-"""Mutants of guards: which token counts, what is written once, what a vacuum leaves."""
+"""Break guards: the token that counts, writes that count once, vacuums."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ GUARDS = [
     python(
         "files of a stale token are published",
         "parquet",
-        "            self._refuse_stale(fence, fold)\n            if fold.fences.get(fence.name) != fence.token:\n",
+        "            self._refuse_stale(fence, fold)\n"
+        "            if fold.fences.get(fence.name) != fence.token:\n",
         "            if fold.fences.get(fence.name, 0) < fence.token:\n",
         FILES,
     ),
@@ -145,7 +146,8 @@ GUARDS = [
     python(
         "a manifest that a listing lacks is taken for damage",
         "parquet_log",
-        "            while self._fold.number < number:\n                self._apply(self._fold.number + 1, number)\n",
+        "            while self._fold.number < number:\n"
+        "                self._apply(self._fold.number + 1, number)\n",
         "            if self._fold.number < number:\n                self._apply(number, number)\n",
         PARQUET,
     ),

@@ -1,4 +1,4 @@
-"""Mutants of leaving and of handles: what stays claimed, what is let go of, and who is told."""
+"""Break leaving and handles: claims, releases, and who is woken."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ LEAVING = [
     core(
         "nothing is written for a wait that needs a greater token",
         "member",
-        "        elif self.writer.is_settled:  # else the write",
-        "        elif False:  # else the write",
+        "        elif self.writer.is_settled:  # the revision",
+        "        elif False:  # the revision",
         "token_above",
     ),
     core(
@@ -69,22 +69,22 @@ LEAVING = [
     core(
         "the last record is not waited for",
         "lifecycle",
-        "if tenure.is_alive and not is_written and now < self.run_out_at:",
+        "if lease.is_alive and not is_written and now < self.run_out_at:",
         "if False:",
         "running_out",
     ),
     core(
         "the last record is waited for for ever",
         "lifecycle",
-        "if tenure.is_alive and not is_written and now < self.run_out_at:",
-        "if tenure.is_alive and not is_written:",
+        "if lease.is_alive and not is_written and now < self.run_out_at:",
+        "if lease.is_alive and not is_written:",
         "running_out",
     ),
     core(
         "a member that is gone goes on renewing its lease",
         "lifecycle",
-        "            out.do(tenure.abandon())\n",
-        "            tenure.abandon()\n",
+        "            out.do(lease.abandon())\n",
+        "            lease.abandon()\n",
         "running_out",
     ),
     core(
@@ -126,8 +126,8 @@ LEAVING = [
     core(
         "the lease is left to run out where no record claims anything",
         "lifecycle",
-        "if not (tenure.is_held and writer.exists):",
-        "if not tenure.is_held:",
+        "if not (lease.is_held and writer.exists):",
+        "if not lease.is_held:",
         "running_out",
     ),
     core(
@@ -228,7 +228,8 @@ HANDLES = [
         "a handle that is collected is gone before its helpers are told",
         "rink/roles.py",
         "            try:\n                self._end()\n            finally:  # a signal",
-        "            try:\n                self._engine.drop(self._handle)\n                self._end()\n"
+        "            try:\n                self._engine.drop(self._handle)\n"
+        "                self._end()\n"
         "            finally:  # a signal",
         ("faces/test_face_lost",),
     ),

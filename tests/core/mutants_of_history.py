@@ -1,4 +1,4 @@
-"""Mutants of the core that believe in a history of etcd which is gone (R11)."""
+"""Break the core so that it trusts a history of etcd that is gone (R11)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HISTORY = [
     core(
         "an earlier own record lets renewals count",
         "member_state",
-        "return self.writer.judge(event.found, event.mod_revision)",
+        "return self.writer.judge(event.member, event.mod_revision)",
         "return Verdict.FINE",
         "renewals",
     ),
@@ -71,7 +71,7 @@ HISTORY = [
     core(
         "a member without a record reads it at a new call",
         "member_state",
-        "        if not self.writer.exists:  # nothing is claimed that a copy could lack",
+        "        if not self.writer.exists:  # no claim could be missing in a copy",
         "        if False:",
         "renewals",
     ),
@@ -106,7 +106,7 @@ HISTORY = [
     core(
         "a write under way at a new call is believed",
         "member_state",
-        "            self.writer.meet(now, second_try_timeout(self.tenure.granted_ttl))\n",
+        "            self.writer.meet(now, second_try_timeout(self.member_lease.granted_ttl))\n",
         "            pass\n",
         "renewals",
     ),
@@ -127,22 +127,23 @@ HISTORY = [
     core(
         "a read that fails is given no more time",
         "renewals",
-        "patience = within_s * 2 ** min(self.failures, 4)",
-        "patience = within_s",
+        "timeout_s = within_s * 2 ** min(self.failures, 4)",
+        "timeout_s = within_s",
         "renewals",
     ),
     core(
         "renewals that were held back are forgotten",
         "member_state",
-        "        if verdict is Verdict.FINE:\n            self._renew(now, self.renewals.prove())\n",
+        "        if verdict is Verdict.FINE:\n"
+        "            self._renew(now, self.renewals.prove())\n",
         "        if verdict is Verdict.FINE:\n            self.renewals.prove()\n",
         "renewals",
     ),
     core(
         "a new history goes on with the token base of the old one",
         "view_state",
-        "        self.chronicle = ObservedTimes()\n",
-        "        self.chronicle = ObservedTimes(token_base=self.chronicle.token_base)\n",
+        "        self.observed_times = ObservedTimes()\n",
+        "        self.observed_times = ObservedTimes(token_base=self.observed_times.token_base)\n",
         "one_history",
     ),
     core(
@@ -176,7 +177,7 @@ HISTORY = [
     core(
         "an answer with an earlier own record settles",
         "writer",
-        "verdict = self.judge(event.found, self.compare)",
+        "verdict = self.judge(event.member, self.compare)",
         "verdict = Verdict.FINE",
         "one_history",
     ),
@@ -226,13 +227,13 @@ HISTORY = [
         "a change of history that is told after the lease ended is passed over",
         "member_state",
         "case ev.HistoryChanged() if self._is_disproved():",
-        "case ev.HistoryChanged() if not self.tenure.is_held:",
+        "case ev.HistoryChanged() if not self.member_lease.is_held:",
         "one_history",
     ),
     core(
         "a change of history that is told while no lease is held makes no wait longer",
         "member_state",
-        "self.sight.history.wait(now)",
+        "self.view_state.history.wait(now)",
         "pass",
         "one_history",
     ),

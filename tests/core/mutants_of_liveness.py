@@ -1,4 +1,4 @@
-"""Mutants of the core after which a wait never ends, or a role moves without need."""
+"""Break the core so that a wait never ends, or a role moves without need."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ ABOUT_LIVENESS = [
     core(
         "a lease's second end is an event like the first",
         "member_state",
-        "if lease == tenure.lease and tenure.is_known:",
-        "if lease == tenure.lease:",
+        "if lease == member_lease.id and member_lease.is_known:",
+        "if lease == member_lease.id:",
         "session",
     ),
     core(
         "an own record found under a taken name is not its own",
         "lifecycle",
-        "is_free = found is None or writer.is_mine(found)",
-        "is_free = found is None",
+        "is_free = record is None or writer.is_mine(record)",
+        "is_free = record is None",
         "joining",
     ),
     core(
@@ -59,7 +59,7 @@ ABOUT_LIVENESS = [
         "observed_times",
         "        if last is None:\n            return  #",
         "        if last is None:\n            last = 0  #",
-        "chronicle",
+        "observed_times",
     ),
     core(
         "members back under their old ranks are a new group",
@@ -73,9 +73,9 @@ ABOUT_LIVENESS = [
         "member",
         "            self.coordinates = coordinates\n",
         "            self.coordinates = coordinates\n"
-        "            self.sight.chronicle = type(self.sight.chronicle)()\n"
-        "            self.sight.chronicle.note(self.view, now)\n",
-        "chronicle",
+        "            self.view_state.observed_times = type(self.view_state.observed_times)()\n"
+        "            self.view_state.observed_times.note(self.view, now)\n",
+        "observed_times",
     ),
     core(
         "stagger does not wait for the last version to settle",
@@ -103,7 +103,7 @@ ABOUT_LIVENESS = [
         "next_version",
         "in wishes[:at_once]:",
         "in wishes:",
-        "draft",
+        "next_version",
     ),
     core(
         "a request that etcd has refused is never tried again",
@@ -125,14 +125,14 @@ ABOUT_LIVENESS = [
         "known in map(_rest, listed) or (known not in _custom and can_follow(known))",
         "known in map(_rest, listed)",
         "schemes",
-        "draft",
+        "next_version",
     ),
     core(
         "a listed scheme says nothing of the one behind its bar",
         "schemes",
         "known in map(_rest, listed)",
         "known in listed",
-        "first",
+        "first_scheme",
     ),
     core(
         "a leaving member is moved where the group shrinks",
@@ -167,28 +167,28 @@ ABOUT_LIVENESS = [
         "grants",
         'return f"{text}: {unrankable}" if unrankable else NOT_RANKED',
         'return f"{text} yet"',
-        "draft",
+        "next_version",
     ),
     core(
         "whoever cannot be ranked hears nothing in the log",
         "view_state",
         "{*self.view.problems, *own}",
         "set(self.view.problems)",
-        "draft",
+        "next_version",
     ),
     core(
         "ranks of the gone count as room, whoever gets it",
         "next_version",
         "without_room(view, freed=False)",
         "without_room(view)",
-        "draft",
+        "next_version",
     ),
     core(
         "pins may take all the room",
         "next_version",
         "_bytes_of(plan.ranks) - NAMES_LIMIT_BYTES",
         "_bytes_of(plan.ranks)",
-        "draft",
+        "next_version",
     ),
     core(
         "a version that leaves the share as it is costs a write",
@@ -207,18 +207,21 @@ ABOUT_LIVENESS = [
     Mutant(
         "delays are counted by what the members' wall clocks say",
         "rink/core/next_version.py",
-        "first_seen=chronicle.first_seen[member.name, member.create_revision],\n",
+        "first_seen=observed_times.first_seen[member.name, member.create_revision],\n",
         "first_seen=(wall := __import__('datetime').datetime.fromisoformat)\n"
-        "                and chronicle.first_seen[view.coordinator.name, view.coordinator.create_revision]\n"
-        "                + (wall(member.record.joined or '2030-01-01') - wall(view.coordinator.record.joined or '2030-01-01'))\n"
+        "                and observed_times.first_seen[view.coordinator.name, "
+        "view.coordinator.create_revision]\n"
+        "                + (wall(member.record.joined or '2030-01-01') - "
+        "wall(view.coordinator.record.joined or '2030-01-01'))\n"
         "                .total_seconds(),\n",
         ("engine/test_engine_pitfalls",),
     ),
     core(
         "a full memory of ranks is begun anew by whoever fills it",
         "placement",
-        "        if not bounded or len(ranks) < REMEMBERED:\n",
-        "        if bounded and len(ranks) >= REMEMBERED:\n            ranks.clear()\n        if True:\n",
+        "        if not bounded or len(ranks) < MAX_REMEMBERED:\n",
+        "        if bounded and len(ranks) >= MAX_REMEMBERED:\n            ranks.clear()\n"
+        "        if True:\n",
         "placement",
     ),
     core(
@@ -238,8 +241,8 @@ ABOUT_LIVENESS = [
     core(
         "each version begins the wait for a newcomer anew",
         "handover",
-        "self.until = min(self.until, max(now + CLAIMS_WITHIN_S, offer_until))",
-        "self.until = max(now + CLAIMS_WITHIN_S, offer_until)",
+        "self.until = min(self.until, max(now + CLAIM_TIMEOUT_S, offer_until))",
+        "self.until = max(now + CLAIM_TIMEOUT_S, offer_until)",
         "handover",
     ),
     core(
@@ -259,8 +262,8 @@ ABOUT_LIVENESS = [
     core(
         "what a newcomer that died was to have is lost",
         "handover",
-        "        return False  # it died",
-        "        return True  # it died",
+        "        return False  # it is gone",
+        "        return True  # it is gone",
         "handover",
     ),
     core(
@@ -280,8 +283,8 @@ ABOUT_LIVENESS = [
     core(
         "a leaver that gives up waiting follows with its next step",
         "member",
-        "            self._follow_version(now)  # nothing is held",
-        "            pass  # nothing is held",
+        "            self._follow_version(now)  # no role is held",
+        "            pass  # no role is held",
         "handover",
     ),
     core(

@@ -8,8 +8,8 @@ OUTAGES = [
     core(
         "a late answer of an early request ends an outage",
         "member_state",
-        "if self.tenure.is_alive and now < self.outage.due_at(self.tenure):",
-        "if self.tenure.is_alive:",
+        "if self.member_lease.is_alive and now < self.outage.due_at(self.member_lease):",
+        "if self.member_lease.is_alive:",
         "outage",
     ),
     core(
@@ -22,8 +22,8 @@ OUTAGES = [
     core(
         "an outage is warned of again and again",
         "outage",
-        "if self.since is not None or not tenure.is_alive",
-        "if not tenure.is_alive",
+        "if self.since is not None or not lease.is_alive",
+        "if not lease.is_alive",
         "outage",
     ),
     engine(
@@ -36,7 +36,7 @@ OUTAGES = [
     core(
         "a loss that nobody warned of is told without a reason",
         "outage",
-        "self.words = self.words or stalled(now - self.due_at(tenure))",
+        "self.words = self.words or stalled(now - self.due_at(lease))",
         "pass",
         "outage",
     ),
@@ -57,15 +57,15 @@ OUTAGES = [
     core(
         "a loss found late is warned of as if time were left",
         "outage",
-        "if not self.due_at(tenure) <= now < tenure.deadline:",
-        "if not self.due_at(tenure) <= now:",
+        "if not self.due_at(lease) <= now < lease.deadline:",
+        "if not self.due_at(lease) <= now:",
         "outage",
     ),
     core(
         "a lost session is not logged as an error",
         "outage",
-        'out.report(Level.ERROR, f"{text}: the session',
-        'str(f"{text}: the session',
+        'out.report(Level.ERROR, f"{text}: {losses}',
+        'str(f"{text}: {losses}',
         "outage",
     ),
     core(

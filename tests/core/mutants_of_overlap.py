@@ -1,4 +1,4 @@
-"""Mutants of the core that let two members hold one role, or let a token not rise."""
+"""Break the core so that two members hold a role, or a token stays low."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ EXCLUDING_OVERLAP = [
     core(
         "grant before the view has reached the own write",
         "grants",
-        "if found is None or found.mod_revision != writer.compare:",
-        "if found is None:",
+        "if own is None or own.mod_revision != writer.compare:",
+        "if own is None:",
         "grants",
     ),
     core(
@@ -22,10 +22,10 @@ EXCLUDING_OVERLAP = [
     core(
         "a read settles a write",
         "member",
-        "        verdict = self.writer.judge(found, self.writer.compare)\n",
-        "        if self.writer.state is Write.OWED and self.writer.is_mine(found):\n"
-        "            self.writer._settle(found.mod_revision, found.record)\n"
-        "        verdict = self.writer.judge(found, self.writer.compare)\n",
+        "        verdict = self.writer.judge(member, self.writer.compare)\n",
+        "        if self.writer.state is Write.OWED and self.writer.is_mine(member):\n"
+        "            self.writer._settle(member.mod_revision, member.record)\n"
+        "        verdict = self.writer.judge(member, self.writer.compare)\n",
         "grants",
     ),
     core(
@@ -34,7 +34,7 @@ EXCLUDING_OVERLAP = [
         "return newest + tuple(older), ()",
         "return newest + tuple(older)[:1], ()",
         "grants",
-        "record",
+        "own_record",
     ),
     core(
         "a rejoin forgets what user code still runs",
@@ -42,7 +42,7 @@ EXCLUDING_OVERLAP = [
         "                self.writer.begin(event.lease, event.incarnation)\n",
         "                self.writer.begin(event.lease, event.incarnation)\n"
         "                self.table.lost.clear()\n",
-        "node",
+        "member",
     ),
     core(
         "a handle registered with a gate that is no longer published",
@@ -59,7 +59,7 @@ ABOUT_OVERLAP = [
         "lease",
         "max(self.deadline, sent_at + self.granted_ttl",
         "max(self.deadline, now + self.granted_ttl",
-        "tenure",
+        "lease",
     ),
     core(
         "the first deadline has no margin",
@@ -78,8 +78,8 @@ ABOUT_OVERLAP = [
     core(
         "its own record gone is ignored",
         "member",
-        "        if found is None or verdict is Verdict.GONE:\n",
-        "        if found is None:\n            return\n        if False:\n",
+        "        if member is None or verdict is Verdict.GONE:\n",
+        "        if member is None:\n            return\n        if False:\n",
         "session",
     ),
     Mutant(
@@ -106,7 +106,8 @@ ABOUT_OVERLAP = [
     core(
         "a revived lease owes no write",
         "member_state",
-        "            self.writer.must_write = True  # R7: nothing is granted before a write is answered\n",
+        "            self.writer.must_write = True  # R7: nothing is granted before a write is "
+        "answered\n",
         "",
         "session",
     ),
@@ -114,20 +115,22 @@ ABOUT_OVERLAP = [
         "an answer from before the deadline pays that write",
         "writer",
         "        self.compare, self.known = mod_revision, record\n",
-        "        self.compare, self.known = mod_revision, record\n        self.must_write = False\n",
+        "        self.compare, self.known = mod_revision, record\n"
+        "        self.must_write = False\n",
         "session",
     ),
     core(
         "a keepalive after the deadline hides it",
         "member_state",
-        "        self._expire(now)  # a deadline that nobody had time to notice has passed all the same\n",
+        "        self._expire(now)  # first: a deadline that no step has noticed has passed all "
+        "the same\n",
         "",
         "session",
     ),
     core(
         "TTL 0 is not heard",
         "member_state",
-        "case ev.LeaseEnded(lease=lease) if lease == tenure.lease and tenure.is_known:",
+        "case ev.LeaseEnded(lease=lease) if lease == member_lease.id and member_lease.is_known:",
         "case ev.LeaseEnded(lease=lease) if False:",
         "session",
     ),
@@ -156,11 +159,13 @@ ABOUT_OVERLAP = [
         "a retry compares with what the view shows",
         "member",
         "            self.out.do(self.writer.send(desired))\n",
-        "            is_retry, shown = self.writer.state is Write.OWED, self.view.members.get(self.name)\n"
+        "            is_retry, shown = self.writer.state is Write.OWED, "
+        "self.view.members.get(self.name)\n"
         "            effect = self.writer.send(desired)\n"
         "            if is_retry:\n"
         "                compare = shown.mod_revision if shown else 0\n"
-        "                effect = do.WriteRecord(effect.attempt, effect.lease, compare, effect.record)\n"
+        "                effect = do.WriteRecord(effect.attempt, effect.lease, compare, "
+        "effect.record)\n"
         "            self.out.do(effect)\n",
         "grants",
     ),
@@ -168,7 +173,7 @@ ABOUT_OVERLAP = [
         "the else branch counts as applied",
         "writer",
         "if event.applied:",
-        "if event.applied or event.found is not None:",
+        "if event.applied or event.member is not None:",
         "session",
     ),
     core(
@@ -177,7 +182,7 @@ ABOUT_OVERLAP = [
         "draining=draining,",
         "draining=(),",
         "drains",
-        "node",
+        "member",
     ),
     core(
         "draining roles claim nothing",
@@ -193,7 +198,7 @@ ABOUT_OVERLAP = [
         "for share in member.record.shares:",
         "for share in member.record.shares[:1]:",
         "claims",
-        "node",
+        "member",
     ),
     core(
         "only shares of unranked members claim",
@@ -214,7 +219,7 @@ ABOUT_OVERLAP = [
         "claims",
         'everything.append((member.name, f"its record {member.problem}"))',
         "pass",
-        "node",
+        "member",
     ),
     core(
         "a lost role's share stays that of its grant",
@@ -242,7 +247,7 @@ ABOUT_OVERLAP = [
         "member",
         "if not self.placement.has(self.share, hold.role):",
         "if False:",
-        "node",
+        "member",
     ),
     core(
         "roles of the version before are granted while a newcomer is waited for",
@@ -271,13 +276,13 @@ ABOUT_OVERLAP = [
         "return View.listed(event.revision, event.entries)",
         "return view.changed(event.revision, event.entries)",
         "session",
-        "node",
+        "member",
     ),
     core(
         "tokens are version numbers",
         "member",
-        "token = self.sight.chronicle.token_base + self.view.revision if version else 0",
-        "token = self.sight.chronicle.token_base + version.number if version else 0",
+        "token = self.view_state.observed_times.token_base + self.view.revision if version else 0",
+        "token = self.view_state.observed_times.token_base + version.number if version else 0",
         "drains",
         "seed_behaviours",
     ),
@@ -287,7 +292,7 @@ ABOUT_OVERLAP = [
         "        if view.version:\n"
         "            self.token_base = max(self.token_base, view.version.token_base)\n",
         "        self.token_base = view.version.token_base if view.version else 0\n",
-        "chronicle",
+        "observed_times",
     ),
     core(
         "records without a lease count",
@@ -295,7 +300,7 @@ ABOUT_OVERLAP = [
         "for member in members.values() if member.lease)",
         "for member in members.values())",
         "view",
-        "node",
+        "member",
     ),
     core(
         "a lease is taken before the last one is revoked",
@@ -323,7 +328,7 @@ ABOUT_OVERLAP = [
         "lease",
         "default_margin(max(self.ttl, self.granted_ttl))",
         "default_margin(self.ttl)",
-        "tenure",
+        "lease",
     ),
     core(
         "a custom scheme known here counts as known to all",
@@ -337,7 +342,7 @@ ABOUT_OVERLAP = [
         "first_scheme",
         "    if name != spelling:",
         "    if set(name) != set(spelling):",
-        "first",
+        "first_scheme",
     ),
     core(
         "other code under a scheme's name and version is dropped where samples show no difference",
@@ -349,9 +354,9 @@ ABOUT_OVERLAP = [
     core(
         "a new coordinator lowers the token base",
         "next_version",
-        "wishes = _Wishes(dict(current.pins) if current else {}, chronicle.token_base, room)",
+        "wishes = _Wishes(dict(current.pins) if current else {}, observed_times.token_base, room)",
         "wishes = _Wishes(dict(current.pins) if current else {}, 0, room)",
-        "draft",
+        "next_version",
         "coordinator",
     ),
     core(

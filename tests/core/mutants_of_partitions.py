@@ -1,4 +1,4 @@
-"""Mutants of partitions: whose commit counts, where the next one begins, what is let go of when."""
+"""Break partitions: which commit counts, where the next owner begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants of retention: what is kept, what is counted, and whom senders wait for."""
+"""Break retention: what is kept, what is counted, and what senders await."""
 
 from __future__ import annotations
 
@@ -126,7 +126,8 @@ RETENTION = [
     lua(
         "what a log drops is not counted",
         "partition",
-        "  for processor, count in pairs(unread) do count_lost(part, processor, math.min(count, gone)) end\n",
+        "  for processor, count in pairs(unread) do count_lost(part, processor, math.min(count, "
+        "gone)) end\n",
         "",
         COUNTERS,
     ),

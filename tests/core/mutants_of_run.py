@@ -1,4 +1,4 @@
-"""Mutants of `rink run`: when the command is killed, what is killed, and who may run a slot."""
+"""Break `rink run`: when and what is killed, and who may run a slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Mutants of Spark's source and sink, and of its jobs: who may go on, what is kept, what is written once."""
+"""Break Spark's source, sink and jobs.
+
+The mutants concern who may go on, what is kept, and what is written once.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +132,8 @@ SPARK = [
     python(
         "a page is not read from the entry before it",
         "spark/source/reading",
-        "        if found and found[0][0] == at.encode():\n            return found[1:], True\n        return found, False",
+        "        if found and found[0][0] == at.encode():\n            return found[1:], True\n"
+        "        return found, False",
         "        return [one for one in found if one[0] != at.encode()], True",
         SOURCE,
     ),
@@ -199,7 +203,8 @@ SPARK = [
     lua(
         "another query takes a sink under the same token",
         "decide",
-        "if found[2] and found[2] ~= query and not less(found[6], token) then return {'other', found[2]} end\n",
+        "if found[2] and found[2] ~= query and not less(found[6], token) then return {'other', "
+        "found[2]} end\n",
         "",
         SINK,
     ),
@@ -367,7 +372,8 @@ SPARK = [
     python(
         "a driver that stood by while its JVM went keeps the role of its query",
         "spark/jobs/queries",
-        "            if self._runner.is_useless():\n                return\n            failures += 1",
+        "            if self._runner.is_useless():\n                return\n"
+        "            failures += 1",
         "            failures += 1",
         ENDS,
     ),

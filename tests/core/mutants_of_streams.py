@@ -1,4 +1,4 @@
-"""Mutants of streams: who may commit, what comes again, what is trimmed, and what a crash tells."""
+"""Break streams: commits, repeated events, trimming, and crashes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ STREAMS = [
     lua(
         "a commit counts whatever its token",
         "common",
-        "  if fence and less(token, fence) then return {'stale', fence} end\n  if fence ~= token or not offset",
+        "  if fence and less(token, fence) then return {'stale', fence} end\n"
+        "  if fence ~= token or not offset",
         "  if not offset",
     ),
     lua(
@@ -207,7 +208,8 @@ STREAMS = [
     python(
         "whoever asks first is tried first",
         "streams/consumer/poison",
-        "        return mine is not None and any(other < mine for other in self._expected.values())",
+        "        return mine is not None and any(other < mine for other in "
+        "self._expected.values())",
         "        return False",
         POISON,
     ),

@@ -1,4 +1,4 @@
-"""Break the promises of a sidecar: ends, turns, tokens between consumers, and former lives."""
+"""Break the promises of a sidecar: ends, turns, tokens, former lives."""
 
 from __future__ import annotations
 

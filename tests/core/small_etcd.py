@@ -1,7 +1,7 @@
-"""An etcd of dicts that carries out the effects of cores: revisions, leases, transactions.
+"""Carry out the effects of cores in an etcd of dicts.
 
-It has no time of its own, and answers nothing late: what is held back, lost or delayed is the
-world's affair.
+It has revisions, leases and transactions. It has no time of its own, and answers nothing late: the
+world holds back, loses and delays messages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Kv:
 
 @attrs.define(eq=False)
 class Etcd:
-    """What lies in etcd, and the log of its changes."""
+    """Keeps the content of etcd, and the log of its changes."""
 
     revision: int = 1
     kvs: dict[bytes, Kv] = attrs.field(factory=dict)
@@ -103,7 +103,9 @@ class Etcd:
     # ── what members ask for ─────────────────────────────────────────────────────────────────
 
     def serve(self, name: str, effect, now: float, incarnation: str) -> ev.Event | None:
-        """Carry out one effect of a member; its answer, where it has one."""
+        """Carry out one effect of a member; return its answer, if it has one."""
+        # Invariant: each effect is one transaction of etcd, so it is applied as a whole, with one
+        # revision at most. Each case reads and changes `kvs` without a step of another member.
         match effect:
             case do.GrantLease():
                 lease, self.next_lease = self.next_lease, self.next_lease + 1
@@ -173,7 +175,7 @@ class Etcd:
 
 
 def unanswered(effect) -> ev.Event | None:
-    """What a member hears of a request whose answer is lost."""
+    """Return the event of a request whose answer is lost."""
     error = RuntimeError("no endpoint answered")
     match effect:
         case do.GrantLease():

@@ -1,4 +1,4 @@
-"""Claims: who is in the way of a role, and the gate that every grant goes through."""
+"""Test the claims of others, and the gate that every grant passes."""
 
 from rink.core.claims import Gate, Obstacles, closed
 from rink.core.placement import Placement
@@ -23,7 +23,7 @@ def obstacles(lease=1, problem="", **record):
     return Obstacles.of(unsettled, "a", OWNED, PLACES)
 
 
-def test_the_own_record_and_another_members_share_of_the_newest_version_are_no_obstacles():
+def test_own_record_and_shares_of_the_newest_version_are_no_obstacles():
     assert obstacles(shares=(B,)) == Obstacles()
 
 
@@ -78,10 +78,8 @@ def test_a_gate_lets_through_what_lies_in_its_share_and_is_free():
     assert gate.obstacle(IN_A, PLACES) == "b: still claims it, as rank 0 of 1"
 
 
-def test_a_member_looks_for_the_claims_of_others_only_where_somebody_asks_for_a_role(
-    pair, monkeypatch
-):
-    """Most changes are the others' own affairs, and a group may have hundreds of records."""
+def test_claims_of_others_are_sought_only_when_a_role_is_requested(pair, monkeypatch):
+    """Avoid a look at all records, of which a group may have hundreds."""
     asked = []
     seek = Obstacles.of
     monkeypatch.setattr(Obstacles, "of", lambda found, *rest: asked.append(1) or seek(found, *rest))
@@ -94,7 +92,7 @@ def test_a_member_looks_for_the_claims_of_others_only_where_somebody_asks_for_a_
     assert asked == [1]
 
 
-def test_a_role_that_cannot_be_placed_is_neither_mine_nor_known_to_be_anothers():
+def test_role_that_cannot_be_placed_is_neither_mine_nor_anothers():
     places = Placement()
     ranks = places.ranks("jump", 2)
     ranks["poison"] = None

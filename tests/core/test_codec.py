@@ -1,4 +1,4 @@
-"""The codec: values come back as they were, and nothing that lies in etcd makes it raise."""
+"""Test that the codec is lossless, and that no content makes it raise."""
 
 import json
 
@@ -174,7 +174,7 @@ def test_a_field_of_a_later_rink_is_passed_over():
     ],
 )
 def test_what_is_only_for_people_never_makes_a_record_unreadable(odd, kept):
-    """Otherwise a release with another kind of setting stops the grants of older members."""
+    """Keep a new kind of setting from stopping the grants of older members."""
     [field] = odd
     record = read("members/a", changed(RECORD, **odd)).record
     assert getattr(record, field) == {name: odd[field][name] for name in kept}

@@ -1,4 +1,4 @@
-"""The coordinator: what it proclaims and when, and what never stops it (R4)."""
+"""Test what the coordinator proclaims and when, and that it goes on (R4)."""
 
 from world import KEYS, role_of
 
@@ -15,7 +15,10 @@ def proclaimed(world, name):
 
 
 def ask(world, name, *requests):
-    """Have an operator put requests, all at one revision; a test runs the world after it."""
+    """Put requests as an operator does, all at one revision.
+
+    A test runs the world afterwards.
+    """
     world.etcd.change(
         {KEYS.request(f"{name}{index}"): (encode(r), 0) for index, r in enumerate(requests)}
     )
@@ -40,7 +43,7 @@ def test_a_version_says_what_changed_and_by_whom(pair):
 
 
 def test_a_coordinator_that_is_one_no_more_proclaims_nothing(pair):
-    """Its record is gone and it does not know yet: the transaction asks for the record."""
+    """Check the record in the transaction, since the watch may be late."""
     world = pair
     world.hold("a", "requests", "events")
     world.hold("b", "events")
@@ -92,7 +95,7 @@ def test_a_proclamation_whose_answer_was_lost_is_found_in_the_view(pair):
 
 
 def test_coordinator_goes_on_after_a_refusal_that_the_view_has_shown(pair):
-    """The log is deleted while a proclamation is under way; the event comes before the answer."""
+    """Delete the log during a proclamation; its event precedes the answer."""
     world = pair
     world.hold("a", "requests")
     world.add("c", rebalance_delay=0.0)
@@ -161,7 +164,10 @@ def test_coordinator_halves_a_burst_of_requests_that_etcd_refuses(pair):
 
 
 def test_coordinator_ranks_without_requests_that_etcd_never_takes(pair):
-    """Ranks do not wait, not even for a backoff; one request is tried again behind each version."""
+    """Never let ranks wait for requests, not even for a backoff.
+
+    One request is tried again with each following version.
+    """
     pair.etcd.max_txn_ops = 1
     tried = len(wishes_of(pair, "a"))
     pair.hold("a", "requests")
@@ -241,11 +247,11 @@ def test_the_last_hundred_versions_are_kept(pair):
 
 
 def test_fewer_are_kept_when_they_are_large_and_never_fewer_than_two(pair, monkeypatch):
-    monkeypatch.setattr(coordinator, "KEPT_BYTES", 1000)
+    monkeypatch.setattr(coordinator, "MAX_KEPT_BYTES", 1000)
     many_versions(pair, 20)
     kept = pair.node("a").view.versions.values()
     assert sum(entry.bytes for entry in kept) <= 1000 + max(entry.bytes for entry in kept)
-    monkeypatch.setattr(coordinator, "KEPT_BYTES", 1)
+    monkeypatch.setattr(coordinator, "MAX_KEPT_BYTES", 1)
     many_versions(pair, 3)
     assert len(pair.node("a").view.versions) == 2
 
@@ -277,8 +283,8 @@ def test_oldest_active_coordinates_while_an_older_one_lets_go(pair):
     assert "a" in world.members
 
 
-def test_request_refused_for_its_size_is_tried_behind_a_version_seen_before_its_answer(world):
-    """The event of a version came before its answer, which was ignored, so nothing was tried."""
+def test_request_refused_for_its_size_is_tried_after_a_late_answer(world):
+    """Cover an answer after the version's event, which used to be ignored."""
     for name in "ab":
         world.add(name, rebalance_delay=0.0, initial_delay=0.0)
     world.sleep(3.0)

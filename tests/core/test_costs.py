@@ -1,13 +1,13 @@
-"""An event of another member costs about the same, however much this member waits for or holds.
+"""Test that events of others cost the same for many waits and holds.
 
 The targets are those of `bench/parts/events.py`, which compares with the smallest group, too: at
 most 1.3 times with many waits or holds, 1.7 times in a group of 1,000 and 3 times in one of 3,000.
-The bounds here are looser. A test has a busy machine and a second, and coverage may trace it. They
-still lie far below what the core cost when each event looked at every role and every record: 75
-times with the waits, 16 times with the holds, and 9 to 30 times in large groups.
+The bounds here are looser, since a test has a busy machine and a second, and coverage may trace it.
+They still lie far below the cost of a core that looks at every role and every record for each
+event: 75 times with the waits, 16 times with the holds, and 9 to 30 times in large groups.
 
-Thread time counts no wait for the processor, and no other thread. The rounds of both groups
-alternate, so that a slow moment of the machine concerns both, and the least of them counts.
+Thread time includes no wait for the processor, and no other thread. The rounds of both groups
+alternate, so a slow moment of the machine concerns both, and the fastest of them counts.
 """
 
 import gc

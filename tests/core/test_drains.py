@@ -1,4 +1,4 @@
-"""Grace (R10): a holder that does not let go is said aloud, and where grace ends, given up."""
+"""Test grace (R10): unreleased roles are reported, then given up."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from rink.core.effects import Level
 
 
 def lose_one(world, **settings):
-    """A member `a` that has lost a role to `b`, and whose user code does not let go of it."""
+    """Make `a` lose a role to `b` while its user code does not release it."""
     member = world.add("a", rebalance_delay=0.0, **settings)
     member.lets_go = False
     hold = world.get("a", role_of(1, 2))
@@ -72,7 +72,7 @@ def test_a_holder_that_is_slow_within_its_grace_is_reported_at_ten_seconds(world
     assert hold.given_up
 
 
-def test_a_role_whose_claim_was_given_up_is_granted_here_only_after_its_release(world):
+def test_role_whose_claim_was_given_up_is_granted_after_its_release(world):
     _, hold = lose_one(world, grace=3.0)
     world.sleep(4.0)
     world.expire(world.kill("b"))

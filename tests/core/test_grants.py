@@ -21,7 +21,7 @@ def test_a_member_alone_is_granted_everything_within_its_join(world):
     assert member.made(do.CoordinatorChanged) == [do.CoordinatorChanged(True)]
 
 
-def test_nothing_is_granted_before_the_own_record_comes_back_through_the_watch(world):
+def test_nothing_is_granted_before_the_watch_shows_the_own_record(world):
     world.add("a", held=["events"])
     world.carry(world.members["a"], "events")
     world.run()
@@ -42,7 +42,10 @@ def test_nothing_is_granted_while_a_write_is_unanswered(pair):
 
 
 def test_the_very_step_that_sends_a_write_closes_the_gate(pair):
-    """A caller may come before the next step: what it computed with is published no more (R2)."""
+    """Close the gate before any caller comes (R2).
+
+    A caller may come before the next step, with an older gate.
+    """
     node = pair.node("b")
     gate = node.table.gate
     assert gate.share is not None
@@ -133,7 +136,7 @@ def pin(world, role="", to="", **pins):
 
 
 def test_nothing_is_granted_by_a_view_from_before_the_own_write(pair):
-    """Each of two claimants must see its own claim in its view, or neither sees both."""
+    """Show each of two claimants its own claim, or neither both claims."""
     world = pair
     role = role_of(1, 2)
     world.hold("a", "requests")
@@ -157,8 +160,8 @@ def test_nothing_is_granted_by_a_view_from_before_the_own_write(pair):
 
 
 @pytest.mark.parametrize("reads", [False, True], ids=["", "reads"])
-def test_a_role_regained_while_the_write_that_gave_it_up_is_unanswered_is_not_granted(pair, reads):
-    """R1: that write may be applied much later; a read that does not find it settles nothing."""
+def test_role_regained_while_its_withdrawal_is_unanswered_is_not_granted(pair, reads):
+    """Keep R1: the write may be applied later, and no read settles it."""
     world = pair
     role, a = role_of(0, 2), world.members["a"]
     assert world.get("a", role)
@@ -185,7 +188,7 @@ def test_a_role_regained_while_the_write_that_gave_it_up_is_unanswered_is_not_gr
 
 
 def test_a_retry_compares_with_the_last_answer_though_the_view_is_older(pair):
-    """R1: else its refusal shows the record that the unanswered write is going to replace."""
+    """Keep R1: another compare would miss the write that is unanswered."""
     world = pair
     role, a = role_of(0, 2), world.members["a"]
     a.alive = False
@@ -215,8 +218,8 @@ def test_a_retry_compares_with_the_last_answer_though_the_view_is_older(pair):
     assert world.holders([role]) == {role: "b"}
 
 
-def test_nothing_is_granted_by_a_version_that_the_own_record_does_not_say_yet(pair):
-    """While its write waits for holders to let go, a member claims nothing that is new to it."""
+def test_nothing_is_granted_by_a_version_not_yet_in_the_own_record(pair):
+    """Claim nothing new while the write waits for handles to be released."""
     world = pair
     lost, gained = role_of(0, 2), role_of(1, 2)
     world.members["a"].lets_go = False
@@ -232,7 +235,7 @@ def test_nothing_is_granted_by_a_version_that_the_own_record_does_not_say_yet(pa
 
 
 @pytest.mark.parametrize("limit", [65_536, 1])
-def test_roles_lost_to_several_versions_are_all_claimed_until_each_is_released(world, limit):
+def test_roles_lost_to_several_versions_stay_claimed_until_released(world, limit):
     member = world.add("a", rebalance_delay=0.0, draining_limit_bytes=limit)
     member.lets_go = False
     world.holders(ROLES)

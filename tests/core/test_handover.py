@@ -1,4 +1,4 @@
-"""A newer version is followed once its newcomers have claimed their roles, or a moment later."""
+"""Test when a newer version is followed: by claims, or after a timeout."""
 
 import pytest
 from world import KEYS, RANK, ROLES, role_of
@@ -6,7 +6,7 @@ from world import KEYS, RANK, ROLES, role_of
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.codec import encode
-from rink.core.handover import CLAIMS_WITHIN_S
+from rink.core.handover import CLAIM_TIMEOUT_S
 from rink.core.values import Version
 
 MOVES = role_of(1, 2)
@@ -50,7 +50,7 @@ def proclaim(world, number, ranks, **more):
 
 def test_roles_are_held_until_the_newcomer_has_claimed_its_share(waiting):
     world, member = waiting, waiting.members["a"]
-    world.sleep(0.5 * CLAIMS_WITHIN_S)
+    world.sleep(0.5 * CLAIM_TIMEOUT_S)
     assert (member.lost, world.record("b").shares) == ([], ())
     writes = len(member.made(do.WriteRecord))
     world.let("b")
@@ -62,9 +62,9 @@ def test_roles_are_held_until_the_newcomer_has_claimed_its_share(waiting):
 
 def test_a_newcomer_that_does_not_claim_is_not_waited_for_longer(waiting):
     world, member = waiting, waiting.members["a"]
-    began_at = world.node("a").wake_at - CLAIMS_WITHIN_S
+    began_at = world.node("a").wake_at - CLAIM_TIMEOUT_S
     assert world.now - 0.5 < began_at <= world.now
-    world.sleep(began_at + CLAIMS_WITHIN_S - 0.001 - world.now)
+    world.sleep(began_at + CLAIM_TIMEOUT_S - 0.001 - world.now)
     assert member.lost == []
     world.sleep(0.002)
     assert member.lost == [MOVES]
@@ -76,18 +76,18 @@ def test_versions_that_follow_each_other_do_not_begin_the_wait_anew(waiting):
     until = world.node("a").wake_at
     for number in (3, 4, 5):
         proclaim(world, number, ("a", "b"), because=("tidied",))
-        world.sleep(0.15 * CLAIMS_WITHIN_S)
+        world.sleep(0.15 * CLAIM_TIMEOUT_S)
         assert (member.lost, world.node("a").wake_at) == ([], until)
 
 
 def test_a_version_that_cannot_be_read_does_not_begin_the_wait_anew(waiting):
     world, member = waiting, waiting.members["a"]
     until = world.node("a").wake_at
-    world.sleep(0.2 * CLAIMS_WITHIN_S)
+    world.sleep(0.2 * CLAIM_TIMEOUT_S)
     world.etcd.put("versions/0000000000000003", b'{"format": 99}')
     world.run()
     assert "version 3 has format 99" in world.node("a").table.gate.closed_because
-    world.sleep(0.2 * CLAIMS_WITHIN_S)
+    world.sleep(0.2 * CLAIM_TIMEOUT_S)
     world.etcd.delete("versions/0000000000000003")
     world.run()
     assert (member.lost, world.node("a").wake_at) == ([], until)
@@ -97,7 +97,7 @@ def test_a_version_that_cannot_be_read_does_not_begin_the_wait_anew(waiting):
 def test_a_list_of_the_same_does_not_begin_the_wait_anew(waiting):
     world, member = waiting, waiting.members["a"]
     until, ranks = world.node("a").wake_at, list(member.ranks)
-    world.sleep(0.2 * CLAIMS_WITHIN_S)
+    world.sleep(0.2 * CLAIM_TIMEOUT_S)
     member.listed = False
     world.run()
     assert (member.lost, world.node("a").wake_at, member.ranks) == ([], until, ranks)
@@ -151,7 +151,7 @@ def test_nothing_is_granted_while_a_newcomer_is_waited_for(waiting):
 def test_what_a_newcomer_that_died_was_to_have_is_not_lost(waiting):
     world, member = waiting, waiting.members["a"]
     world.expire(world.kill("b"))
-    world.sleep(2 * CLAIMS_WITHIN_S)
+    world.sleep(2 * CLAIM_TIMEOUT_S)
     assert (world.ranks, member.lost) == (["a"], [])
 
 
@@ -184,7 +184,7 @@ def test_members_that_were_ranked_before_are_not_waited_for(pair):
 
 def test_a_newcomer_that_cannot_be_read_is_not_waited_for(waiting):
     world, member = waiting, waiting.members["a"]
-    world.etcd.put("members/b", b'{"format": 99}', lease=world.node("b").tenure.lease)
+    world.etcd.put("members/b", b'{"format": 99}', lease=world.node("b").member_lease.id)
     world.run()
     assert member.lost == [MOVES]
 
@@ -192,7 +192,7 @@ def test_a_newcomer_that_cannot_be_read_is_not_waited_for(waiting):
 def test_the_end_of_the_session_is_told_at_once(waiting):
     world, member = waiting, waiting.members["a"]
     member.alive = False
-    world.etcd.end_lease(member.node.tenure.lease)
+    world.etcd.end_lease(member.node.member_lease.id)
     world.run()
     assert sorted(member.lost) == sorted([MOVES, STAYS])
 
@@ -242,7 +242,7 @@ def test_a_leaver_that_gives_up_waiting_follows_in_the_same_step(world, leave_ti
     add_slow(world, "b")
     world.leave("a")
     proclaimed_by(world, "b")
-    if leave_timeout > CLAIMS_WITHIN_S:
+    if leave_timeout > CLAIM_TIMEOUT_S:
         world.expire(world.kill("b"))
     else:
         world.sleep(leave_timeout + 0.01)
@@ -253,8 +253,8 @@ def test_a_leaver_that_gives_up_waiting_follows_in_the_same_step(world, leave_ti
 # ── the newest version is deleted by hand meanwhile ──────────────────────────────────────────
 
 
-def test_claims_are_judged_by_the_version_before_where_the_newest_is_deleted(pair):
-    """Else whoever claims a share of the deleted version would be taken for no obstacle."""
+def test_claims_are_judged_by_the_version_before_a_deleted_one(pair):
+    """Take a claimant by the deleted version for an obstacle."""
     world = pair
     lost = next(r for r in ROLES if (RANK(r, "jump", 2), RANK(r, "jump", 3)) == (0, 2))
     pinned = next(r for r in ROLES if RANK(r, "jump", 2) == RANK(r, "jump", 3) == 1)

@@ -40,16 +40,16 @@ def names():
 
 @functools.cache
 def golden():
-    """What golden/main.go wrote: a digest of its names, and 64 ranks for each of them."""
+    """Return the names' digest and 64 ranks of each, as golden/main.go wrote."""
     content = gzip.decompress((Path(__file__).parent / "golden" / "ranks.gz").read_bytes())
     return content[:32], content[32:]
 
 
 def ranks_by_descent(role):
-    """The ranks of a role for the sizes 1 to 64, from five calls or so instead of 64.
+    """Return a role's ranks for the sizes 1 to 64, by about five calls.
 
-    If the rank among n is r, it is r among r + 1 … n too: the loop in `jump_hash` passes through
-    the same buckets whatever the size, and size only says where it stops.
+    If the rank among n is r, it is r among r + 1 … n too. The loop in `jump_hash` passes through
+    the same buckets whatever the size, and the size only says where it stops.
     """
     key, size, runs = fnv1a64(role), SIZES, []
     while size:
@@ -69,7 +69,7 @@ def test_go_and_python_make_the_same_names():
 
 
 def test_each_of_the_6_400_000_ranks_is_that_of_go():
-    """Every rank is compared; those between two moves of a name are inferred from one call."""
+    """Compare every rank; those between two moves are inferred."""
     ranks = golden()[1]
     assert len(ranks) == NAMES * SIZES
     for number, name in enumerate(names()):
@@ -77,7 +77,7 @@ def test_each_of_the_6_400_000_ranks_is_that_of_go():
 
 
 def test_580_000_ranks_asked_for_one_by_one_are_those_of_go():
-    """An eleventh of the names, each at every size, through the public function."""
+    """Compare an eleventh of the names at every size, by the public function."""
     ranks = golden()[1]
     # 11 shares no factor with 100, so the 200-byte names are among them, in their proportion.
     for number in range(0, NAMES, 11):

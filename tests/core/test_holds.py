@@ -61,7 +61,7 @@ def test_nothing_is_taken_or_joined_at_the_deadline(table):
     assert take(table, 100.0) is None
 
 
-def test_a_role_is_granted_anew_only_when_the_lost_grants_handles_are_released(table):
+def test_role_is_granted_anew_after_the_lost_grants_handles_are_released(table):
     handle = take(table)
     hold = handle.hold
     table.lose(hold, 5.0, "because")
@@ -73,7 +73,7 @@ def test_a_role_is_granted_anew_only_when_the_lost_grants_handles_are_released(t
     assert take(table, 7.0).hold is not hold
 
 
-def test_a_claim_that_was_given_up_drains_no_more_and_still_bars_a_new_grant(table):
+def test_claim_that_was_given_up_drains_no_more_and_bars_a_new_grant(table):
     handle = take(table)
     table.lose(handle.hold, 5.0, "because")
     handle.hold.given_up = True

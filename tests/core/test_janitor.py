@@ -1,4 +1,4 @@
-"""Dead records (R8): found, waited for as long as their own ttl, and removed by compare."""
+"""Test dead records (R8): found, waited for by TTL, removed by compare."""
 
 import pytest
 from attrs import evolve
@@ -162,7 +162,7 @@ def test_a_removal_that_fails_is_tried_again_a_minute_later(janitor):
 
 
 def test_janitor_keeps_record_whose_lease_is_known_at_second_look(janitor):
-    """A server that lagged behind may have said once that it knows no such lease."""
+    """Keep a record although a lagging server once did not know its lease."""
     look(janitor, view(), 0.0)
     janitor.looked_up(ev.LeaseLookedUp("old", 5, False), view().members["old"], 20.0)
     assert look(janitor, view(), 50.0)[0] == [AGAIN]
@@ -179,7 +179,7 @@ def test_janitor_second_look_without_answer_is_asked_again(janitor):
 
 
 def test_janitor_late_first_answer_is_no_second_look(janitor):
-    """Two answers within the record's ttl are one look: its member may just be joining anew."""
+    """Count two answers within the TTL as one: its member may be rejoining."""
     look(janitor, view(), 0.0)
     for at in (20.0, 21.0):
         janitor.looked_up(ev.LeaseLookedUp("old", 5, False), view().members["old"], at)

@@ -1,4 +1,4 @@
-"""Joining (R8): a name that is taken, and a join that is given up at every step."""
+"""Test joins (R8): a taken name, and a join given up at every step."""
 
 import pytest
 from world import KINDS, ROLES
@@ -11,7 +11,7 @@ from rink.core.state_tables import Life, Write
 from rink.errors import ConfigError, JoinError, MemberNameTaken
 
 
-def test_a_member_has_joined_when_its_record_is_written_and_the_view_has_it(world):
+def test_member_has_joined_when_its_record_is_written_and_in_the_view(world):
     member = world.add("a", held=KINDS)
     while not member.joined:
         assert member.node.living.state is Life.JOINING
@@ -50,7 +50,7 @@ def test_a_name_that_is_taken_is_waited_for_with_a_line_every_ten_seconds(world)
 
 
 def test_a_create_that_is_carried_out_late_ends_the_wait_for_the_name(pair):
-    """The retry finds another record. When that is gone, the first try is applied after all."""
+    """Apply the first create after the retry found another record."""
     world = pair
     b = world.members["b"]
     world.hold("b", "requests")
@@ -85,7 +85,7 @@ def test_a_name_that_stays_taken_ends_the_join_after_its_timeout(world):
     assert "within 30 s" in str(new.failed)
     assert new.left
     assert not any(report.version for report in new.made(do.Report)), "it never joined"
-    assert world.etcd.leases == {other.node.tenure.lease}
+    assert world.etcd.leases == {other.node.member_lease.id}
 
 
 def test_a_join_that_nobody_answers_ends_after_its_timeout(world):
@@ -164,7 +164,7 @@ def waiting(world, request):
 
 
 @pytest.mark.parametrize("answer", [False, True], ids=["lost", "answer lost"])
-def test_once_a_name_was_seen_taken_a_create_without_an_answer_is_tried_again(waiting, answer):
+def test_create_without_an_answer_is_retried_once_the_name_was_taken(waiting, answer):
     world, old, new = waiting
     world.sleep(30.0)
     world.expire(old)
@@ -184,7 +184,7 @@ def test_once_a_name_was_seen_taken_a_create_without_an_answer_is_tried_again(wa
 def test_once_a_name_was_seen_taken_no_other_failure_ends_the_join(waiting):
     world, old, new = waiting
     world.tell("a", ev.ListFailed(OSError("down")))
-    world.etcd.end_lease(new.node.tenure.lease)
+    world.etcd.end_lease(new.node.member_lease.id)
     world.sleep(20.0)
     assert isinstance(new.to_etcd[0], do.GrantLease)
     world.lose("a")
@@ -207,7 +207,7 @@ def test_that_a_name_is_taken_counts_before_a_failure_that_comes_with_it(world):
     assert new.failed is None
 
 
-def test_a_join_that_saw_its_name_taken_ends_after_its_timeout_whatever_fails(world):
+def test_join_that_saw_its_name_taken_ends_only_after_its_timeout(world):
     old = world.add("a")
     world.kill("a")
     new = world.add("a", join_timeout=30.0)
@@ -234,7 +234,10 @@ def test_a_join_that_saw_its_name_taken_ends_after_its_timeout_whatever_fails(wo
     "event", [ev.ProclaimFailed(1, OSError("too large")), ev.PostFailed(OSError("too large"))]
 )
 def test_request_of_a_coordinator_that_fails_ends_no_join(world, event):
-    """It may coordinate before it has joined: when its record is being written anew."""
+    """Cover a coordinator that has not joined yet.
+
+    It coordinates before that when its record is written anew.
+    """
     member = world.add("a", held=KINDS)
     world.tell("a", event)
     assert member.failed is None
@@ -243,7 +246,10 @@ def test_request_of_a_coordinator_that_fails_ends_no_join(world, event):
 
 
 def test_name_taken_in_another_history_waits_for_a_list(pair):
-    """The view of the history before has no such record, and the create was tried at once again."""
+    """Retry no create at once by a view of the history before.
+
+    That view has no record of the name.
+    """
     world, b = pair, pair.members["b"]
     copy = world.etcd.copy()
     world.etcd.delete("members/b")

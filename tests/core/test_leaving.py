@@ -35,7 +35,7 @@ def test_leaving_coordinator_is_followed_by_the_oldest_active(pair):
     assert pair.version.by == "b"
     assert pair.ranks == ["b"]
     assert a.left
-    assert pair.etcd.leases == leases - {a.node.tenure.lease}
+    assert pair.etcd.leases == leases - {a.node.member_lease.id}
     assert pair.node("b").coordinates
 
 
@@ -97,7 +97,10 @@ def test_leaver_waits_anew_when_the_ranks_of_others_change(pair):
 
 
 def test_leaver_does_not_wait_anew_when_only_pins_change(pair):
-    """Wishes come at any time. With `stagger`, a leaked handle may hold up all turns."""
+    """Keep requests from prolonging a leave.
+
+    With `stagger`, a leaked handle may hold up all turns.
+    """
     world, b = pair, pair.members["b"]
     world.hold("a", *KINDS)
     world.leave("b")
@@ -196,7 +199,7 @@ def test_leaving_twice_more_changes_nothing(pair):
 
 
 def test_the_wait_for_handles_is_counted_from_the_loss(pair):
-    """A leaver that serves for long, for its turn has not come, still gives user code its time."""
+    """Leave user code its time, also after a long wait for a version."""
     world = pair
     b = world.members["b"]
     b.lets_go = False
@@ -213,7 +216,7 @@ def test_the_wait_for_handles_is_counted_from_the_loss(pair):
 
 
 def test_a_leaver_that_only_lets_go_is_given_no_rank(pair):
-    """It is not ranked, so it waits for no version; but nobody may give it a rank meanwhile."""
+    """Give no rank to a member that only waits for its handles."""
     world = pair
     b = world.members["b"]
     b.lets_go = False
@@ -261,7 +264,7 @@ def test_a_session_lost_while_leaving_ends_the_leave(pair):
     b = pair.members["b"]
     pair.hold("a", *KINDS)
     pair.leave("b")
-    pair.etcd.end_lease(b.node.tenure.lease)
+    pair.etcd.end_lease(b.node.member_lease.id)
     pair.run()
     assert b.left
 
@@ -283,7 +286,7 @@ def test_a_lease_that_ends_before_its_revocation_ends_the_leave(pair):
     pair.hold("b", "requests")
     pair.leave("b", keep_rank=True)
     assert b.node.living.state is Life.REVOKING
-    pair.tell("b", ev.LeaseEnded(b.node.tenure.lease))
+    pair.tell("b", ev.LeaseEnded(b.node.member_lease.id))
     assert b.left
     assert not any("lost its session" in text for text in b.reports)
 

@@ -85,7 +85,7 @@ def test_offers_of_all_members_wait_for_newcomers(rollout):
 
 
 def test_ranks_of_a_group_that_ended_wait_for_its_successors(rollout):
-    """A rollout ends all old processes first; the new ones start one after the other."""
+    """End all old processes first; the new ones start one after the other."""
     before = rollout.holders(ROLES)
     for name in "abc":
         rollout.leave(name)
@@ -112,7 +112,7 @@ def test_ranks_that_no_successor_takes_are_given_up(rollout):
 
 
 def test_leave_of_all_members_takes_twice_the_wait_at_most(world):
-    """Each successor comes just before the others would give up, and begins their wait anew."""
+    """Let each successor come just before the others would give up."""
     for name in "abcd":
         member(world, name, rebalance_delay=0.0)
     world.sleep(1.0)
@@ -131,7 +131,7 @@ def test_leave_of_all_members_takes_twice_the_wait_at_most(world):
 
 
 def test_killed_leaver_keeps_no_rank_from_its_successors(rollout):
-    """Its record outlives it, so the group is not empty when the successors come."""
+    """Keep the killed leaver's record, so the group is not empty."""
     before = rollout.holders(ROLES)
     for name in "abc":
         rollout.leave(name)
@@ -150,7 +150,7 @@ def test_killed_leaver_keeps_no_rank_from_its_successors(rollout):
 
 
 def test_newcomer_of_a_rollout_does_not_make_the_group_grow(world):
-    """The group has only just started; `initial_delay` is for its first members."""
+    """Give `initial_delay` to the first members of a starting group only."""
     for name in "ab":
         member(world, name)
     world.sleep(3.0)
@@ -211,7 +211,7 @@ def test_leave_that_keeps_the_rank_offers_nothing(rollout):
 def test_session_lost_while_offering_ends_the_leave(rollout):
     b = rollout.members["b"]
     rollout.leave("b")
-    rollout.etcd.end_lease(b.node.tenure.lease)
+    rollout.etcd.end_lease(b.node.member_lease.id)
     rollout.run()
     assert b.left
 

@@ -1,4 +1,4 @@
-"""R11: a view belongs to one history of etcd, and what follows where it turns out to be another."""
+"""Test R11: a view belongs to one history of etcd."""
 
 import pytest
 from attrs import evolve
@@ -32,8 +32,8 @@ def test_lease_over_grants_wait_for_a_list_asked_for_afterwards(pair, how):
     world.hold("b", "events")
     match how:
         case "TTL 0":
-            world.etcd.end_lease(b.node.tenure.lease)
-            world.tell("b", ev.LeaseEnded(b.node.tenure.lease))
+            world.etcd.end_lease(b.node.member_lease.id)
+            world.tell("b", ev.LeaseEnded(b.node.member_lease.id))
         case "record gone in the view":
             gone = world.etcd.changes_after(world.etcd.delete("members/b") or b.seen)
             world.tell("b", gone)
@@ -45,7 +45,7 @@ def test_lease_over_grants_wait_for_a_list_asked_for_afterwards(pair, how):
     assert b.node.view.revision == 0
     assert len(b.made(do.ListGroup)) == 1
     world.sleep(1.0)
-    assert b.node.tenure.is_alive
+    assert b.node.member_lease.is_alive
     assert world.get("b", ROLE_OF_B) is None
     assert world.record("b") is None  # nor is a record written by a view that is not there
     world.let("b")
@@ -56,8 +56,8 @@ def test_lease_over_grants_wait_for_a_list_asked_for_afterwards(pair, how):
 @pytest.mark.parametrize("in_one_step", [True, False])
 def test_list_asked_for_before_the_lease_ended_does_not_count(pair, in_one_step):
     world, b = pair, pair.members["b"]
-    listed = world.etcd.listed(b.node.sight.lists_wanted)
-    lease = b.node.tenure.lease
+    listed = world.etcd.listed(b.node.view_state.lists_wanted)
+    lease = b.node.member_lease.id
     world.hold("b", "events")
     world.etcd.end_lease(lease)
     if in_one_step:
@@ -79,7 +79,7 @@ def test_lease_over_while_leaving_asks_for_no_list(pair):
 
 
 def test_deadline_passed_keeps_the_view(pair):
-    """The same lease is asked for once more, so nothing says that etcd has another history."""
+    """Keep the view: a suspect lease does not show another history."""
     world, b = pair, pair.members["b"]
     b.alive = False
     world.sleep(55.0)
@@ -97,12 +97,12 @@ def change_own_record(world, name):
 
 @pytest.mark.parametrize("told_by", ["list", "answer"])
 def test_own_record_as_of_before_its_last_write_ends_the_session(pair, told_by):
-    """A snapshot between a version and its claim, restored with the revision ahead."""
+    """Restore a snapshot from between a version and its claim."""
     world, b = pair, pair.members["b"]
     copy = world.etcd.copy()
     change_own_record(world, "b")
     hold = world.get("b", ROLE_OF_B)
-    lease = b.node.tenure.lease
+    lease = b.node.member_lease.id
     if told_by == "list":
         world.replace_history(copy)
         world.run()
@@ -121,7 +121,7 @@ def test_own_record_as_of_before_its_last_write_ends_the_session(pair, told_by):
 
 
 def test_own_record_as_of_before_is_found_once_however_long_it_stays(pair):
-    """The list may come back before the lease is revoked, which deletes that record."""
+    """Return the list before the lease is revoked with that record."""
     world, b = pair, pair.members["b"]
     copy = world.etcd.copy()
     change_own_record(world, "b")
@@ -146,7 +146,7 @@ def test_own_record_as_of_before_found_by_list_and_answer_is_one_change(pair):
     b.node.writer.must_write = True
     world.tell("b", ev.Nudged())
     world.replace_history(copy)
-    world.tell("b", world.etcd.listed(b.node.sight.lists_wanted))
+    world.tell("b", world.etcd.listed(b.node.view_state.lists_wanted))
     assert len(errors(b)) == 1
     world.let("b")
     assert len(errors(b)) == 1
@@ -172,7 +172,7 @@ def test_own_record_missing_is_an_ordinary_lost_session(pair):
 
 
 def listed_with(world, versions):
-    """A list of the group as it is, but for its versions: {number: mod_revision}."""
+    """List the group as it is, but with other versions: {number: revision}."""
     listed = world.etcd.listed()
     [newest] = [one for one in listed.entries if getattr(one, "number", 0) == 2]
     others = [one for one in listed.entries if not hasattr(one, "number")]
@@ -227,7 +227,7 @@ def test_newest_version_deleted_under_the_watch_proves_nothing(pair):
 
 def test_version_is_held_against_the_view_that_went_with_the_lease(pair):
     world, b = pair, pair.members["b"]
-    lease = b.node.tenure.lease
+    lease = b.node.member_lease.id
     world.hold("b", "events")
     world.replace_history()
     world.tell("b", ev.LeaseEnded(lease))
@@ -253,17 +253,17 @@ def test_history_told_while_no_lease_is_held_makes_the_wait_longer(pair):
     world.now += 20.0
     world.tell("b", ev.HistoryChanged("the revision went back"))
     assert len(errors(b)) == 1
-    assert b.node.sight.history.grants_from == world.now + 60.0
+    assert b.node.view_state.history.grants_from == world.now + 60.0
 
 
 def test_history_told_by_the_client_after_the_lease_ended_counts(pair):
     """The view is gone by then, and what was kept of it may prove nothing."""
     world, b = pair, pair.members["b"]
     world.hold("b", "requests", "events")
-    world.tell("b", ev.LeaseEnded(b.node.tenure.lease))
+    world.tell("b", ev.LeaseEnded(b.node.member_lease.id))
     world.tell("b", ev.HistoryChanged("the cluster id is another one"))
     assert len(errors(b)) == 1
-    assert b.node.sight.history.grants_from == world.now + 60.0
+    assert b.node.view_state.history.grants_from == world.now + 60.0
 
 
 # ── who has found another history ────────────────────────────────────────────────────────────
@@ -282,7 +282,7 @@ def test_member_in_a_new_history_grants_nothing_for_the_largest_ttl(world):
     assert hold.lost_at is None
     assert world.ranks == ["a"]
     assert world.get("a", ROLE_OF_B) is None
-    assert world.node("a").sight.history.grants_from == pytest.approx(1001.0 + 30.0, abs=0.5)
+    assert world.node("a").view_state.history.grants_from == pytest.approx(1001.0 + 30.0, abs=0.5)
     world.sleep(2.0)
     assert hold.lost_at is not None
     assert world.get("a", ROLE_OF_B) is None
@@ -297,13 +297,14 @@ def test_member_in_a_new_history_counts_the_wait_by_its_own_clock(world):
     assert world.get("a", "x") is None
     world.sleep(0.2)
     assert world.get("a", "x")
-    assert member.node.sight.history.why_closed(member.time_at(world.now)) == ""
+    assert member.node.view_state.history.why_closed(member.time_at(world.now)) == ""
 
 
 def restored_behind(world, *answers):
-    """Let a member hold a role under a high token, and then find an etcd that counts from 1.
+    """Make a member hold a role, then find an etcd that counts from 1.
 
-    Its first requests to raise the token base are answered so, without being carried out.
+    The member's token is high. Its first requests for a higher token base are answered, but not
+    carried out.
     """
     member = world.add("a", rebalance_delay=0.0, ttl=10, margin=1.0)
     for _ in range(50):
@@ -386,16 +387,18 @@ def test_largest_ttl_is_that_of_all_records_of_the_view(pair):
     world.run()
     world.hold("b", "requests", "answers", "events")
     world.tell("b", ev.HistoryChanged("x"))
-    assert b.node.sight.history.ttl == 900
-    world.tell("b", b_alone := evolve(world.etcd.listed(b.node.sight.lists_wanted), entries=()))
-    assert b_alone.wanted == b.node.sight.lists_wanted
+    assert b.node.view_state.history.ttl == 900
+    world.tell(
+        "b", b_alone := evolve(world.etcd.listed(b.node.view_state.lists_wanted), entries=())
+    )
+    assert b_alone.wanted == b.node.view_state.lists_wanted
     world.tell("b", ev.HistoryChanged("y"))
-    assert b.node.sight.history.ttl == 900  # it is the largest that was ever seen
+    assert b.node.view_state.history.ttl == 900  # it is the largest that was ever seen
 
 
 @pytest.mark.parametrize("is_lease_over", [False, True])
 def test_record_of_another_member_gone_back_proves_another_history(pair, is_lease_over):
-    """The copy is older than a claim of b, which is cut off and holds a role by it.
+    """Restore a copy that is older than a claim of b, which is cut off.
 
     It may lack the lease of a, too. Then the view of a is thrown away before the list comes.
     """
@@ -408,9 +411,9 @@ def test_record_of_another_member_gone_back_proves_another_history(pair, is_leas
     world.hold("a", "events")
     world.replace_history(copy)
     if is_lease_over:
-        world.etcd.end_lease(a.node.tenure.lease)
-        world.tell("a", ev.LeaseEnded(a.node.tenure.lease))
+        world.etcd.end_lease(a.node.member_lease.id)
+        world.tell("a", ev.LeaseEnded(a.node.member_lease.id))
     world.let("a")
     [error] = [text for text in a.reports if "another history" in text]
     assert error.startswith("the record of 'b' was written at etcd's revision ")
-    assert a.node.sight.history.why_closed(world.now)
+    assert a.node.view_state.history.why_closed(world.now)

@@ -29,7 +29,7 @@ def overdue(world, words="etcd: connection refused"):
 
 def test_outage_begun_is_warned_of_once_with_words_and_time_left(cut_off):
     world, b = cut_off, cut_off.members["b"]
-    at = b.node.tenure.answered_at
+    at = b.node.member_lease.answered_at
     world.sleep(at + 19.9 - world.now)
     overdue(world)
     assert said(b, Level.WARNING) == []
@@ -58,7 +58,7 @@ def test_outage_beyond_the_deadline_is_an_error_that_counts_the_roles(cut_off):
 def test_outage_found_beyond_the_deadline_is_one_error_with_words(cut_off, is_told):
     """Nobody has warned before, so the process did not run."""
     world, b = cut_off, cut_off.members["b"]
-    world.now = b.node.tenure.answered_at + 60.0
+    world.now = b.node.member_lease.answered_at + 60.0
     if is_told:
         overdue(world)
     world.step(b, [ev.Nudged()])
@@ -81,12 +81,12 @@ def test_outage_over_is_told_with_its_length(cut_off, seconds):
 
 
 def test_late_answer_of_an_early_request_ends_no_outage(cut_off):
-    """It moves the deadline a little, and the next answer is overdue all the same."""
+    """Move the deadline a little; the next answer is still overdue."""
     world, b = cut_off, cut_off.members["b"]
-    at = b.node.tenure.answered_at
+    at = b.node.member_lease.answered_at
     world.sleep(at + 35.0 - world.now)
     overdue(world)
-    assert b.node.renew(world.now, b.node.tenure.lease, at + 10.0, 0) == ([], False)
+    assert b.node.renew(world.now, b.node.member_lease.id, at + 10.0, 0) == ([], False)
     assert b.node.outage.since == at
     world.step(b, [ev.Nudged()])
     assert not [text for text in said(b, Level.INFO) if text.startswith("back after")]
@@ -106,8 +106,8 @@ def test_outage_that_follows_another_one_is_told_as_well(cut_off):
 
 def test_session_ended_by_etcd_is_a_warning_and_then_back(pair):
     world, b = pair, pair.members["b"]
-    world.etcd.end_lease(b.node.tenure.lease)
-    world.tell("b", ev.LeaseEnded(b.node.tenure.lease))
+    world.etcd.end_lease(b.node.member_lease.id)
+    world.tell("b", ev.LeaseEnded(b.node.member_lease.id))
     world.sleep(1.0)
     assert said(b, Level.WARNING) == [
         "member 'b' lost its session: etcd has ended the member's lease"
@@ -129,7 +129,7 @@ def test_joining_is_not_told_as_being_back(pair):
 
 
 def test_loss_is_told_before_it_is_logged(cut_off):
-    """A log handler may block. Neither the session's thread nor a loss may wait for it."""
+    """Report a loss before its log line, since a log handler may block."""
     world, node = cut_off, cut_off.node("b")
     world.members["b"].lets_go = False
     world.now += 54.5
@@ -145,6 +145,6 @@ def test_loss_is_told_before_anything_of_its_step_is_logged(pair):
     world, node = pair, pair.node("b")
     world.get("b", role_of(1, 2))
     failed = ev.ChoreFailed("pruning old versions", RuntimeError("no answer"))
-    events = [failed, ev.LeaseEnded(node.tenure.lease)]
+    events = [failed, ev.LeaseEnded(node.member_lease.id)]
     effects = [type(one) for one in node.step(world.now, events)]
     assert effects.index(do.Lose) < effects.index(do.Report)

@@ -5,7 +5,7 @@ import pytest
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.holds import Hold
-from rink.core.outbox import REPEAT_AFTER_S, Outbox
+from rink.core.outbox import REPEAT_INTERVAL_S, Outbox
 
 REFUSED = "reading the group failed: etcd refused the login"
 
@@ -19,7 +19,7 @@ def test_failure_that_lasts_is_logged_once_a_minute():
     for second in range(0, 120, 2):
         out.warn_of(REFUSED, 1_000.0 + second)
     assert said(out) == [REFUSED] * 2
-    out.warn_of(REFUSED, 1_000.0 + 2 * REPEAT_AFTER_S)
+    out.warn_of(REFUSED, 1_000.0 + 2 * REPEAT_INTERVAL_S)
     assert said(out) == [REFUSED]
 
 
@@ -33,7 +33,7 @@ def test_other_failure_meanwhile_is_logged_and_is_the_last_error():
 
 
 def test_losses_come_first_and_the_join_before_what_else_its_step_tells():
-    """The own version may come in the step that ends the join, where the answer to it is late."""
+    """Report the join before the version that came in the same step."""
     out, told = Outbox(), do.Report(do.Level.INFO, "version 1")
     lose = do.Lose(Hold("x", 1, 1, 0.0))
     for effect in (told, do.Joined(), do.RankChanged(0), lose):

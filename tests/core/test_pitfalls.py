@@ -24,27 +24,27 @@ REQUESTS = (
 
 
 def cut_off(world, rate):
-    """Two members, b with a clock of that rate; then nothing reaches b or comes from it."""
+    """Make two members, b with a clock of that rate, and cut b off."""
     world.add("a", rebalance_delay=0.0)
     b = world.add("b", rebalance_delay=0.0, clock=(5e5, rate))
     world.sleep(100.0)
     assert world.ranks == ["a", "b"]
     hold = world.get("b", role_of(1, 2))
     world.keep_alive(b)
-    world.expiries[b.node.tenure.lease] = world.now + 60.0
+    world.expiries[b.node.member_lease.id] = world.now + 60.0
     b.alive = False
     world.hold("b", *KINDS)
     return b, hold
 
 
 def is_held(world, member, hold):
-    """What `Role.is_held` says."""
+    """Return the value of `Role.is_held`."""
     table = member.node.table
     return hold.lost_at is None and member.time_at(world.now) < table.deadline
 
 
 @pytest.mark.parametrize("rate", [0.9, 0.95, 1.0, 1.1, 2.0])
-def test_pitfall_4_the_margin_covers_a_clock_that_is_a_tenth_slow_or_fast_by_any_rate(world, rate):
+def test_pitfall_4_margin_covers_a_clock_that_is_a_tenth_slow_or_fast(world, rate):
     b, hold = cut_off(world, rate)
     cut_at = world.now
     wait = world.want("a", hold.role)
@@ -57,7 +57,7 @@ def test_pitfall_4_the_margin_covers_a_clock_that_is_a_tenth_slow_or_fast_by_any
     assert wait.hold.token > hold.token
 
 
-def test_pitfall_4_a_clock_at_twice_the_rate_loses_nothing_while_etcd_answers(world):
+def test_pitfall_4_clock_at_twice_the_rate_loses_nothing_without_outage(world):
     world.add("a", rebalance_delay=0.0)
     b = world.add("b", rebalance_delay=0.0, clock=(5e5, 2.0))
     world.sleep(1.0)
@@ -69,7 +69,10 @@ def test_pitfall_4_a_clock_at_twice_the_rate_loses_nothing_while_etcd_answers(wo
 
 
 def test_pitfall_4_beyond_the_margin_only_the_token_is_left(world):
-    """A clock that is a fifth slow: an hour is 48 minutes to it. No margin of ours covers that."""
+    """Show that the margin does not cover a clock that is a fifth slow.
+
+    An hour is 48 minutes to that clock.
+    """
     b, hold = cut_off(world, 0.8)
     wait = world.want("a", hold.role)
     world.sleep(61.0)
@@ -80,7 +83,7 @@ def test_pitfall_4_beyond_the_margin_only_the_token_is_left(world):
 # ── 9: one slow role blocks the losses of others ─────────────────────────────────────────────
 
 
-def test_pitfall_9_of_1000_roles_10_are_stuck_and_the_others_are_told_and_move_at_once(world):
+def test_pitfall_9_of_1000_roles_10_are_stuck_and_the_others_move_at_once(world):
     roles = [f"job-{index}" for index in range(1000)]
     a = world.add("a", rebalance_delay=0.0)
     a.lets_go = False
@@ -111,7 +114,7 @@ def requests(world):
 
 
 def group(world, size):
-    """A settled group in which everybody waits for 100 roles that are not its own, too."""
+    """Make a settled group in which each member awaits 100 foreign roles."""
     names = [f"m{index:02}" for index in range(size)]
     for name in names:
         world.add(name, rebalance_delay=0.0, leave_delay=20.0)
@@ -126,7 +129,7 @@ def group(world, size):
 
 
 @pytest.mark.parametrize("size", [3, 12])
-def test_pitfall_10_a_crash_with_a_stand_by_costs_the_same_in_a_group_of_any_size(world, size):
+def test_pitfall_10_crash_with_a_standby_costs_the_same_in_any_group(world, size):
     names = group(world, size)
     world.add("stand-by", rebalance_delay=60.0)
     world.sleep(1.0)
@@ -182,7 +185,7 @@ def test_pitfall_11_a_crash_looping_newcomer_moves_nothing(pair, named):
     assert all(hold.lost_at is None for hold in holds)
 
 
-def test_pitfall_11_a_member_that_begins_to_crash_in_a_loop_costs_one_version(pair):
+def test_pitfall_11_member_in_a_crash_loop_costs_one_version(pair):
     world = pair
     hold = world.get("a", role_of(0, 2))
     number = world.version.number

@@ -1,4 +1,4 @@
-"""Placement: ranks remembered, and what happens when a user's function fails."""
+"""Test the memory of ranks, also when a user's function fails."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_an_unknown_scheme_may_be_registered_later(calls):
 
 
 def test_the_memory_is_bounded(monkeypatch):
-    monkeypatch.setattr(placement, "REMEMBERED", 10)
+    monkeypatch.setattr(placement, "MAX_REMEMBERED", 10)
     places = Placement()
     for index in range(25):
         assert places.rank(f"role-{index}", "jump", 3) in range(3)
@@ -59,8 +59,11 @@ def test_the_memory_is_bounded(monkeypatch):
 
 
 def test_a_full_memory_forgets_nothing_before_the_engine_says_so(calls, monkeypatch):
-    """A caller's thread may fill it in the midst of a step, which must not call the scheme (R2)."""
-    monkeypatch.setattr(placement, "REMEMBERED", 10)
+    """Let a caller's thread fill the memory during a step (R2).
+
+    The step must not call the scheme then.
+    """
+    monkeypatch.setattr(placement, "MAX_REMEMBERED", 10)
     scheme, places = register(calls), Placement()
     for role in ("early", *map(str, range(100, 120))):
         places.rank(role, scheme, 3)

@@ -1,4 +1,7 @@
-"""Ranking: every small history keeps the invariants, from wherever it is taken up again."""
+"""Test that every small history keeps the invariants of ranking.
+
+Each may be taken up anywhere by a new coordinator.
+"""
 
 import itertools
 import math
@@ -98,7 +101,7 @@ class Group:
         )
 
     def proclaim(self, check=True):
-        """Plan, check, and take the plan for the next version; false where it changes nothing."""
+        """Plan, check and proclaim; return False if the plan changes nothing."""
         made = self.plan()
         if check:
             check_plan(self, made)
@@ -114,7 +117,7 @@ class Group:
         return changed
 
     def settle(self):
-        """Proclaim and let time pass until everybody live is ranked and nobody else."""
+        """Proclaim over time until exactly the live members are ranked."""
         for _ in range(40):
             if not self.proclaim():
                 self.happen("pass", 31.0)
@@ -140,7 +143,7 @@ class Group:
 
 
 def check_plan(group, made):
-    """What must hold of any plan."""
+    """Check the invariants of any plan."""
     now, before, after, live = group.now, group.ranks, made.ranks, group.members
     usable = {name for name, member in live.items() if member.is_usable}
     assert len(set(after)) == len(after), "a member has two ranks"
@@ -196,7 +199,7 @@ SETTINGS = [
 
 
 def histories(group, steps):
-    """Walk every history of so many steps, with each plan proclaimed as soon as it is made."""
+    """Walk all histories of so many steps, proclaiming each plan at once."""
     for what, value in list(group.happenings()):
         twin = group.copy()
         twin.happen(what, value)
@@ -216,7 +219,7 @@ def test_every_small_history_keeps_the_invariants(settings, ranked, waiting):
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize(("ranked", "waiting"), [(3, 1), (2, 2)])
 def test_every_history_settles_and_from_every_prefix_of_it_as_well(settings, ranked, waiting):
-    """A new coordinator that knows nothing of the past brings the group to rest too."""
+    """Settle the group by a new coordinator that knows nothing of the past."""
     for group in histories(Group(settings, ranked, waiting), 2):
         whole = group.copy()
         whole.settle()
@@ -259,7 +262,7 @@ def make(ranks, *members, now=1000.0, settings=None, **situation):
 
 
 def told(made):
-    """A plan without the words for what comes next: those are in `test_upcoming`."""
+    """Return a plan without its texts, which `test_upcoming` checks."""
     return made.ranks, made.because, made.wake_at
 
 
@@ -271,7 +274,7 @@ def live(name, create=1, seen=0.0, **how):
     return Candidate(name, create, seen, **how)
 
 
-def test_an_empty_group_ranks_everyone_at_once_in_the_order_of_their_records():
+def test_empty_group_ranks_every_member_at_once_by_record_age():
     made = make("", live("b", 2, 1000.0), live("a", 3, 1000.0), live("c", 1, 1000.0))
     assert told(made) == planned(("c", "b", "a"), (STARTED, "joined c", "joined b", "joined a"))
 
@@ -353,7 +356,7 @@ def test_newcomer_whose_turn_is_next_does_not_make_the_group_grow(phase):
     ("leave_delay", "handover_wait", "until"), [(0.0, 20.0, 1015.0), (30.0, 20.0, 1025.0)]
 )
 def test_emptied_ranks_stay_for_the_larger_of_both_delays(leave_delay, handover_wait, until):
-    """Its members left by plan, one after the other; the first new one is there."""
+    """End the members by plan, one after the other, then start a new one."""
     settings = RankSettings(leave_delay=leave_delay, handover_wait=handover_wait)
     situation = {"gone_since": dict.fromkeys("bc", -math.inf), "settings": settings}
     since = dict.fromkeys("bc", 995.0)
@@ -389,7 +392,7 @@ def test_who_cannot_follow_the_scheme_is_not_ranked():
     assert told(make("", live("b", can_follow=False))) == planned(())
 
 
-def test_a_gone_members_rank_is_reserved_for_the_leave_delay_and_taken_by_any_newcomer():
+def test_rank_of_a_gone_member_is_reserved_and_any_newcomer_takes_it():
     settings = RankSettings(leave_delay=30.0)
     gone = {"b": 990.0}
     assert told(make("ab", live("a"), gone_since=gone, settings=settings)) == planned(
@@ -413,7 +416,7 @@ def test_a_shrinking_group_moves_the_members_above_into_the_holes():
 
 
 def test_leaving_leader_moves_once_while_another_leaves():
-    """With `stagger`, the leader went to a member that was leaving as well, and moved twice."""
+    """Keep a leader from moving to a member that leaves as well."""
     settings = RankSettings(stagger=1)
     members = live("a", phase=LEAVING), live("b"), live("c", phase=LEAVING)
     made = make("abc", *members, settings=settings)
@@ -424,7 +427,7 @@ def test_leaving_leader_moves_once_while_another_leaves():
 
 @pytest.mark.parametrize("stagger", [1, 2, 3])
 def test_leaving_members_never_move_and_the_others_once_at_most(stagger):
-    """For every order of three that leave and two that stay, one version after the other."""
+    """Try each order of three leaving and two staying members."""
     settings = RankSettings(stagger=stagger)
     members = [live(name, phase=LEAVING if name in "abc" else ACTIVE) for name in "abcde"]
     for order in itertools.permutations("abcde"):
@@ -441,7 +444,7 @@ def test_leaving_members_never_move_and_the_others_once_at_most(stagger):
 
 
 def closed(ranks, dropped):
-    """What a plan must drop with these, and how many members move: by the rule's words."""
+    """Return what the rule drops with these, and how many members move."""
     dropped = set(dropped)
     while True:
         size = len(ranks) - len(dropped)
@@ -453,7 +456,10 @@ def closed(ranks, dropped):
 
 @pytest.mark.parametrize("size", range(1, 6))
 def test_turns_drop_the_fewest_ranks_and_move_the_fewest_members(size):
-    """Every row of active (A), leaving (L), reserved (R) and expired (E) members, and every stagger."""
+    """Try every row of members and every stagger.
+
+    The members are active (A), leaving (L), reserved (R) or expired (E).
+    """
     for kinds in itertools.product("ALRE", repeat=size):
         ranks = [f"{kind}{number}" for number, kind in enumerate(kinds)]
         leaving = [name for name in ranks if name[0] == "L"]
@@ -513,7 +519,7 @@ def test_leaver_below_the_new_size_waits_its_turn_at_its_rank():
 
 
 def test_rank_that_is_reserved_for_a_gone_member_is_never_moved():
-    """The roles of a leaver went to a member that was gone, and nobody had them meanwhile."""
+    """Keep a leaver's roles from moving to a member that is gone."""
     settings = RankSettings(leave_delay=30.0)
     members = live("a", phase=LEAVING), live("b")
     made = make("abc", *members, gone_since={"c": 990.0}, settings=settings)
@@ -555,7 +561,7 @@ def test_a_members_shorter_delay_holds_after_a_start_too():
 
 
 def test_members_that_are_back_under_their_old_ranks_are_no_empty_group():
-    """Otherwise a newcomer would be ranked at once, for ever after a restart of every member."""
+    """Keep a full restart from ranking newcomers at once for ever."""
     members = live("a", 7), live("b", 8), live("c", 9, 1000.0)
     assert told(make("ab", *members, was_empty=True)) == planned(("a", "b"), (), 1060.0)
 

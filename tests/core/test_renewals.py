@@ -1,4 +1,4 @@
-"""Answers of a new keepalive call, which may reach another history of etcd (R11)."""
+"""Test answers of a new keepalive call, maybe of another history (R11)."""
 
 import pytest
 from attrs import evolve
@@ -20,14 +20,14 @@ def errors(member):
 
 
 def write(world):
-    """Have b write its record once more."""
+    """Make b write its record once more."""
     world.node("b").writer.must_write = True
     world.tell("b", ev.Nudged())
 
 
 @pytest.fixture
 def known(pair):
-    """Have the call of b's keepalives be known, and count its effects from here."""
+    """Make the call of b's keepalives known, and count effects from here."""
     pair.keep_alive(pair.members["b"])
     pair.run()
     pair.members["b"].effects.clear()
@@ -36,7 +36,7 @@ def known(pair):
 
 @pytest.fixture
 def reconnected(known):
-    """Have b hold a role, and its keepalives go on by a new call."""
+    """Make b hold a role, and renew by a new call."""
     known.get("b", ROLE_OF_B)
     known.etcd.history += 1
     return known
@@ -44,7 +44,7 @@ def reconnected(known):
 
 @pytest.fixture
 def held_back(reconnected):
-    """Have a keepalive answered by the new call, a second later; the read waits on its way."""
+    """Answer a keepalive by the new call a second later; hold the read back."""
     reconnected.now += 1.0
     reconnected.hold("b", "requests")
     reconnected.keep_alive(reconnected.members["b"])
@@ -54,27 +54,27 @@ def held_back(reconnected):
 
 def test_new_call_counts_once_the_own_record_is_read(reconnected):
     world, b = reconnected, reconnected.members["b"]
-    before = b.node.tenure.deadline
+    before = b.node.member_lease.deadline
     world.sleep(70.0)
     assert len(b.made(do.ReadRecord)) == 1
-    assert b.node.tenure.deadline > before + 50.0
-    assert b.node.table.deadline == b.node.tenure.deadline
+    assert b.node.member_lease.deadline > before + 50.0
+    assert b.node.table.deadline == b.node.member_lease.deadline
     assert b.made(do.Lose) == []
 
 
 def test_copy_with_an_earlier_record_does_not_move_the_deadline(pair):
-    """Neither its watch nor its requests reach it: only the lease is in the copy, and renewed."""
+    """Renew by a copy that has only the lease, not the watch or requests."""
     world, b = pair, pair.members["b"]
     copy = world.etcd.copy()
     write(world)
     hold = world.get("b", ROLE_OF_B)
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     world.hold("b", "requests", "events")
     world.replace_history(copy)
-    assert b.node.tenure.lease in world.etcd.leases
+    assert b.node.member_lease.id in world.etcd.leases
     world.sleep(deadline - world.now - 0.1)
     assert hold.lost_at is None
-    assert b.node.tenure.deadline == deadline
+    assert b.node.member_lease.deadline == deadline
     world.sleep(0.2)
     assert hold.lost_at is not None
 
@@ -84,7 +84,7 @@ def test_copy_with_an_earlier_record_is_found_by_reading_it(pair):
     copy = world.etcd.copy()
     write(world)
     hold = world.get("b", ROLE_OF_B)
-    lease = b.node.tenure.lease
+    lease = b.node.member_lease.id
     world.hold("b", "events")
     world.replace_history(copy)
     world.keep_alive(b)
@@ -96,7 +96,7 @@ def test_copy_with_an_earlier_record_is_found_by_reading_it(pair):
 
 def test_own_record_missing_in_the_read_ends_the_session(reconnected):
     world, b = reconnected, reconnected.members["b"]
-    lease = b.node.tenure.lease
+    lease = b.node.member_lease.id
     world.hold("b", "events")
     world.etcd.delete("members/b")
     world.keep_alive(b)
@@ -107,36 +107,36 @@ def test_own_record_missing_in_the_read_ends_the_session(reconnected):
 
 def test_read_that_fails_is_repeated_and_counts_nothing(held_back):
     world, b = held_back, held_back.members["b"]
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     for failures in range(1, 4):
         world.lose("b")
         assert len(b.made(do.ReadRecord)) == failures
-        assert b.node.tenure.deadline == deadline
+        assert b.node.member_lease.deadline == deadline
         world.sleep(3.0)
     assert b.node.out.last_error.startswith("reading this member's record failed: ")
     assert not any("reading this member's record" in text for text in b.reports)
     world.let("b")
-    assert b.node.tenure.deadline > deadline
+    assert b.node.member_lease.deadline > deadline
 
 
 def test_suspect_lease_revives_when_the_own_record_is_read(reconnected):
     world, b = reconnected, reconnected.members["b"]
-    lease = b.node.tenure.lease
+    lease = b.node.member_lease.id
     b.alive = False
     world.sleep(56.0)
-    assert not b.node.tenure.is_alive
+    assert not b.node.member_lease.is_alive
     b.alive = True
     world.keep_alive(b)
     world.run()
-    assert b.node.tenure.is_alive
-    assert b.node.tenure.lease == lease
+    assert b.node.member_lease.is_alive
+    assert b.node.member_lease.id == lease
     assert world.get("b", ROLE_OF_B)
 
 
 def test_read_under_an_earlier_call_does_not_prove_the_next(reconnected):
     """The next call answers while the read is on its way back."""
     world, b = reconnected, reconnected.members["b"]
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     world.hold("b", "answers")
     world.keep_alive(b)
     world.run()
@@ -146,17 +146,17 @@ def test_read_under_an_earlier_call_does_not_prove_the_next(reconnected):
     world.keep_alive(b)
     world.let("b", "answers")
     assert [effect.call for effect in b.made(do.ReadRecord)] == [1, 2]
-    assert b.node.tenure.deadline == deadline
+    assert b.node.member_lease.deadline == deadline
     world.let("b")
     assert b.node.renewals.call == 2
-    assert b.node.tenure.deadline > deadline
+    assert b.node.member_lease.deadline > deadline
 
 
 @pytest.mark.parametrize("kind", ["answered", "lost"])
 def test_read_that_hangs_does_not_hold_up_that_of_the_next_call(held_back, kind):
     """The connection that it went over is gone, and nobody knows yet."""
     world, b = held_back, held_back.members["b"]
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     hanging = b.to_etcd.popleft()
     world.etcd.history += 1
     world.let("b")
@@ -164,7 +164,7 @@ def test_read_that_hangs_does_not_hold_up_that_of_the_next_call(held_back, kind)
     world.keep_alive(b)
     world.run()
     assert b.node.renewals.call == 2
-    assert b.node.tenure.deadline > deadline
+    assert b.node.member_lease.deadline > deadline
     late = world._serve(b, hanging) if kind == "answered" else unanswered(hanging)
     world.tell("b", late)
     assert b.node.renewals.call == 2
@@ -172,20 +172,23 @@ def test_read_that_hangs_does_not_hold_up_that_of_the_next_call(held_back, kind)
 
 
 def test_read_that_a_write_has_overtaken_counts(held_back):
-    """That write was sent after the read was requested, so the same history has answered it."""
+    """Count a read that a later write has overtaken.
+
+    The write was sent after the read was requested, so the same history has answered it.
+    """
     world, b = held_back, held_back.members["b"]
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     early = world._serve(b, b.to_etcd.popleft())
     write(world)
     world.let("b")
     world.tell("b", early)
     assert errors(b) == []
     assert len(b.made(do.ReadRecord)) == 1
-    assert b.node.tenure.deadline > deadline
+    assert b.node.member_lease.deadline > deadline
 
 
 def test_write_under_way_at_a_new_call_is_not_believed(reconnected):
-    """The engine is busy, and the write's answer of the history before waits for it."""
+    """Doubt a write whose answer of the history before waits for the engine."""
     world, b = reconnected, reconnected.members["b"]
     copy = world.etcd.copy()
     world.hold("b", "answers", "events")
@@ -194,7 +197,7 @@ def test_write_under_way_at_a_new_call_is_not_believed(reconnected):
     before = b.node.writer.compare
     world.replace_history(copy)
     world.hold("b", "requests")
-    effects, _ = b.node.renew(world.now, b.node.tenure.lease, world.now, world.etcd.history)
+    effects, _ = b.node.renew(world.now, b.node.member_lease.id, world.now, world.etcd.history)
     world._do(b, effects)
     world.let("b", "answers")  # before the step in which the write is tried again
     assert b.node.writer.compare == before
@@ -211,12 +214,12 @@ def test_write_that_hangs_does_not_hold_up_the_read(reconnected):
     world, b = reconnected, reconnected.members["b"]
     world.hold("b", "requests")
     write(world)
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     world.now += 1.0
     world.keep_alive(b)
     hanging = b.to_etcd.popleft()
     world.let("b")
-    assert b.node.tenure.deadline > deadline
+    assert b.node.member_lease.deadline > deadline
     writes = len(b.made(do.WriteRecord))
     world.tell("b", unanswered(hanging))
     assert b.reports == []
@@ -224,7 +227,7 @@ def test_write_that_hangs_does_not_hold_up_the_read(reconnected):
 
 
 def test_second_try_of_a_write_is_waited_for(reconnected):
-    """A new call with each keepalive, and writes that take longer, settled no write."""
+    """Settle writes that take longer than the keepalives' calls last."""
     world, b = reconnected, reconnected.members["b"]
     world.hold("b", "requests")
     write(world)
@@ -244,7 +247,7 @@ def test_second_try_of_a_write_is_waited_for(reconnected):
 
 
 def test_second_try_that_hangs_is_waited_for_a_while_and_then_ignored(reconnected):
-    """Without a limit, a request that hangs would cost the roles at a short TTL."""
+    """Bound the wait, since a hanging request would cost the roles."""
     world, b = reconnected, reconnected.members["b"]
     world.hold("b", "requests")
     write(world)
@@ -265,7 +268,7 @@ def test_second_try_that_hangs_is_waited_for_a_while_and_then_ignored(reconnecte
     assert b.node.renewals.trouble == ""
 
 
-def test_read_does_not_wait_for_a_write_that_was_sent_after_the_call_was_met(reconnected):
+def test_read_does_not_wait_for_a_write_that_was_sent_after_the_new_call(reconnected):
     world, b = reconnected, reconnected.members["b"]
     world.hold("b", "requests")
     write(world)
@@ -302,9 +305,9 @@ def test_read_of_an_earlier_lease_is_not_heard(reconnected, kind):
 def test_proof_is_taken_without_a_step_and_all_else_is_left_to_one(reconnected, wrong):
     """The engine may be busy; so the thread that read the record takes it."""
     world, b = reconnected, reconnected.members["b"]
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     world.now += 1.0
-    effects, must_step = b.node.renew(world.now, b.node.tenure.lease, world.now, 1)
+    effects, must_step = b.node.renew(world.now, b.node.member_lease.id, world.now, 1)
     assert must_step
     [asked] = effects
     read = world._serve(b, asked)
@@ -314,13 +317,13 @@ def test_proof_is_taken_without_a_step_and_all_else_is_left_to_one(reconnected, 
         case "call":
             read = evolve(read, call=99)
         case "gone":
-            read = evolve(read, found=None)
+            read = evolve(read, member=None)
         case "older":
             read = evolve(read, mod_revision=99)
         case "foreign":
-            read = evolve(read, found=world._serve(world.members["a"], asked).found)
+            read = evolve(read, member=world._serve(world.members["a"], asked).member)
     assert b.node.prove(world.now, read) == ([], not wrong)
-    assert (b.node.tenure.deadline > deadline) is not bool(wrong)
+    assert (b.node.member_lease.deadline > deadline) is not bool(wrong)
 
 
 def test_read_that_fails_is_given_more_time_the_next_time(held_back):
@@ -333,7 +336,10 @@ def test_read_that_fails_is_given_more_time_the_next_time(held_back):
 
 
 def test_first_call_is_a_new_one_and_a_call_that_counts_stays_known():
-    """A copy may have the lease: it was made between the grant and the create of the record."""
+    """Treat the first call as new: a copy may have the lease.
+
+    It may have been made between the grant and the create of the record.
+    """
     renewals = Renewals()
     assert renewals.meet(3)
     assert not renewals.counts(3, 1.0)
@@ -345,7 +351,7 @@ def test_first_call_is_a_new_one_and_a_call_that_counts_stays_known():
     assert renewals.meet(4)
 
 
-def test_read_for_a_new_call_does_not_wait_for_the_pause_of_the_call_before():
+def test_read_for_a_new_call_does_not_wait_for_the_last_calls_pause():
     renewals, out = Renewals(), Outbox()
     renewals.meet(3)
     renewals.look(3, 1, 10, 0.5, 100.0, out)
@@ -356,7 +362,7 @@ def test_read_for_a_new_call_does_not_wait_for_the_pause_of_the_call_before():
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-def test_copy_from_before_the_create_that_answers_the_first_keepalive_is_found(pair, is_known):
+def test_copy_from_before_the_create_is_found_by_the_first_keepalive(pair, is_known):
     """The copy has the lease, but no record, and answers first."""
     world, b = pair, pair.members["b"]
     b.node.renewals.call = world.etcd.history if is_known else None
@@ -365,7 +371,7 @@ def test_copy_from_before_the_create_that_answers_the_first_keepalive_is_found(p
     while not (b.to_etcd and isinstance(b.to_etcd[0], do.WriteRecord)):
         world.carry(b, "requests")
         world.run()
-    copy, lease = world.etcd.copy(), b.node.tenure.lease
+    copy, lease = world.etcd.copy(), b.node.member_lease.id
     world.hold("b", "answers")
     world.carry(b, "requests")
     world.run()
@@ -373,14 +379,14 @@ def test_copy_from_before_the_create_that_answers_the_first_keepalive_is_found(p
     world.replace_history(copy)
     world.keep_alive(b)
     world.let("b", "answers", "requests")
-    assert b.node.tenure.lease == lease
+    assert b.node.member_lease.id == lease
     assert world.record("b").incarnation == b.node.writer.incarnation
     assert world.etcd.kvs[KEYS.member("b")].mod == b.node.writer.compare
 
 
 @pytest.fixture
 def creating(known):
-    """Have b's lease end, and the create of its next record wait on its way."""
+    """End b's lease, and hold the create of its next record back."""
     world, b = known, known.members["b"]
     world.hold("b", "requests")
     world.expire(b)
@@ -390,17 +396,20 @@ def creating(known):
     return world
 
 
-def test_new_call_while_the_record_is_created_counts_and_the_create_is_repeated(creating):
-    """A copy may lack the record, and the answer to the create may be of the history before."""
+def test_new_call_during_the_create_counts_and_the_create_is_repeated(creating):
+    """Repeat the create, since its answer may be of the history before.
+
+    A copy may lack the record.
+    """
     world, b = creating, creating.members["b"]
     world.hold("b", "answers")
     world.carry(b, "requests")
     world.etcd.delete("members/b")
     world.etcd.history += 1
     world.now += 1.0
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     world.keep_alive(b)
-    assert b.node.tenure.deadline == deadline + 1.0
+    assert b.node.member_lease.deadline == deadline + 1.0
     world.carry(b, "answers")
     assert not b.node.writer.exists
     world.let("b")
@@ -410,7 +419,7 @@ def test_new_call_while_the_record_is_created_counts_and_the_create_is_repeated(
 
 @pytest.fixture
 def creating_again(creating):
-    """Have a new call be met: the create is tried again, and waits on its way."""
+    """Meet a new call, so the create is retried, and hold the retry back."""
     world, b = creating, creating.members["b"]
     world.etcd.history += 1
     world.keep_alive(b)
@@ -427,28 +436,28 @@ def test_next_call_does_not_count_before_the_second_create_is_answered(creating_
     world.hold("b", "answers", "events")
     world.carry(b, "requests")
     world.replace_history(copy)
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     world.now += 1.0
     world.keep_alive(b)
-    assert b.node.tenure.deadline == deadline
+    assert b.node.member_lease.deadline == deadline
     assert b.made(do.ReadRecord) == []
     world.let("b", "answers")
     [read] = b.made(do.ReadRecord)
     assert read.mod_revision == b.node.writer.compare
-    assert b.node.tenure.deadline == deadline
+    assert b.node.member_lease.deadline == deadline
     world.let("b", "requests")
-    assert b.node.tenure.lease != read.lease, "the copy lacks the record"
+    assert b.node.member_lease.id != read.lease, "the copy lacks the record"
 
 
 def test_next_call_counts_at_once_when_the_second_create_fails(creating_again):
     world, b = creating_again, creating_again.members["b"]
     world.etcd.history += 1
-    deadline = b.node.tenure.deadline
+    deadline = b.node.member_lease.deadline
     world.now += 1.0
     world.keep_alive(b)
-    assert b.node.tenure.deadline == deadline
+    assert b.node.member_lease.deadline == deadline
     world.lose("b")
-    assert b.node.tenure.deadline == deadline + 1.0
+    assert b.node.member_lease.deadline == deadline + 1.0
     assert b.node.renewals.trouble == ""
     assert b.made(do.ReadRecord) == []
     world.let("b")
@@ -456,7 +465,7 @@ def test_next_call_counts_at_once_when_the_second_create_fails(creating_again):
     assert b.node.writer.is_settled
 
 
-def test_answer_that_does_not_count_while_the_record_is_created_is_explained(creating_again):
+def test_answer_that_does_not_count_during_the_create_is_explained(creating_again):
     world, b = creating_again, creating_again.members["b"]
     world.etcd.history += 1
     world.keep_alive(b)

@@ -63,7 +63,7 @@ class Walk:
     def look(self) -> None:
         """Note the last time at which etcd had the last answered write."""
         kv, node = self.world.etcd.kvs.get(KEYS.member("b")), self.b.node
-        if kv is not None and kv.lease == node.tenure.lease and kv.mod >= node.writer.compare:
+        if kv is not None and kv.lease == node.member_lease.id and kv.mod >= node.writer.compare:
             self.had_record_at = self.world.now
 
     def step(self) -> None:
@@ -72,20 +72,24 @@ class Walk:
         [kind] = self.lots.choices(list(WEIGHTS), list(WEIGHTS.values()))
         getattr(self, f"_{kind}")()
         self.look()
-        tenure = self.b.node.tenure
-        if tenure.is_alive and self.b.node.writer.exists:
-            bound = self.had_record_at + tenure.granted_ttl - tenure.margin
-            assert tenure.deadline <= bound, "an etcd without the own record moved the deadline"
+        member_lease = self.b.node.member_lease
+        if member_lease.is_alive and self.b.node.writer.exists:
+            bound = self.had_record_at + member_lease.granted_ttl - member_lease.margin
+            assert member_lease.deadline <= bound, (
+                "an etcd without the own record moved the deadline"
+            )
         if self.lots.random() < 0.8:
             self.world.step(self.b, [])
         self.world.run()
 
     def _beat(self) -> None:
-        tenure, world = self.b.node.tenure, self.world
-        if tenure.is_held and tenure.lease not in world.etcd.leases:
-            world.step(self.b, [ev.LeaseEnded(tenure.lease)])
-        elif tenure.is_held:
-            effects, _ = self.b.node.renew(world.now, tenure.lease, world.now, world.etcd.history)
+        member_lease, world = self.b.node.member_lease, self.world
+        if member_lease.is_held and member_lease.id not in world.etcd.leases:
+            world.step(self.b, [ev.LeaseEnded(member_lease.id)])
+        elif member_lease.is_held:
+            effects, _ = self.b.node.renew(
+                world.now, member_lease.id, world.now, world.etcd.history
+            )
             world._do(self.b, effects)
 
     def _reconnect(self) -> None:
@@ -149,16 +153,16 @@ class Walk:
         self.world._do(self.b, self.b.node.expire(self.world.now))
 
     def _end_lease(self) -> None:
-        self.world.etcd.end_lease(self.b.node.tenure.lease)
+        self.world.etcd.end_lease(self.b.node.member_lease.id)
 
     def calm(self) -> None:
         """End all faults, and check that keepalives count again."""
         self.b.listed = False
         self.world.let("b")
         self.world.sleep(45.0)
-        assert self.b.node.tenure.is_alive
+        assert self.b.node.member_lease.is_alive
         assert self.b.node.renewals.trouble == ""
-        assert self.b.node.tenure.deadline > self.world.now + 40.0
+        assert self.b.node.member_lease.deadline > self.world.now + 40.0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Leaving with handles that are not released: the claim stays until the lease runs out."""
+"""Test leaves with unreleased handles, whose claims the lease ends."""
 
 import math
 import sys
@@ -16,13 +16,13 @@ from rink.core.values import MemberRecord, Phase
 
 
 def clings(world, count=1):
-    """Have `b` of a pair hold roles that its user code never lets go of; returns the holds."""
+    """Make `b` of a pair hold roles for ever, and return the holds."""
     world.members["b"].lets_go = False
     return [world.get("b", role_of(1, 2, skip)) for skip in range(count)]
 
 
 def runs_out(world, kind="requests"):
-    """Have `b` leave and write its last record, of which requests or answers are held."""
+    """Make `b` leave and write its last record; hold requests or answers."""
     world.hold("a", *KINDS)
     world.leave("b")
     world.sleep(15.0)
@@ -48,7 +48,7 @@ def test_leaver_that_clings_is_gone_after_leave_timeout(pair):
 
 def test_claim_of_what_clings_stays_until_the_lease_runs_out(pair):
     b, (hold,) = pair.members["b"], clings(pair)
-    lease = b.node.tenure.lease
+    lease = b.node.member_lease.id
     wait = pair.want("a", hold.role)
     pair.leave("b")
     pair.sleep(20.0)
@@ -82,7 +82,7 @@ def test_two_waits_of_a_leaver_are_bounded_apart(pair):
 
 
 def test_share_that_no_version_took_away_is_let_go_of_at_the_end(pair):
-    """All but what is unreleased goes to others at once, and not after the TTL."""
+    """Give all but the unreleased roles away at once, not after the TTL."""
     clings(pair)
     pair.hold("a", *KINDS)
     pair.leave("b")
@@ -147,7 +147,7 @@ def test_last_write_is_waited_for_one_second(pair, kind):
     assert b.node.writer.state is Write.SENT
     pair.sleep(0.6)
     assert b.left
-    assert b.node.tenure.lease in pair.etcd.leases
+    assert b.node.member_lease.id in pair.etcd.leases
 
 
 def test_last_handle_released_within_that_second_ends_the_lease(pair):
@@ -156,15 +156,15 @@ def test_last_handle_released_within_that_second_ends_the_lease(pair):
     pair.release("b", hold)
     pair.let("b")
     assert b.left
-    assert b.node.tenure.lease not in pair.etcd.leases
+    assert b.node.member_lease.id not in pair.etcd.leases
 
 
 def test_lease_lost_within_that_second_ends_the_leave(pair):
     b = pair.members["b"]
     clings(pair)
     runs_out(pair)
-    pair.etcd.end_lease(b.node.tenure.lease)
-    pair.tell("b", ev.LeaseEnded(b.node.tenure.lease))
+    pair.etcd.end_lease(b.node.member_lease.id)
+    pair.tell("b", ev.LeaseEnded(b.node.member_lease.id))
     assert b.left
 
 
@@ -190,8 +190,8 @@ def test_leaver_cut_off_at_the_end_writes_nothing_and_is_gone(world):
     b.alive = False
     world.hold("b", *KINDS)
     world.sleep(69.0)
-    assert b.node.tenure.is_held
-    assert not b.node.tenure.is_alive
+    assert b.node.member_lease.is_held
+    assert not b.node.member_lease.is_alive
     world.sleep(1.5)
     assert b.left
     assert not b.made(do.RevokeLease)
@@ -202,7 +202,7 @@ def test_leaver_without_a_lease_is_gone_at_once_and_says_so(pair):
     clings(pair)
     pair.leave("b")
     pair.sleep(1.0)
-    pair.etcd.end_lease(b.node.tenure.lease)
+    pair.etcd.end_lease(b.node.member_lease.id)
     pair.run()
     assert not b.left
     pair.sleep(9.5)
@@ -212,7 +212,7 @@ def test_leaver_without_a_lease_is_gone_at_once_and_says_so(pair):
 
 
 def test_leaver_that_was_to_keep_its_rank_and_clings_loses_it(pair):
-    """Its name is taken until the lease has ended, so nobody could come back to the rank."""
+    """Keep no rank, since the name is taken until the lease has ended."""
     b, (hold,) = pair.members["b"], clings(pair)
     pair.leave("b", keep_rank=True)
     pair.sleep(11.0)
@@ -235,10 +235,10 @@ def test_coordinator_that_keeps_its_rank_and_clings_stalls_nobody(pair):
 
 
 def test_leaver_without_a_record_gives_its_claims_up(pair):
-    """Another has the name: there is no lease whose end the claims could wait for."""
+    """Give the claims up: without a record, no lease's end can end them."""
     b = pair.members["b"]
     clings(pair)
-    pair.etcd.end_lease(b.node.tenure.lease)
+    pair.etcd.end_lease(b.node.member_lease.id)
     pair.etcd.leases.add(77)
     pair.etcd.put("members/b", encode(MemberRecord("other", 60)), 77)
     pair.run()

@@ -37,10 +37,10 @@ def loads(partitions, size):
 
 
 def fewest_moves(counts, target_size):
-    """The fewest partitions that must move from these loads to any balanced ones.
+    """Return the least number of partitions that must move to be balanced.
 
-    A partition stays only on a rank that remains, which keeps `low` of its own, or `low + 1` as
-    long as there are such places; whatever is not kept moves.
+    A partition stays only on a rank that remains. Such a rank keeps `low` of its own, or `low + 1`
+    while there are such places. Every other partition moves.
     """
     low, fuller = divmod(sum(counts), target_size)
     remaining = counts[:target_size]
@@ -66,7 +66,7 @@ def test_balanced_moves_the_fewest_partitions_when_a_rank_comes_or_goes():
         assert moved == fewest_moves(loads(partitions, size + 1), size), (partitions, size)
 
 
-def test_balanced_moves_the_fewest_partitions_when_several_ranks_come_or_go():
+def test_balanced_moves_the_fewest_partitions_for_several_ranks():
     for partitions, size, more in itertools.product(range(1, 25), range(1, 27), range(2, 8)):
         before, after = owners(partitions, size), owners(partitions, size + more)
         moved = sum(old != new for old, new in zip(before, after, strict=True))
@@ -88,7 +88,7 @@ def test_a_new_rank_takes_the_highest_partitions_of_the_fullest_ranks():
             assert givers == {max(counts)}
 
 
-def test_a_second_worker_takes_four_of_eight_partitions_and_the_others_never_stop():
+def test_second_worker_takes_four_of_eight_partitions_by_balanced():
     assert owners(8, 1) == [0] * 8
     assert owners(8, 2) == [0, 0, 0, 0, 1, 1, 1, 1]
     assert owners(8, 3) == [0, 0, 0, 2, 1, 1, 1, 2]
@@ -119,7 +119,7 @@ def test_larger_balanced_schemes_are_balanced_and_move_the_fewest(partitions, si
 
 
 def test_the_largest_balanced_scheme_needs_little_work():
-    """One path entry per move: P (1 + 1/2 + … + 1/size) of them, not one per partition and size."""
+    """Bound the path entries: one per move, P (1 + 1/2 + … + 1/size)."""
     starts, ranks = schemes._balanced_paths(MAX_PARTITIONS, 1024)
     assert len(starts) == MAX_PARTITIONS + 1
     assert len(ranks) < MAX_PARTITIONS * 7.6
@@ -265,7 +265,7 @@ def other_outside_the_samples(role, size):
 
 
 def modulo(divisor):
-    """Return a scheme that the samples do not tell from `modulo` of a larger divisor."""
+    """Return a scheme that the samples cannot tell from a larger divisor."""
     return lambda role, size: len(role) % divisor % size
 
 
@@ -292,7 +292,7 @@ def test_another_name_or_version_is_another_scheme():
     ],
 )
 def test_register_other_code_under_same_version_raises(other):
-    """Members of one group would compute other ranks, by which of the two they registered."""
+    """Refuse it: members would compute other ranks by the one they have."""
     name = register(by_length, "same", 1)
     with pytest.raises(ConfigError, match=r"'same@1' was registered before.*raise the version"):
         register(other, "same", 1)
@@ -308,7 +308,7 @@ def test_register_other_closure_under_same_version_raises():
 
 
 def test_register_same_code_again_keeps_the_first(tmp_path, monkeypatch):
-    """A module may be imported twice: by another name, or after `del sys.modules[...]`."""
+    """Accept a module that is imported twice, for example by another name."""
     source = (
         "from rink.core.schemes import register\n\n"
         "TABLE = {}\n\n"
@@ -369,7 +369,7 @@ def test_a_scheme_must_be_a_function():
 
 
 @pytest.mark.parametrize("returned", [-1, 1.0, None, "0", True, 10**6])
-def test_a_function_that_gives_no_rank_is_refused_with_scheme_role_and_size(returned):
+def test_function_that_gives_no_rank_is_refused_with_role_and_size(returned):
     with pytest.raises(SchemeFailed, match=r"'bad@1' returned .* role 'leader' and size 1:"):
         register(lambda role, size: returned, "bad", 1)
 

@@ -52,7 +52,7 @@ def counts(holders):
 
 
 def test_joins_are_sticky():
-    """A newcomer waits for the rebalance delay; only then do roles move, and only to it."""
+    """Move roles only after the rebalance delay, and only to the newcomer."""
     fleet = Fleet(ROLES).started("a", "b")
     fleet.sleep(100.0)
     fleet.start("c")
@@ -77,7 +77,7 @@ def test_a_waiting_member_takes_a_leavers_rank_at_once():
     assert after.keys() == set(ROLES)
 
 
-def test_a_waiting_member_takes_a_crashed_ones_rank_as_soon_as_its_lease_ends():
+def test_waiting_member_takes_a_crashed_ones_rank_when_its_lease_ends():
     fleet = Fleet(ROLES).started("a", "b")
     fleet.sleep(100.0)
     fleet.start("c")
@@ -94,7 +94,7 @@ def test_without_a_waiting_member_the_group_shrinks_at_once():
 
 
 def test_only_roles_of_moved_ranks_move():
-    """The last rank leaves: whatever jump keeps in place for the others does not stop."""
+    """Let the last rank leave; the roles that jump keeps in place go on."""
     fleet = Fleet(ROLES).started("a", "b", "c")
     before = dict(fleet.at)
     fleet.leave("c")
@@ -104,7 +104,7 @@ def test_only_roles_of_moved_ranks_move():
     assert not fleet.members["b"].lost
 
 
-def test_a_surge_deploy_moves_each_role_once_where_the_seed_counts_ten_redistributions():
+def test_surge_deploy_moves_each_role_once():
     old, new = "abcde", "vwxyz"
     fleet = Fleet(ROLES).started(*old)
     versions = len(fleet.etcd.versions)
@@ -151,7 +151,7 @@ def test_one_member_coordinates_and_its_end_moves_no_other_members_role():
 # ── what Go Rink says it lacks ───────────────────────────────────────────────────────────────
 
 
-def test_a_pod_that_crashes_and_restarts_within_the_leave_delay_moves_nothing():
+def test_pod_that_restarts_within_the_leave_delay_moves_nothing():
     fleet = Fleet(ROLES, leave_delay=30.0).started("a", "b", "c")
     versions = len(fleet.etcd.versions)
     dead = fleet.kill("b")
@@ -177,8 +177,8 @@ def test_a_planned_restart_that_keeps_its_rank_moves_nothing():
     assert len(fleet.etcd.versions) == versions
 
 
-def test_a_surge_deploy_after_a_restart_of_every_member_still_moves_each_role_once():
-    """Members that are all younger than the newest version do not make a new group."""
+def test_surge_deploy_after_a_full_restart_moves_each_role_once():
+    """Take members that are younger than the newest version for the old group."""
     fleet = Fleet(ROLES, leave_delay=30.0).started("a", "b", "c")
     for name in "abc":
         fleet.leave(name, keep_rank=True)
@@ -203,7 +203,7 @@ def test_five_members_started_together_share_the_work_within_seconds():
     assert min(counts(holders).values()) > 20
 
 
-def test_a_group_that_was_restarted_as_a_whole_shares_the_work_within_seconds():
+def test_group_restarted_as_a_whole_shares_the_work_within_seconds():
     fleet = Fleet(ROLES, leave_delay=5.0).started("a", "b", "c")
     for name in "abc":
         fleet.expire(fleet.kill(name))
@@ -214,7 +214,7 @@ def test_a_group_that_was_restarted_as_a_whole_shares_the_work_within_seconds():
     assert holders.keys() == set(ROLES)
 
 
-def test_a_staggered_growth_adds_one_member_per_version_and_settles_in_between():
+def test_staggered_growth_adds_one_member_per_version_and_settles():
     fleet = Fleet(ROLES, stagger=1, rebalance_delay=0.0).started("a")
     fleet.hold("a", "events")
     fleet.start("b", "c", "d")
@@ -225,7 +225,7 @@ def test_a_staggered_growth_adds_one_member_per_version_and_settles_in_between()
     assert sizes == [1, 2, 3, 4]
 
 
-def test_a_staggered_shrink_gives_up_one_member_per_version_while_the_others_serve():
+def test_staggered_shrink_drops_one_member_per_version():
     fleet = Fleet(ROLES, stagger=1).started("a", "b", "c", "d")
     fleet.members["b"].lets_go = False
     held = fleet.members["b"].node.table.held
@@ -269,7 +269,7 @@ def test_tokens_rise_from_holder_to_holder():
 # ── Runnel ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_second_worker_takes_four_of_eight_partitions_and_the_other_four_never_stop():
+def test_second_worker_takes_four_partitions_and_four_never_stop():
     fleet = Fleet(EIGHT, schemes=("balanced:8",), rebalance_delay=0.0)
     fleet.start("one")
     assert counts(fleet.go_on()) == {"one": 8}
@@ -282,7 +282,7 @@ def test_a_second_worker_takes_four_of_eight_partitions_and_the_other_four_never
     assert all(one.node.table.held[role].lost_at is None for role in kept)
 
 
-def test_a_leaving_workers_partitions_go_to_the_other_and_its_four_never_stop():
+def test_leaving_workers_partitions_move_and_the_others_never_stop():
     fleet = Fleet(EIGHT, schemes=("balanced:8",), rebalance_delay=0.0)
     fleet.start("one", "two")
     fleet.go_on()
@@ -291,7 +291,7 @@ def test_a_leaving_workers_partitions_go_to_the_other_and_its_four_never_stop():
     assert not fleet.members["two"].lost
 
 
-def test_a_worker_acquires_a_partition_only_after_the_other_has_finished_with_it():
+def test_worker_acquires_a_partition_only_after_its_release():
     fleet = Fleet(EIGHT, schemes=("balanced:8",), rebalance_delay=0.0)
     fleet.start("one")
     fleet.go_on()

@@ -1,4 +1,4 @@
-"""One member through R5, R6 and R7: its view, its deadline, and sessions lost and found again."""
+"""Test R5 to R7 with one member: view, deadline, lost sessions."""
 
 import pytest
 from attrs import evolve
@@ -15,11 +15,11 @@ from rink.core.view import Gone
 
 
 def test_a_list_from_before_the_view_ends_the_session(pair):
-    """Only an etcd that was set back lists less than has been seen: its leases mean nothing."""
+    """Take an older list for an etcd that was set back."""
     world = pair
     listed = world.etcd.listed()
     hold = world.get("a", role_of(0, 2))
-    lease = world.node("a").tenure.lease
+    lease = world.node("a").member_lease.id
     world.add("c", rebalance_delay=0.0)
     world.sleep(0.1)
     world.tell("a", listed)
@@ -27,11 +27,11 @@ def test_a_list_from_before_the_view_ends_the_session(pair):
     assert "went back" in hold.lost_because
     world.sleep(0.1)
     assert lease not in world.etcd.leases
-    assert world.node("a").tenure.is_alive
+    assert world.node("a").member_lease.is_alive
 
 
 def test_a_change_that_no_list_came_before_is_passed_over(pair):
-    """After its history changed, a member must not fold events of the old watch into nothing."""
+    """Ignore events of the old watch after the history changed."""
     world = pair
     b = world.members["b"]
     role = role_of(0, 2)
@@ -53,14 +53,14 @@ def test_a_changed_history_ends_the_session_and_joins_anew(pair):
     world = pair
     hold = world.get("b", role_of(1, 2))
     b = world.members["b"]
-    old = b.node.tenure.lease
+    old = b.node.member_lease.id
     b.listed = False
     world.tell("b", ev.HistoryChanged("the revision went back"))
     assert hold.lost_because == "the revision went back"
     assert b.made(do.RevokeLease) == [do.RevokeLease(old)]  # its record must not keep the name
     assert old not in world.etcd.leases
     world.sleep(1.0)
-    assert b.node.tenure.is_alive
+    assert b.node.member_lease.is_alive
     assert world.get("b", role_of(1, 2)) is None
     world.sleep(60.0)
     assert world.want("b", role_of(1, 2)).hold
@@ -109,7 +109,7 @@ def test_at_the_deadline_every_role_is_lost_with_no_word_from_etcd(pair):
     assert hold.lost_at is None
     world.sleep(0.2)
     assert hold.lost_at is not None
-    assert b.node.tenure.state is LeaseState.SUSPECT
+    assert b.node.member_lease.state is LeaseState.SUSPECT
     assert world.get("b", role_of(1, 2)) is None
 
 
@@ -117,7 +117,7 @@ def test_nothing_is_taken_at_the_deadline_even_before_anybody_noticed(pair):
     world = pair
     world.now += 54.0
     assert world.get("b", role_of(1, 2)) is None
-    assert world.node("b").tenure.is_alive
+    assert world.node("b").member_lease.is_alive
 
 
 def test_a_keepalive_answered_after_the_deadline_loses_all_the_same(pair):
@@ -125,7 +125,7 @@ def test_a_keepalive_answered_after_the_deadline_loses_all_the_same(pair):
     hold = world.get("b", role_of(1, 2))
     b = world.members["b"]
     world.now += 54.5
-    effects, revived = b.node.renew(world.now, b.node.tenure.lease, world.now, 0)
+    effects, revived = b.node.renew(world.now, b.node.member_lease.id, world.now, 0)
     assert [e.hold for e in effects if isinstance(e, do.Lose)] == [hold]
     assert revived
 
@@ -139,7 +139,7 @@ def test_a_revived_lease_grants_nothing_before_a_write_is_answered(pair):
     world.hold("b", "answers")
     b.alive = True
     world.sleep(0.1)
-    assert b.node.tenure.is_alive
+    assert b.node.member_lease.is_alive
     assert world.get("b", role_of(1, 2)) is None
     assert len(b.made(do.WriteRecord)) == writes + 1
     world.let("b")
@@ -147,7 +147,7 @@ def test_a_revived_lease_grants_nothing_before_a_write_is_answered(pair):
     assert world.record("b").incarnation == b.node.writer.incarnation == "i2"
 
 
-def test_an_answer_to_a_write_from_before_the_deadline_does_not_revive_grants(pair):
+def test_answer_to_a_write_before_the_deadline_does_not_revive_grants(pair):
     world = pair
     b = world.members["b"]
     world.hold("b", "answers")
@@ -159,7 +159,7 @@ def test_an_answer_to_a_write_from_before_the_deadline_does_not_revive_grants(pa
     world.sleep(55.0)
     b.alive = True
     world.keep_alive(b)
-    assert b.node.tenure.is_alive
+    assert b.node.member_lease.is_alive
     world.carry(b, "answers")
     assert not b.node.writer.is_settled
     assert b.node.table.gate.share is None
@@ -180,7 +180,7 @@ def test_a_write_owed_while_the_lease_is_suspect_is_sent_when_it_revives(pair):
     world.now += 2.0
     world.keep_alive(b)
     world.sleep(5.0)
-    assert b.node.tenure.state is LeaseState.SUSPECT
+    assert b.node.member_lease.state is LeaseState.SUSPECT
     assert b.node.writer.state is Write.OWED
     assert not any(isinstance(one, do.WriteRecord) for one in b.to_etcd)
     b.alive = True
@@ -193,16 +193,19 @@ def test_a_write_owed_while_the_lease_is_suspect_is_sent_when_it_revives(pair):
 def test_an_end_of_the_lease_that_is_told_twice_is_heard_once(pair):
     world = pair
     b = world.members["b"]
-    old = b.node.tenure.lease
+    old = b.node.member_lease.id
     world.etcd.end_lease(old)
     world.hold("b", "requests")
     world.tell("b", ev.LeaseEnded(old))
-    assert b.node.tenure.state is LeaseState.REVOKING or b.node.tenure.state is LeaseState.ASKED
+    assert (
+        b.node.member_lease.state is LeaseState.REVOKING
+        or b.node.member_lease.state is LeaseState.ASKED
+    )
     world.tell("b", ev.LeaseEnded(old), ev.LeaseRevoked(old), ev.RevokeFailed(old, OSError()))
     world.tell("b", ev.LeaseEnded(old))
     world.let("b")
     world.sleep(1.0)
-    assert b.node.tenure.is_alive
+    assert b.node.member_lease.is_alive
     assert world.ranks.count("b") == 1
 
 
@@ -210,7 +213,7 @@ def test_a_deleted_record_ends_the_session_and_the_lease(pair):
     world = pair
     hold = world.get("b", role_of(1, 2))
     b = world.members["b"]
-    old = b.node.tenure.lease
+    old = b.node.member_lease.id
     world.etcd.delete("members/b")
     world.run()
     assert "the member's record is gone" in hold.lost_because
@@ -247,7 +250,7 @@ def test_a_record_overwritten_without_its_lease_ends_the_session(pair, by_hand):
 
 def test_a_record_edited_in_place_is_put_right(pair):
     world = pair
-    record, lease = world.record("b"), world.node("b").tenure.lease
+    record, lease = world.record("b"), world.node("b").member_lease.id
     world.etcd.put("members/b", encode(evolve(record, shares=(), draining=("x",))), lease)
     world.run()
     assert world.record("b") == record
@@ -258,14 +261,14 @@ def test_a_lease_that_is_not_granted_to_a_member_is_asked_for_again(pair):
     world = pair
     b = world.members["b"]
     world.hold("b", "requests")
-    world.tell("b", ev.LeaseEnded(b.node.tenure.lease))
+    world.tell("b", ev.LeaseEnded(b.node.member_lease.id))
     for _ in range(3):
         world.lose("b")
         world.sleep(3.0)
     world.let("b")
     world.etcd.end_lease(2)
     world.sleep(3.0)
-    assert b.node.tenure.is_alive
+    assert b.node.member_lease.is_alive
     assert "asking for a lease failed" in " ".join(b.reports)
 
 
@@ -286,14 +289,14 @@ def test_a_revocation_that_fails_is_asked_for_again_ever_more_rarely(pair):
     assert len(b.made(do.RevokeLease)) == 8
     world.let("b")
     world.sleep(1.0)
-    assert b.node.tenure.is_alive
+    assert b.node.member_lease.is_alive
 
 
 def test_an_answer_about_a_lease_of_the_past_is_passed_over(pair):
     node = pair.node("b")
-    before = node.tenure.lease, node.tenure.state
+    before = node.member_lease.id, node.member_lease.state
     pair.tell("b", ev.LeaseEnded(99), ev.LeaseRevoked(99), ev.RevokeFailed(99, OSError()))
-    assert (node.tenure.lease, node.tenure.state) == before
+    assert (node.member_lease.id, node.member_lease.state) == before
     assert node.renew(pair.now, 99, pair.now, 0) == ([], False)
 
 

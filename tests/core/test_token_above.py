@@ -1,4 +1,4 @@
-"""A role that passes to another user in one member: the next token is greater."""
+"""Test that the next user of a role in one member has a greater token."""
 
 import pytest
 
@@ -96,8 +96,8 @@ def test_wait_for_token_that_is_never_reached_writes_once(world, member):
 def test_wait_for_greater_token_outlives_the_session(world, member):
     hold = world.get("a", "x")
     later = world.want("a", "x", hold.token)
-    world.etcd.end_lease(world.node("a").tenure.lease)
-    world.tell("a", ev.LeaseEnded(world.node("a").tenure.lease))
+    world.etcd.end_lease(world.node("a").member_lease.id)
+    world.tell("a", ev.LeaseEnded(world.node("a").member_lease.id))
     world.sleep(5.0)
     world.let_go("a")
     world.sleep(5.0)

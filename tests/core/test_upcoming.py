@@ -1,4 +1,4 @@
-"""The next change that the coordinator announces: when, and for which member."""
+"""Test the next change that the coordinator announces."""
 
 import datetime as dt
 
@@ -103,7 +103,7 @@ def test_whoever_waits_for_its_turn_is_named_with_the_stagger_and_no_time(world)
     assert upcoming(world) == (None, "")
 
 
-def test_a_turn_comes_before_a_delay_that_ends_before_the_version_has_settled(world):
+def test_turn_comes_before_a_delay_that_ends_before_settling(world):
     """The end of that delay would change nothing."""
     staggered(world, "a", "b", "c")
     world.hold("b", *KINDS)
@@ -121,7 +121,7 @@ def test_a_turn_comes_before_a_delay_that_ends_before_the_version_has_settled(wo
     assert world.ranks == ["a", "b", "c", "d", "e", "f"]
 
 
-def test_while_a_version_settles_and_nobody_waits_for_a_turn_a_delay_is_named(world):
+def test_delay_is_named_while_a_version_settles_without_waiting_turns(world):
     staggered(world, "a", "b")
     world.hold("b", *KINDS)
     world.add("c", rebalance_delay=0.0)

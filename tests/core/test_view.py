@@ -1,4 +1,4 @@
-"""The view: the fold of changes, the coordinator, shares and owners of a version."""
+"""Test the fold of changes, the coordinator, shares and owners."""
 
 import importlib
 import inspect
@@ -119,7 +119,7 @@ def test_a_pin_to_its_home_or_to_an_unranked_member_changes_no_share():
         assert owner_of(version, "x", RANK_OF) == home
 
 
-def test_a_version_that_ranks_nobody_or_has_an_unknown_scheme_gives_no_owner():
+def test_version_without_ranks_or_of_an_unknown_scheme_gives_no_owner():
     assert owner_of(Version(1, (), "jump"), "x", RANK_OF) is None
     assert owner_of(Version(1, ("a",), "other@1#0"), "x", RANK_OF) is None
     assert shares_of(Version(1, (), "jump"), RANK_OF) == {}
@@ -133,9 +133,9 @@ def test_a_rank_outside_its_size_is_no_share():
 
 
 def test_view_of_an_event_that_was_not_foreseen_is_folded_then():
-    sight = ViewState(view=View(1))
-    sight.change(Changed(2, ()))
-    assert sight.view == View(2)
+    view_state = ViewState(view=View(1))
+    view_state.change(Changed(2, ()))
+    assert view_state.view == View(2)
 
 
 def test_no_class_of_the_core_has_a_cached_property_with_a_lock():

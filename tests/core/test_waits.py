@@ -1,6 +1,6 @@
-"""Roles that are waited for: each is sorted once for a share, and none that is mine is forgotten.
+"""Test that waits are sorted once per share, and none is forgotten.
 
-Most tests are of a world, which sees after every step that no role waits that is mine and free.
+Most tests use a world, which checks after every step that no role waits that is mine and free.
 """
 
 import derived
@@ -76,10 +76,10 @@ def test_wait_of_two_handles_ends_with_the_second():
 
 
 def test_wait_that_begins_while_a_write_is_unanswered_is_granted_after_it(pair):
-    """The gate opens again with the same share, and nothing else says that the wait is new."""
+    """Open the gate again with the same share, which does not show the wait."""
     pair.hold("a", "answers")
     node = pair.node("a")
-    pair.etcd.put("members/a", encode(node.writer.known), node.tenure.lease)  # is put right
+    pair.etcd.put("members/a", encode(node.writer.known), node.member_lease.id)  # is put right
     pair.run()
     assert pair.node("a").table.gate.share is None
     wait = pair.want("a", MINE)
@@ -176,7 +176,7 @@ def test_wait_that_lasts_until_it_is_placed_is_reported_as_that(pair):
 
 
 def test_waits_behind_one_record_are_tried_again_only_when_that_changes(pair, monkeypatch):
-    """With 100,000 of them, each event of anybody else took 126 ms under the lock."""
+    """Avoid 126 ms under the lock for each event with 100,000 waits."""
     pair.members["b"].lets_go = False
     roles = [role for role in ROLES if RANK(role, "jump", 2) == 1][:5]
     held = [pair.get("b", role) for role in roles]

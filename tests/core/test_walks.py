@@ -1,11 +1,13 @@
-"""Seeded walks through worlds in which everything goes wrong; see `walks`.
+"""Walk by seeds through worlds in which everything goes wrong.
 
-`World` checks at every step: no role is held by two members whose records stand, tokens rise from
-member to member, no step leaves something undone or wakes for ever. `Walk` adds: nor by two who go
-by `is_held`, however late their keepalives are answered. After each walk all faults
-stop, and the group must settle with every role held where it belongs.
+`walks` has the world of a walk. `World` checks after every step that no role is held by two members
+whose records stand, that tokens rise from member to member, and that no step leaves work undone or
+wakes for ever. `Walk` checks that no role is held by two members by their `is_held`, however late
+their keepalives are answered. After each walk all faults stop, and the group must settle with every
+role held by its owner.
 
-When a walk fails, the error ends with `walks.draw(SEED, STEPS)`. `walks.shrink` of it gives the few steps that fail.
+When a walk fails, the error ends with `walks.draw(SEED, STEPS)`. `walks.shrink` of it gives the few
+steps that fail.
 """
 
 import pytest
@@ -13,9 +15,11 @@ import walks
 
 from rink.core import effects as do
 
-# Each item is (first seed, number of seeds, steps of a walk). Several items let the processes share the walks.
+# Each item is (first seed, number of seeds, steps of a walk). With several items, the processes
+# share the walks.
 FEW = [*((first, 10, 250) for first in range(0, 50, 10)), (5000, 5, 800), (5005, 5, 800)]
-MANY = [*((first, 50, 250) for first in range(50, 300, 50)), *((first, 10, 800) for first in (5010, 5020, 5030))]  # fmt: skip
+MANY = [*((first, 50, 250) for first in range(50, 300, 50))]
+MANY += [(first, 10, 800) for first in (5010, 5020, 5030)]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +36,7 @@ def test_no_walk_finds_an_overlap_and_every_group_settles(first, count, length):
 
 
 def test_walks_go_where_it_hurts():
-    """They would prove little if nothing was ever granted, lost, refused or late in them."""
+    """Check that walks grant, lose, refuse and delay, or they prove little."""
     worlds = [walks.walk(walks.draw(seed, 400)) for seed in range(40)]
     effects = [e for world in worlds for m in world.everyone for e in m.effects]
     seen = {type(effect) for effect in effects}

@@ -1,4 +1,4 @@
-"""The writer: one unsettled write at a time, settled only by an answer (R1)."""
+"""Test that one write is unsettled, and only an answer settles it (R1)."""
 
 import attrs
 import pytest
@@ -87,7 +87,7 @@ def test_the_other_branch_settles_with_what_was_found(writer):
 
 
 @pytest.mark.parametrize("other", [found(OTHER), found(lease=6), found(None)])
-def test_another_record_under_the_name_is_waited_for_by_one_who_has_none_yet(writer, other):
+def test_member_without_a_record_waits_for_the_record_with_its_name(writer, other):
     effect = send(writer)
     assert writer.answered(WriteAnswered(effect.attempt, False, 30, other)) is Verdict.FINE
     assert writer.state is Write.TAKEN
@@ -165,7 +165,7 @@ def test_own_record_is_judged_by_what_was_answered_before_it_was_read(
     assert writer.judge(seen, answered) is verdict
 
 
-def test_answer_to_a_second_try_is_awaited_for_a_while_and_any_answer_ends_that(writer):
+def test_answer_to_a_second_try_is_awaited_until_any_answer(writer):
     send(writer)
     writer.meet(100.0, 2.0)
     assert writer.state is Write.OWED, "the first is ignored"

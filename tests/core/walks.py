@@ -1,12 +1,12 @@
-"""Walks: a world in which everything that can go wrong does, one small step after another.
+"""Walk through a world in which everything that can go wrong does.
 
-A walk is a list of triples of numbers, so that it can be replayed and shrunk; each means something
-in any state of the world. Nothing is carried but what a step of the walk carries. After the walk
-all faults stop, and the group must settle: every role that is waited for where it belongs is held.
+A walk is a list of triples of numbers, so that it can be replayed and shrunk. Each triple means
+something in any state of the world. A message is carried only by a step of the walk. After the walk
+all faults stop, and the group must settle: every owner holds each role that it waits for.
 
-Leases end here when etcd may end them: to the moment, a TTL after the last keepalive arrived. Of a
-member that is slow, keepalives and their answers are under way until the walk carries them, in
-order, or loses them. So user code may go on for a while after its lease has ended, if R6 is broken.
+Leases end here exactly when etcd may end them, a TTL after the last keepalive arrived. For a slow
+member, keepalives and their answers are under way until the walk carries them, in order, or loses
+them. So if R6 is broken, user code may go on for a while after its lease has ended.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Walk(World):
             self.carry_beat(member)
 
     def carry_beat(self, member) -> None:
-        """Have the oldest keepalive of a member arrive, or its answer."""
+        """Deliver the oldest keepalive of a member, or its answer."""
         beat = self.beats[member][0]
         if beat.is_renewed is None:
             self.arrive(member, beat)
@@ -114,13 +114,13 @@ class Walk(World):
         return answer
 
     def check(self) -> None:
-        """Promise 1, as user code sees it: nobody else holds what `is_held` says is held here."""
+        """Check promise 1: a role held by `is_held` is held by no other member."""
         super().check()
         holders: dict[str, str] = {}
         for name, member in self.members.items():
             table = member.node.table
             is_live = member.time_at(self.now) < table.deadline
-            if is_live and member.node.tenure.lease not in self.cut_short:
+            if is_live and member.node.member_lease.id not in self.cut_short:
                 for role in table.held:
                     other = holders.setdefault(role, name)
                     assert other == name, f"{role} is believed to be held by {other} and {name}"
@@ -186,8 +186,8 @@ class Walk(World):
         member.alive = True
 
     def _expire(self, name, member, what) -> None:
-        self.cut_short.add(member.node.tenure.lease)
-        self.etcd.end_lease(member.node.tenure.lease)
+        self.cut_short.add(member.node.member_lease.id)
+        self.etcd.end_lease(member.node.member_lease.id)
 
     def _slow(self, name, member, what) -> None:
         self.slow ^= {member}
@@ -229,10 +229,10 @@ class Walk(World):
     def _vandalise(self, name, member, what) -> None:
         match what % 6:
             case 0:
-                self.cut_short.add(member.node.tenure.lease)
+                self.cut_short.add(member.node.member_lease.id)
                 self.etcd.delete(f"members/{name}")
             case 1:
-                self.cut_short.add(member.node.tenure.lease)
+                self.cut_short.add(member.node.member_lease.id)
                 self.etcd.put(f"members/{name}", b"?", lease=0)
             case 2 | 3:
                 self.etcd.put("members/junk", [b"?", b'{"format":9}'][what % 2], lease=0)
@@ -248,7 +248,7 @@ class Walk(World):
             self.etcd.end_lease(self.unrenewed.pop(what % len(self.unrenewed)))
 
     def settle(self) -> None:
-        """Have everybody join and be ranked, before anything goes wrong."""
+        """Let every member join and be ranked, before anything goes wrong."""
         for name in list(self.members):
             self.let(name)
         self.sleep(10.0)
@@ -258,7 +258,7 @@ class Walk(World):
                 self.get(name, role)
 
     def let_flow(self) -> None:
-        """Have everything carried at once, but to and from members that are slow; all want all."""
+        """Carry everything at once, except for slow members; all want all roles."""
         for name in list(self.members):
             self.let(name)
             for role in ROLES:
@@ -284,7 +284,7 @@ class Walk(World):
         self.sleep(200.0)
 
     def check_settled(self) -> None:
-        """The group is settled, in every member's view, and every owner has what it waits for."""
+        """Check that every view is settled, and every owner has its roles."""
         serving = {n: m for n, m in self.members.items() if m.node.living.state is Life.ACTIVE}
         assert serving.keys() == self.members.keys(), "somebody is stuck on its way in or out"
         for name, member in self.members.items():
@@ -299,9 +299,9 @@ class Walk(World):
 
 
 def draw(seed: int, length: int) -> list[Step]:
-    """Draw a walk; one of four begins with its members on their way in, the others settled.
+    """Draw a walk; in one of four, the members are still joining.
 
-    In one of four nothing is late but what goes between etcd and members that are slow.
+    In one of four, only messages between etcd and slow members are late.
     """
     lots = random.Random(seed)
     weights = SLUGGISH if seed % 4 == 3 else WEIGHTS
@@ -326,7 +326,7 @@ def walk(steps: Sequence[Step]) -> Walk:
 
 
 def shrink(steps: list[Step]) -> list[Step]:
-    """Leave out whatever a failing walk fails without; for people who look for the cause."""
+    """Return the steps that a failing walk needs, for people."""
     size = len(steps) // 2
     while size:
         start = 0

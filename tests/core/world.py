@@ -1,14 +1,14 @@
-"""A small world for cores: an etcd of dicts, one clock, and messages that a test may hold back.
+"""Run cores over an etcd of dicts, with one clock.
 
-Each member is a real `Node`. Its effects become messages to the etcd and back; by default they are
-carried out at once and in order, so that a test reads as a scenario. `hold` keeps a member's
-traffic of one kind until `let`: late answers, late events, a frozen member. `lose` ends a request
-without an answer, and `thaw` has the etcd carry it out after all.
+Each member is a real `Node`. Its effects become messages to the etcd and back. By default they are
+carried at once and in order, so that a test reads as a scenario. `hold` keeps a member's messages
+of one kind back until `let`: late answers, late events, a frozen member. `lose` ends a request
+without an answer, and `thaw` carries it out after all.
 
-After every step the world checks what must always hold (`check`), that the member knows when to
-step again, and that a second step at once does nothing: no lost wake-up, no busy loop. A member is
-`Foreseen`: its roles are placed before the step, and what it keeps is compared with what is derived
-anew.
+After every step the world checks the invariants (`check`). It also checks that the member knows
+when to step again, and that a second step at once does nothing, so there is no lost wake-up and no
+busy loop. A member is a `CheckedNode`: its roles are placed before the step, and its state is
+compared with the state derived anew.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 
 import attrs
-from derived import Foreseen
+from derived import CheckedNode
 from small_etcd import KEYS, Etcd, unanswered
 
 from rink.core import effects as do
@@ -58,12 +58,12 @@ class Member:
     clock: tuple[float, float] = (0.0, 1.0)  # what it shows when the world's is 0, and its rate
 
     def time_at(self, now: float) -> float:
-        """What its clock shows."""
+        """Return the time by the member's clock."""
         return self.clock[0] + self.clock[1] * now
 
     @property
     def wakes_at(self) -> float:
-        """When it wants to step, by the world's clock; not a rounding error too early."""
+        """Return when it wants to step, by the world's clock, rounded up."""
         wake_at = self.node.wake_at
         if wake_at is None or self.clock == (0.0, 1.0):
             return float("inf") if wake_at is None else wake_at
@@ -71,7 +71,7 @@ class Member:
 
     @property
     def reports(self) -> list[str]:
-        """What it logged, but for the line that each version brings."""
+        """Return its log lines, without the line of each version."""
         return [one.text for one in self.made(do.Report) if one.version is None]
 
     @property
@@ -110,7 +110,7 @@ class World:
         ranking = {k: settings.pop(k) for k in list(settings) if hasattr(RankSettings(), k)}
         clock = settings.pop("clock", (0.0, 1.0))
         given = {"ttl": 60, **settings}
-        node = Foreseen(MemberSettings(name, ranking=RankSettings(**ranking), **given))
+        node = CheckedNode(MemberSettings(name, ranking=RankSettings(**ranking), **given))
         member = self.members[name] = Member(node, held=set(held), clock=clock)
         self.everyone.append(member)
         self.step(member, [])
@@ -166,23 +166,23 @@ class World:
         self.run()
 
     def kill(self, name: str) -> Member:
-        """SIGKILL: the process is gone, its lease lives on for its TTL (`expire` ends it)."""
-        self.unrenewed.append(self.node(name).tenure.lease)
+        """Kill the process; its lease lives on for its TTL (`expire` ends it)."""
+        self.unrenewed.append(self.node(name).member_lease.id)
         return self.members.pop(name)
 
     def expire(self, member: Member) -> None:
-        self.etcd.end_lease(member.node.tenure.lease)
+        self.etcd.end_lease(member.node.member_lease.id)
         self.run()
 
     def replace_history(self, copy: Etcd | None = None) -> None:
-        """Let etcd go on from nothing, or from a copy; every watch breaks, and must list anew."""
+        """Continue etcd from nothing or from a copy; every watch breaks."""
         self.etcd.go_on_from(copy)
         for member in self.members.values():
             member.listed = False
             member.seen = self.etcd.revision
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass, with everybody's keepalives answered, stopping wherever somebody wakes."""
+        """Let time pass, with keepalives answered; stop where a member wakes."""
         end = self.now + seconds
         while True:
             self.run()
@@ -200,25 +200,25 @@ class World:
                 return
 
     def end_leases(self) -> None:
-        """Have etcd end the leases that are over; in a world whose leases end by themselves."""
+        """End the leases that are over, in a world whose leases end themselves."""
         for lease in [lease for lease, at in self.expiries.items() if at <= self.now]:
             del self.expiries[lease]
             self.etcd.end_lease(lease)
 
     def keep_alive(self, member: Member) -> None:
-        """Send a keepalive, if it gets through; and watch the deadline, as the session does."""
-        if member.alive and member.node.tenure.is_held:
-            self.beat(member, member.node.tenure.lease)
+        """Send a keepalive, if it gets through; expire as the session does."""
+        if member.alive and member.node.member_lease.is_held:
+            self.beat(member, member.node.member_lease.id)
         if effects := member.node.expire(member.time_at(self.now)):
             self._do(member, effects)
             self.step(member, [ev.Nudged()])
 
     def beat(self, member: Member, lease: int) -> None:
-        """Have a keepalive arrive and be answered, at once."""
+        """Deliver a keepalive and its answer, at once."""
         self.answer_beat(member, lease, member.time_at(self.now), lease in self.etcd.leases)
 
     def answer_beat(self, member: Member, lease: int, sent_at: float, is_renewed: bool) -> None:
-        """Have the answer to a keepalive arrive, which was sent some time ago."""
+        """Deliver the answer to a keepalive that was sent some time ago."""
         if not is_renewed:
             self.step(member, [ev.LeaseEnded(lease)])
             return
@@ -229,7 +229,10 @@ class World:
             self.step(member, [ev.Nudged()])
 
     def hold(self, name: str, *kinds: str) -> None:
-        """Keep back `requests` (not sent), `answers` (applied, not answered) or `events`."""
+        """Keep back messages of one kind.
+
+        The kinds are `requests` (not sent), `answers` (applied, not answered) and `events`.
+        """
         self.members[name].held.update(kinds)
 
     def let(self, name: str, *kinds: str) -> None:
@@ -237,9 +240,9 @@ class World:
         self.run()
 
     def lose(self, name: str, answer: bool = False) -> None:
-        """End a member's next request without an answer: not sent yet, or its answer is lost.
+        """Lose a member's next request, or its answer.
 
-        One that was not sent is kept in `late`: a frozen follower forwards it when it thaws.
+        A request that was not sent is kept in `late`: a frozen follower forwards it when it thaws.
         """
         member = self.members[name]
         effect = member.to_etcd.popleft()
@@ -252,7 +255,7 @@ class World:
         self.run()
 
     def thaw(self, index: int = 0) -> None:
-        """Have the etcd carry out a request that was given up long ago."""
+        """Carry out a request that was given up long ago."""
         name, effect = self.late.pop(index)
         self.etcd.serve(name, effect, self.now, "")
         self.run()
@@ -283,7 +286,7 @@ class World:
         if kind == "answers":
             event = member.from_etcd.popleft() if member.from_etcd else None
         elif not member.listed:
-            event, member.listed = self.etcd.listed(member.node.sight.lists_wanted), True
+            event, member.listed = self.etcd.listed(member.node.view_state.lists_wanted), True
             member.seen = event.revision
         elif event := self.etcd.changes_after(member.seen):
             member.seen = event.revision
@@ -307,6 +310,9 @@ class World:
         self.check()
 
     def _do(self, member: Member, effects: list) -> None:
+        # Invariant: an effect for etcd is only queued here, in the order of the step, and `run`
+        # carries it out. User code releases its lost roles last, when every effect of the step is
+        # taken, because a release steps the member again.
         member.effects += effects
         for effect in effects:
             match effect:
@@ -318,7 +324,7 @@ class World:
                     self._granted(member, effect.handle.hold)
                 case do.Left():
                     member.left = True
-                    self.unrenewed.append(member.node.tenure.lease)
+                    self.unrenewed.append(member.node.member_lease.id)
                     if self.members.get(member.node.name) is member:
                         del self.members[member.node.name]
                 case do.ListGroup():
@@ -345,19 +351,19 @@ class World:
     # ── what must always hold ────────────────────────────────────────────────────────────────
 
     def _granted(self, member: Member, hold: Hold) -> None:
-        member.leases.setdefault(hold, member.node.tenure.lease)
-        if self.covers(member, hold):  # else a zombie's: its token is what keeps it out
+        member.leases.setdefault(hold, member.node.member_lease.id)
+        if self.covers(member, hold):  # otherwise only its token guards against the member
             before, token = self.tokens.get(hold.role, (member, 0))
             assert before is member or hold.token > token, f"{hold.role}: a token did not rise"
             self.tokens[hold.role] = member, hold.token
         self.check()
 
     def check(self) -> None:
-        """Promise 1: no role is held by two members whose leases live.
+        """Check promise 1: no role is held by two members whose leases live.
 
-        A hold whose lease has ended does not count, nor one whose record was deleted under it: its
-        member has the margin to stop, or hears of it with the next event. One of a member that has
-        left with it does: its process goes on.
+        A hold does not count if its lease has ended, or its record was deleted. Its member has the
+        margin to stop, or loses the role with the next event. A hold of a member that has left does
+        count, because its process goes on.
         """
         holders: dict[str, Member] = {}
         gone = [member for member in self.everyone if member.left]
@@ -393,7 +399,7 @@ class World:
         return self.etcd.entry(key).record if key in self.etcd.kvs else None
 
     def holders(self, roles: list[str]) -> dict[str, str]:
-        """Who holds each role, letting every member take what it can."""
+        """Return who holds each role, after every member takes what it can."""
         found = {}
         for name, member in self.members.items():
             if member.node.living.serves:

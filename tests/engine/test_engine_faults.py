@@ -125,7 +125,7 @@ def test_a_cut_shorter_than_two_thirds_of_the_ttl_loses_nothing(time):
 def test_a_longer_cut_loses_every_role_before_the_lease_could_end_elsewhere(time):
     a, b = join(time, "a"), join(time, "b")
     role, name = b.await_role(owned_by(1, 2), TTL), owned_by(1, 2)
-    before, record = incarnation(b), b._opened.node.tenure.lease
+    before, record = incarnation(b), b._opened.node.member_lease.id
     time.advance(TTL)
     etcd_of(b).cut()
     cut_at = time.now()
@@ -171,7 +171,7 @@ def test_roles_not_released_by_their_body_are_claimed_by_the_next_incarnation(ti
     role = b.await_role(owned_by(0, 2), TTL)
     before = incarnation(b)
     time.advance(1.0)
-    time.cluster.expire_lease(b._opened.node.tenure.lease)
+    time.cluster.expire_lease(b._opened.node.member_lease.id)
     assert role.lost.wait(1.0)
     time.advance(2.0)
     assert incarnation(b) != before
@@ -191,7 +191,7 @@ def test_a_lease_that_etcd_ends_early_is_noticed_at_once(time):
     role, before = a.await_role("x", TTL), incarnation(a)
     time.advance(1.0)
     at = time.now()
-    time.cluster.expire_lease(a._opened.node.tenure.lease)
+    time.cluster.expire_lease(a._opened.node.member_lease.id)
     assert role.lost.wait(TTL)
     assert time.now() - at < 0.1
     role.release()
@@ -329,14 +329,14 @@ def test_stop_tells_the_losses_though_the_engine_hangs(time, monkeypatch):
     a = join(time)
     role = a.await_role("x", TTL)
     engine, lost = a._opened, role.lost
-    hangs, goes_on, foresee = threading.Event(), threading.Event(), engine.node.foresee
+    hangs, goes_on, prefetch = threading.Event(), threading.Event(), engine.node.prefetch
 
     def hang(events):
         hangs.set()
         goes_on.wait()
-        return foresee(events)
+        return prefetch(events)
 
-    monkeypatch.setattr(engine.node, "foresee", hang)
+    monkeypatch.setattr(engine.node, "prefetch", hang)
     engine.nudge()
     assert hangs.wait(10)
     engine.stop()

@@ -53,7 +53,7 @@ def handed_over(time, noted, monkeypatch):
     with new.lock:
         new.table.want(handle)
     step_group, step_old_group = new.node.step_group, old._opened.node.step_group
-    listen = old._opened.node.foresee
+    listen = old._opened.node.prefetch
 
     def noting(*arguments):
         noted.append(("group",))
@@ -79,7 +79,7 @@ def handed_over(time, noted, monkeypatch):
     monkeypatch.setattr(old._opened._etcd, "revoke", revoke)
     monkeypatch.setattr(time.clock, "give_way", way)
     monkeypatch.setattr(new.node, "step_group", noting)
-    monkeypatch.setattr(old._opened.node, "foresee", listening)
+    monkeypatch.setattr(old._opened.node, "prefetch", listening)
     monkeypatch.setattr(old._opened.node, "step_group", noting_old)
     handle.signal.then(lambda: noted.append("granted"))
     role.release()

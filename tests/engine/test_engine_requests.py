@@ -127,26 +127,26 @@ def test_a_record_whose_compare_fails_is_answered_with_what_lies_there(setting):
     [first] = setting.ask(setting.write())
     [answer] = setting.ask(setting.write(record=attrs.evolve(RECORD, incarnation="other")))
     assert not answer.applied
-    assert answer.found.record == RECORD
-    assert answer.found.mod_revision == first.revision
+    assert answer.member.record == RECORD
+    assert answer.member.mod_revision == first.revision
 
 
 def test_a_record_that_is_gone_is_answered_with_nothing(setting):
     [answer] = setting.ask(setting.write(compare=7))
-    assert (answer.applied, answer.found) == (False, None)
+    assert (answer.applied, answer.member) == (False, None)
 
 
 def test_a_record_of_garbage_is_answered_as_somebodys(setting):
     setting.other.txn((), (Put(KEYS.member("a"), b"garbage"),))
     [answer] = setting.ask(setting.write())
-    assert (answer.applied, answer.found.record) == (False, None)
-    assert "not JSON" in answer.found.problem
+    assert (answer.applied, answer.member.record) == (False, None)
+    assert "not JSON" in answer.member.problem
 
 
 def proclaim(setting, number, after=0, **more):
     [written] = setting.ask(setting.write())
     if not written.applied:
-        written = written.found
+        written = written.member
     create = setting.value(KEYS.member("a")).create_revision
     version = Version(number, ("a",), "jump", because=("joined a",), by="a")
     return do.Proclaim(version, create, after, **more)
@@ -261,7 +261,7 @@ def test_own_record_is_read_as_etcd_has_it(setting):
     assert setting.ask(effect) == [ev.RecordRead(7, 2, 5, None)]
     setting.ask(setting.write(lease := setting.lease()))
     [event] = setting.ask(effect)
-    assert (event.found.record, event.found.lease) == (RECORD, lease)
+    assert (event.member.record, event.member.lease) == (RECORD, lease)
 
 
 def test_own_record_is_read_though_all_other_requests_hang():
@@ -287,4 +287,4 @@ def test_a_lost_answer_is_a_failure_though_it_was_applied(setting):
     [event] = setting.ask(setting.write(lease))
     assert isinstance(event, ev.WriteFailed)
     [event] = setting.ask(setting.write(lease))
-    assert (event.applied, event.found.record) == (False, RECORD)
+    assert (event.applied, event.member.record) == (False, RECORD)

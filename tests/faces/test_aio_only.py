@@ -100,7 +100,9 @@ def test_cancelling_a_join_leaves_no_record():
             with pytest.raises(asyncio.CancelledError):
                 await joining
             await wait_in_loop(other._opened.left, LONG_S)
-            assert cluster.store.time_to_live(other._opened.node.tenure.lease, cluster.now()) == -1
+            assert (
+                cluster.store.time_to_live(other._opened.node.member_lease.id, cluster.now()) == -1
+            )
 
     run(scenario)
 

@@ -9,7 +9,7 @@ from faces_support import LONG_S, engine_of, owned_by, raw, records, refusal, un
 
 
 def lease_of(member):
-    return engine_of(member).node.tenure.lease
+    return engine_of(member).node.member_lease.id
 
 
 def errors(caplog):

@@ -274,7 +274,7 @@ def test_a_take_that_hangs_delays_no_revocation(time, apart):
         a.consumer.assigned[0].release()
         assert begun.wait(LONG_S)
         role = a.consumer.assigned[3].role
-        time.cluster.expire_lease(a.member._opened.node.tenure.lease)
+        time.cluster.expire_lease(a.member._opened.node.member_lease.id)
         time.cluster.pump()
         assert role.lost.wait(LONG_S)
         assert apart(a.consumer.next_change).result(LONG_S).revoked

@@ -217,7 +217,7 @@ def test_an_assignment_that_is_lost_says_so(rink_etcd):
         PartitionedConsumer(r, "orders", partitions=2) as consumer,
     ):
         one = consumer.next_change(LONG_S).assignment
-        rink_etcd.expire_lease(r._opened.node.tenure.lease)
+        rink_etcd.expire_lease(r._opened.node.member_lease.id)
         assert one.lost.wait(LONG_S)
         while consumer.next_change(LONG_S).assigned:
             pass

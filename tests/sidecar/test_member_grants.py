@@ -55,8 +55,8 @@ class Member:
 
     def begin_session(self, lease):
         deadline = self.service.clock() / 1000 + 15
-        tenure = types.SimpleNamespace(is_alive=True, lease=lease, deadline=deadline)
-        node = types.SimpleNamespace(tenure=tenure)
+        member_lease = types.SimpleNamespace(is_alive=True, id=lease, deadline=deadline)
+        node = types.SimpleNamespace(member_lease=member_lease)
         self._engine = types.SimpleNamespace(lock=contextlib.nullcontext(), node=node)
 
     async def await_role(self, name, *, token_above=0):

@@ -284,7 +284,7 @@ async def test_consumer_that_goes_while_etcd_is_away_ends_tries_and_trouble():
 
 
 def lease_of(rink):
-    return rink._engine.node.tenure.lease
+    return rink._engine.node.member_lease.id
 
 
 @run

@@ -113,7 +113,7 @@ class Actor:
         if isinstance(event, ev.LeaseGranted):
             return attrs.evolve(event, sent_at=self.now)
         if isinstance(event, ev.Listed):
-            return attrs.evolve(event, wanted=self.node.sight.lists_wanted)
+            return attrs.evolve(event, wanted=self.node.view_state.lists_wanted)
         return event
 
     def nudge(self) -> list:
@@ -130,23 +130,23 @@ class Actor:
     def rest(self, seconds: float) -> list:
         """Time passes without faults: keepalives are answered, and the member wakes in time."""
         effects = []
-        tenure, until = self.node.tenure, self.now + seconds
+        member_lease, until = self.node.member_lease, self.now + seconds
         self.now = max(self.now, until - 1.0)
-        if tenure.is_held:
+        if member_lease.is_held:
             effects += self.renew()
         self.now = until
         return effects + self.step([])  # else `wake_at` might be of a deadline that has moved since
 
     def expire(self) -> list:
         """The session's thread notices that the deadline has passed."""
-        self.now = max(self.now, self.node.tenure.deadline)
+        self.now = max(self.now, self.node.member_lease.deadline)
         self.nudged = True
         return self.node.expire(self.now)
 
     def renew(self) -> list:
         """A keepalive is answered, by a call that is known to reach this history."""
         self.node.renewals.call = 0
-        effects, must_step = self.node.renew(self.now, self.node.tenure.lease, self.now, 0)
+        effects, must_step = self.node.renew(self.now, self.node.member_lease.id, self.now, 0)
         self.nudged |= must_step
         return effects
 
@@ -226,7 +226,7 @@ class Facts:
 
 def facts(actor: Actor) -> Facts:
     """Derive them, once per state."""
-    node, tenure, holds = actor.node, actor.node.tenure, actor.holds()
+    node, member_lease, holds = actor.node, actor.node.member_lease, actor.holds()
     return Facts(
         alarm_in=None if node.wake_at is None or actor.midway else node.wake_at - actor.now,
         is_midway=actor.midway,
@@ -235,11 +235,11 @@ def facts(actor: Actor) -> Facts:
         to_release=tuple(sorted({hold.role for hold in holds if hold.lost_at is not None})),
         held=tuple(sorted({hold.role for hold in holds if hold.lost_at is None})),
         looked=tuple(sorted(actor.gates)),
-        lease=tenure.lease if tenure.is_known else 0,
+        lease=member_lease.id if member_lease.is_known else 0,
         wrote_at=node.writer.compare,
-        is_alive=tenure.is_alive,
-        is_suspect=tenure.is_held and not tenure.is_alive,
-        is_known=tenure.is_known,
+        is_alive=member_lease.is_alive,
+        is_suspect=member_lease.is_held and not member_lease.is_alive,
+        is_known=member_lease.is_known,
         life=node.living.state,
         is_settled=node.is_settled and node.writer.state is Write.SETTLED,
         waits_for_name=node.writer.state is Write.TAKEN,
@@ -307,19 +307,19 @@ def fingerprint(actor: Actor, far_s: float) -> tuple:
     out += sorted(node.out.wakes) if actor.midway else []
     parts = (
         node.living,
-        node.tenure,
+        node.member_lease,
         node.writer,
-        node.sight.chronicle,
+        node.view_state.observed_times,
         node.coordinator,
         node.janitor,
     )
     for part in (*parts, node.following):
         _walk(part, out)
-    view, history = node.view, node.sight.history
+    view, history = node.view, node.view_state.history
     out += (history.grants_from, history.token_floor, history.post_at)
     ranking = node.settings.ranking
     kept_s = max(ranking.leave_delay, ranking.handover_wait)
-    out += [at + kept_s for _, at in sorted(node.sight.chronicle.emptied_since.items())]
+    out += [at + kept_s for _, at in sorted(node.view_state.observed_times.emptied_since.items())]
     if not view.revision:  # else it is written over before anybody looks at it
         out += (history.number, history.mod_revision, history.ttl, history.token)
         out += sorted(history.records.items())
@@ -392,7 +392,7 @@ class Actors:
         for handle in actor.handles:
             if handle.hold is not None and handle.lost is None:
                 # The core only carries it: here, the lease that the role was granted under.
-                handle.lost = actor.node.tenure.lease
+                handle.lost = actor.node.member_lease.id
         seen = fingerprint(actor, self.far_s)
         state = self._ids.get(seen)
         if state is None:

@@ -56,7 +56,7 @@ def test_a_claim_that_is_withdrawn_too_early_is_seen(monkeypatch):
 
 
 def test_lease_revoked_under_user_code_that_clings_is_seen(monkeypatch):
-    def revoke(living, table, tenure, writer, now, out):
+    def revoke(living, table, lease, writer, now, out):
         if living.state is not Life.LETTING_GO:
             return
         if table.draining and now < living.release_until:
@@ -163,7 +163,7 @@ def test_what_user_code_still_runs_after_a_rejoin_is_seen(monkeypatch):
 
     def without_draining(node):
         record = desired(node)
-        return attrs.evolve(record, draining=()) if node.tenure.lease > 3 else record
+        return attrs.evolve(record, draining=()) if node.member_lease.id > 3 else record
 
     monkeypatch.setattr(Node, "_desired_record", without_draining)
     result = explore(Spec("rejoin", "", script=(B,), purse={"end lease": 1}, victims=A))

@@ -67,7 +67,7 @@ class _AsyncPipeline(redis.asyncio.client.Pipeline):
 
 class _AsyncClient(fakeredis.FakeAsyncRedis):
     async def execute_command(self, *args: Any, **options: Any) -> Any:
-        return await super().execute_command(*_known(self.connection_pool, args), **options)
+        return await super().execute_command(*_known(self.connection_pool, args), **options)  # type: ignore[no-untyped-call]
 
     def pipeline(
         self, transaction: bool = True, shard_hint: str | None = None
@@ -84,12 +84,12 @@ class _AsyncClient(fakeredis.FakeAsyncRedis):
 
 class _BlockingPipeline(redis.client.Pipeline):
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        return super().execute_command(*_known(self.connection_pool, args), **options)
+        return super().execute_command(*_known(self.connection_pool, args), **options)  # type: ignore[no-untyped-call]
 
 
 class _BlockingClient(fakeredis.FakeRedis):
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        return super().execute_command(*_known(self.connection_pool, args), **options)
+        return super().execute_command(*_known(self.connection_pool, args), **options)  # type: ignore[no-untyped-call]
 
     def pipeline(
         self, transaction: bool = True, shard_hint: str | None = None

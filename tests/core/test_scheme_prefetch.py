@@ -1,4 +1,4 @@
-"""What a step asks schemes is known before it (R2): a step of a foreseen member asks for no more."""
+"""Test that a step asks schemes only for ranks that were prefetched (R2)."""
 
 import pytest
 import walks
@@ -41,30 +41,30 @@ def test_a_group_of_another_history_foresees_nothing():
 
 
 def test_pair_is_complete_only_once_its_scheme_is_known():
-    """A foreign share by a custom scheme claims everything, until user code registers that."""
+    """Let a foreign share claim everything until its scheme is registered."""
     name, table, places, placing = "late@1#0", Table(), Strict(), Placing()
     view = View.listed(1, [member("b", shares=(Share(0, 1, "jump"), Share(0, 1, name)))])
-    foreseen = SchemePrefetch.of(view, None, None)
+    prefetch = SchemePrefetch.of(view, None, None)
     table.want(Handle("x"))
-    assert placing.missing(foreseen, table, places) == [("x", "jump", 1)]
+    assert placing.missing(prefetch, table, places) == [("x", "jump", 1)]
     placing.done(table, set())
     assert (placing.complete, table.unplaced) == ({("jump", 1)}, set())
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(schemes._custom, name, schemes.JUMP)
-        assert ("x", name, 1) in placing.missing(foreseen, table, places)
+        assert ("x", name, 1) in placing.missing(prefetch, table, places)
 
 
 def test_placing_asks_for_what_is_left_out_again():
     table, places, placing = Table(), Strict(), Placing()
-    foreseen = SchemePrefetch.of(
+    prefetch = SchemePrefetch.of(
         View.listed(1, [member("b", shares=(Share(0, 1, "jump"),))]), None, None
     )
     for role in "xy":
         table.want(Handle(role))
-    placing.missing(foreseen, table, places)
+    placing.missing(prefetch, table, places)
     places.rank("x", "jump", 1)
     placing.done(table, {"y"})
-    assert placing.missing(foreseen, table, places) == [("y", "jump", 1)]
+    assert placing.missing(prefetch, table, places) == [("y", "jump", 1)]
 
 
 def test_view_of_a_step_is_folded_from_all_its_events(pair):
@@ -77,7 +77,7 @@ def test_view_of_a_step_is_folded_from_all_its_events(pair):
 
 
 def test_change_of_history_that_was_handled_is_not_foreseen(world):
-    """A second report of it keeps the view, and a version behind it may pin roles."""
+    """Keep the view at a second report, behind which a version may pin roles."""
     name = schemes.register(lambda role, size: 0, "history", 1)
     member = world.add("a", schemes=(name,), rebalance_delay=0.0)
     world.sleep(3.0)

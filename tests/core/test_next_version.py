@@ -15,7 +15,10 @@ MINE = register(lambda _, __: 0, "draft-tests", 1)
 
 
 def ask(world, name, *requests):
-    """Have an operator put requests, all at one revision; a test runs the world after it."""
+    """Put requests as an operator does, all at one revision.
+
+    A test runs the world afterwards.
+    """
     world.etcd.change(
         {KEYS.request(f"{name}{index}"): (encode(r), 0) for index, r in enumerate(requests)}
     )
@@ -120,7 +123,7 @@ def test_a_wish_for_too_many_pins_is_refused_and_ranking_goes_on(pair):
 
 
 def test_more_wishes_than_a_transaction_has_operations_are_granted_in_turn(pair):
-    """etcd refuses a transaction of more than 128: nothing would be proclaimed any more."""
+    """Keep below the 128 operations that etcd accepts in a transaction."""
     ask(pair, "u", *(Request(Wish.PIN, f"role-{index:03}", "b") for index in range(300)))
     pair.run()
     pair.sleep(0.1)
@@ -170,7 +173,7 @@ def test_the_coordinator_says_once_who_has_no_room(narrow):
 
 def obstacle(world, name):
     node = world.node(name)
-    return node.standpoint((), world.now).obstacle("x", node.placement)
+    return node.hold_obstacles((), world.now).obstacle("x", node.placement)
 
 
 def test_a_member_that_cannot_be_ranked_says_why_itself(narrow):
@@ -198,7 +201,7 @@ def test_who_has_no_room_takes_the_rank_of_a_member_that_makes_room(world, monke
     assert world.ranks == ["a", LONG]
 
 
-def test_a_version_too_large_already_ranks_nobody_new_and_still_lets_members_go(pair, monkeypatch):
+def test_version_that_is_too_large_ranks_no_newcomer_and_drops_leavers(pair, monkeypatch):
     world = pair
     monkeypatch.setattr("rink.core.next_version.VERSION_LIMIT_BYTES", 170)
     world.add("c" * 200, rebalance_delay=0.0)
@@ -230,7 +233,7 @@ def test_whoever_cannot_be_ranked_anyway_takes_no_room(world, monkeypatch, odd):
     assert world.ranks == ["a", "d" * 250]
 
 
-def test_a_full_set_of_pins_leaves_room_for_a_newcomer_and_for_whoever_replaces_a_dead_one(narrow):
+def test_full_set_of_pins_leaves_room_for_newcomers_and_replacements(narrow):
     world = narrow
     ask(world, "u", *(Request(Wish.PIN, f"r{index:02}", "b") for index in range(99)))
     world.run()
@@ -260,18 +263,21 @@ def test_the_bytes_of_pins_are_counted_as_they_change(narrow):
 
 
 def test_ranks_that_are_kept_for_the_gone_make_no_version_too_large():
-    """Newcomers take the lowest ranks, and the others of the gone stay for their `leave_delay`."""
+    """Give newcomers the lowest ranks of gone members.
+
+    The other ranks stay for their `leave_delay`.
+    """
     long = "x" * 8000
     old = [f"small{index}" for index in range(110)] + [f"{index}{long}" for index in range(110)]
     new = [bound(f"new{index}{long}", 500 + index, rebalance_delay=0.0) for index in range(110)]
-    version, chronicle = Version(1, ("a", *old), "jump"), ObservedTimes()
+    version, observed_times = Version(1, ("a", *old), "jump"), ObservedTimes()
     ranked = []
     for now in (0.0, 1.0, 30.0):
         newest = Proclaimed(version.number, version, 400, len(encode(version)))
         view = View.listed(1000 + version.number, [bound("a", 1), *new, newest])
-        chronicle.note(view, now)
+        observed_times.note(view, now)
         settings = RankSettings(leave_delay=30.0)
-        drafted = draft("a", view, chronicle, True, now, settings, without_room(view))
+        drafted = draft("a", view, observed_times, True, now, settings, without_room(view))
         version = drafted.version or version
         assert len(encode(version)) <= VERSION_LIMIT_BYTES
         ranked.append(sum(name.startswith("new") for name in version.ranks))
@@ -282,9 +288,9 @@ def test_ten_thousand_members_fit_into_a_version():
     records = [
         bound(f"worker-{index:05}-with-a-name-of-some-length", index) for index in range(10_000)
     ]
-    view, chronicle = View.listed(10_001, records), ObservedTimes()
-    chronicle.note(view, 0.0)
-    drafted = draft("a", view, chronicle, True, 0.0, RankSettings())
+    view, observed_times = View.listed(10_001, records), ObservedTimes()
+    observed_times.note(view, 0.0)
+    drafted = draft("a", view, observed_times, True, 0.0, RankSettings())
     assert len(drafted.version.ranks) == 10_000
     assert len(encode(drafted.version)) < VERSION_LIMIT_BYTES
     assert drafted.version.because[0] == STARTED
@@ -300,7 +306,7 @@ def add(world, name, schemes, **settings):
     return world.add(name, schemes=schemes, rebalance_delay=0.0, **settings)
 
 
-def test_the_scheme_changes_when_every_ranked_member_lists_the_same_other_one_first(world):
+def test_scheme_changes_when_every_ranked_member_prefers_the_same_one(world):
     add(world, "a", OLD)
     add(world, "b", NEW)
     world.sleep(0.1)
@@ -314,7 +320,7 @@ def test_the_scheme_changes_when_every_ranked_member_lists_the_same_other_one_fi
 
 
 def test_scheme_stays_while_a_member_that_cannot_follow_another_offers(world):
-    """It serves until a newcomer has its rank; another scheme would end that at once."""
+    """Let a member serve on until a newcomer has its rank."""
     a = add(world, "a", OLD, handover_wait=20.0)
     add(world, "b", (MINE, *OLD), handover_wait=20.0)
     world.sleep(0.1)
@@ -342,7 +348,7 @@ def test_one_old_pod_that_comes_back_drags_nobody_back_and_is_not_ranked(world):
     assert world.version.number == 1
 
 
-def test_where_nobody_can_follow_the_scheme_it_becomes_the_oldest_members_first(world):
+def test_scheme_that_no_member_can_follow_gives_way_to_the_oldest_ones(world):
     add(world, "a", (MINE,))
     b = add(world, "b", OLD)
     assert b.node.share is None
@@ -354,7 +360,7 @@ def test_where_nobody_can_follow_the_scheme_it_becomes_the_oldest_members_first(
 
 
 def test_draft_member_with_another_built_in_scheme_is_ranked(world):
-    """Every member can follow every built-in scheme, so it need not list that of the group."""
+    """Rank it: every member can follow every built-in scheme."""
     add(world, "a", ("balanced:4",))
     add(world, "b", ("balanced:8",))
     world.sleep(0.1)

@@ -1,4 +1,4 @@
-"""What the own record claims: every unreleased role, however many there are (R3)."""
+"""Test that the own record claims every unreleased role (R3)."""
 
 from rink.core.holds import Hold
 from rink.core.own_record import claims_of, describe

@@ -8,7 +8,9 @@ from rink.core.why_not_held import why_not_ranked
 def told(world, name):
     node = world.node(name)
     member = world.members[name]
-    return why_not_ranked(node.view, node.sight.chronicle, name, member.time_at(world.now))
+    return why_not_ranked(
+        node.view, node.view_state.observed_times, name, member.time_at(world.now)
+    )
 
 
 def test_waiting_member_is_told_its_own_rebalance_delay(pair):
@@ -25,8 +27,8 @@ def test_waiting_member_is_told_its_own_rebalance_delay(pair):
 def test_member_that_saw_the_group_start_is_told_the_initial_delay(world):
     world.add("a", initial_delay=20.0)
     world.add("b", rebalance_delay=60.0, initial_delay=1.0)
-    for chronicle in (world.node("b").sight.chronicle, world.node("b")._shadow):
-        chronicle.started_at = world.now
+    for observed_times in (world.node("b").view_state.observed_times, world.node("b")._shadow):
+        observed_times.started_at = world.now
     world.sleep(5.0)
     assert "in about 15 s (initial_delay=20), or at once" in told(world, "b")
 
@@ -54,13 +56,15 @@ def test_member_without_a_record_in_its_view_is_told_that_it_is_not_ranked(pair)
     pair.etcd.put("members/by-hand", encode(MemberRecord("i", 60)))
     pair.run()
     for name in ("nobody", "by-hand"):
-        assert why_not_ranked(node.view, node.sight.chronicle, name, 0.0) == "not ranked yet"
+        assert (
+            why_not_ranked(node.view, node.view_state.observed_times, name, 0.0) == "not ranked yet"
+        )
 
 
-def test_waiting_member_that_nothing_hinders_is_told_that_no_grant_came_yet(pair):
+def test_waiting_member_without_an_obstacle_says_no_grant_came_yet(pair):
     """A scheme that hangs keeps the engine from granting, for any time."""
     node = pair.node("a")
     role = next(f"r{i}" for i in range(9) if node.placement.rank(f"r{i}", "jump", 2) == 0)
-    standpoint = node.standpoint((), pair.now)
-    text = standpoint.obstacle(role, node.placement)
+    obstacles = node.hold_obstacles((), pair.now)
+    text = obstacles.obstacle(role, node.placement)
     assert text == "nothing is in the way; it has not been granted yet"

@@ -1,4 +1,4 @@
-"""The scheme `first`: which roles stay with rank 0, and how its names are read."""
+"""Test the scheme `first`: the roles of rank 0, and how names are read."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The past, as even a new coordinator knows it: delays, starts, the token base (R9)."""
+"""Test what a new coordinator knows: delays, starts, the token base (R9)."""
 
 from world import World
 
@@ -46,12 +46,12 @@ def test_a_new_coordinator_goes_on_with_a_leave_delay_that_has_begun():
 
 
 def test_a_member_that_joins_an_old_group_takes_it_for_no_new_one(world):
-    """What a first list brings was proclaimed at a time nobody here knows."""
+    """Ignore versions of a first list, whose times nobody here knows."""
     for name in "ab":
         world.add(name, rebalance_delay=0.0)
     world.sleep(500.0)
     world.add("c")
-    assert world.node("c").sight.chronicle.started_at is None
+    assert world.node("c").view_state.observed_times.started_at is None
     world.expire(world.kill("a"))
     world.expire(world.kill("b"))
     assert world.ranks == ["c"]
@@ -63,16 +63,16 @@ def test_a_member_that_joins_an_old_group_takes_it_for_no_new_one(world):
     assert world.ranks == ["c", "d"]
 
 
-def test_after_its_history_changed_a_member_takes_an_old_group_for_no_new_one(pair):
+def test_change_of_history_does_not_make_an_old_group_new(pair):
     pair.sleep(300.0)
     b = pair.members["b"]
-    assert b.node.sight.chronicle.started_at is None
+    assert b.node.view_state.observed_times.started_at is None
     b.listed = False
     pair.tell("b", ev.HistoryChanged("x"))
-    assert b.node.sight.chronicle.started_at is None
+    assert b.node.view_state.observed_times.started_at is None
 
 
-def test_a_member_that_left_by_plan_before_a_version_said_so_is_not_waited_for():
+def test_member_that_left_by_plan_before_a_version_reserves_nothing():
     world = World()
     for name in "ab":
         world.add(name, rebalance_delay=0.0, leave_delay=30.0)
@@ -99,32 +99,32 @@ def version(number, *ranks, because=(), base=0):
 
 
 def test_the_chronicle_forgets_what_is_no_longer_there():
-    chronicle = ObservedTimes()
-    chronicle.note(View(), 0.0)
-    assert not chronicle.was_empty
-    chronicle.note(view_of(bound("a", 1), version(1, "a", "b", "c")), 1.0)
-    assert chronicle.first_seen == {("a", 1): 1.0}
-    assert chronicle.gone_since == {"b": 1.0, "c": 1.0}
-    chronicle.note(view_of(bound("b", 8), version(1, "a", "b", "c")), 2.0)
-    assert chronicle.first_seen == {("b", 8): 2.0}
-    assert chronicle.gone_since == {"a": 2.0, "c": 1.0}
-    chronicle.note(view_of(bound("a", 9), version(2, "a")), 3.0)
-    assert chronicle.gone_since == {}
+    observed_times = ObservedTimes()
+    observed_times.note(View(), 0.0)
+    assert not observed_times.was_empty
+    observed_times.note(view_of(bound("a", 1), version(1, "a", "b", "c")), 1.0)
+    assert observed_times.first_seen == {("a", 1): 1.0}
+    assert observed_times.gone_since == {"b": 1.0, "c": 1.0}
+    observed_times.note(view_of(bound("b", 8), version(1, "a", "b", "c")), 2.0)
+    assert observed_times.first_seen == {("b", 8): 2.0}
+    assert observed_times.gone_since == {"a": 2.0, "c": 1.0}
+    observed_times.note(view_of(bound("a", 9), version(2, "a")), 3.0)
+    assert observed_times.gone_since == {}
 
 
 def test_a_start_is_a_version_that_says_so_or_a_return_under_the_old_ranks():
-    chronicle = ObservedTimes()
-    chronicle.note(view_of(version(1, "a", because=(STARTED,))), 1.0)
-    assert chronicle.started_at is None
-    assert chronicle.was_empty
-    chronicle.note(view_of(bound("a", 1), version(1, "a")), 2.0)
-    assert chronicle.started_at == 2.0
-    assert chronicle.was_empty
-    chronicle.note(view_of(bound("a", 1), version(1, "a"), version(2, "a")), 3.0)
-    assert not chronicle.was_empty
-    assert chronicle.started_at == 2.0
-    chronicle.note(view_of(bound("a", 1), version(3, "a", because=(STARTED,))), 4.0)
-    assert chronicle.started_at == 4.0
+    observed_times = ObservedTimes()
+    observed_times.note(view_of(version(1, "a", because=(STARTED,))), 1.0)
+    assert observed_times.started_at is None
+    assert observed_times.was_empty
+    observed_times.note(view_of(bound("a", 1), version(1, "a")), 2.0)
+    assert observed_times.started_at == 2.0
+    assert observed_times.was_empty
+    observed_times.note(view_of(bound("a", 1), version(1, "a"), version(2, "a")), 3.0)
+    assert not observed_times.was_empty
+    assert observed_times.started_at == 2.0
+    observed_times.note(view_of(bound("a", 1), version(3, "a", because=(STARTED,))), 4.0)
+    assert observed_times.started_at == 4.0
 
 
 def phases(at, ranks, **phase_of):
@@ -134,41 +134,41 @@ def phases(at, ranks, **phase_of):
 
 
 def test_emptied_ranks_are_noted_while_no_ranked_member_is_active():
-    chronicle = ObservedTimes()
-    chronicle.note(*phases(1, "ab", a="active", b="offering"))
-    assert chronicle.emptied_since == {}
-    chronicle.note(*phases(2, "ab", a="leaving", b="offering"))
-    assert chronicle.emptied_since == {"a": 2.0, "b": 2.0}
-    chronicle.note(*phases(3, "ab", b="offering", n="active"))
-    assert chronicle.emptied_since == {"a": 3.0, "b": 3.0}
-    chronicle.note(*phases(4, "nb", b="offering", n="active"))
-    assert chronicle.emptied_since == {"b": 3.0}
-    chronicle.note(*phases(5, "nb", b="active", n="active"))
-    assert chronicle.emptied_since == {}
+    observed_times = ObservedTimes()
+    observed_times.note(*phases(1, "ab", a="active", b="offering"))
+    assert observed_times.emptied_since == {}
+    observed_times.note(*phases(2, "ab", a="leaving", b="offering"))
+    assert observed_times.emptied_since == {"a": 2.0, "b": 2.0}
+    observed_times.note(*phases(3, "ab", b="offering", n="active"))
+    assert observed_times.emptied_since == {"a": 3.0, "b": 3.0}
+    observed_times.note(*phases(4, "nb", b="offering", n="active"))
+    assert observed_times.emptied_since == {"b": 3.0}
+    observed_times.note(*phases(5, "nb", b="active", n="active"))
+    assert observed_times.emptied_since == {}
 
 
 def test_offers_are_noted_from_when_they_were_seen_first():
-    chronicle = ObservedTimes()
-    chronicle.note(*phases(1, "abc", a="active", b="offering", c="active"))
-    chronicle.note(*phases(2, "abc", a="offering", b="offering", n="offering"))
-    assert chronicle.offering_since == {"a": 2.0, "b": 1.0}
-    chronicle.note(*phases(3, "abc", a="leaving", b="offering"))
-    assert chronicle.offering_since == {"b": 1.0}
+    observed_times = ObservedTimes()
+    observed_times.note(*phases(1, "abc", a="active", b="offering", c="active"))
+    observed_times.note(*phases(2, "abc", a="offering", b="offering", n="offering"))
+    assert observed_times.offering_since == {"a": 2.0, "b": 1.0}
+    observed_times.note(*phases(3, "abc", a="leaving", b="offering"))
+    assert observed_times.offering_since == {"b": 1.0}
 
 
 def test_group_whose_members_are_replaced_is_not_starting():
-    chronicle = ObservedTimes()
-    chronicle.note(view_of(), 0.0)
+    observed_times = ObservedTimes()
+    observed_times.note(view_of(), 0.0)
     started = version(1, "a", because=(STARTED,))
-    chronicle.note(view_of(bound("a", 1), started), 1.0)
-    assert chronicle.started_at == 1.0
-    chronicle.note(view_of(bound("a", 1, phase=Phase.OFFERING), started), 2.0)
-    assert chronicle.started_at is None
+    observed_times.note(view_of(bound("a", 1), started), 1.0)
+    assert observed_times.started_at == 1.0
+    observed_times.note(view_of(bound("a", 1, phase=Phase.OFFERING), started), 2.0)
+    assert observed_times.started_at is None
 
 
 def test_the_token_base_is_never_forgotten():
-    chronicle = ObservedTimes()
-    chronicle.note(view_of(version(1, base=50)), 1.0)
-    chronicle.note(view_of(version(2, base=20)), 2.0)
-    chronicle.note(view_of(), 3.0)
-    assert chronicle.token_base == 50
+    observed_times = ObservedTimes()
+    observed_times.note(view_of(version(1, base=50)), 1.0)
+    observed_times.note(view_of(version(2, base=20)), 2.0)
+    observed_times.note(view_of(), 3.0)
+    assert observed_times.token_base == 50

@@ -1,4 +1,4 @@
-"""One member through R3 and R4: what it loses, what it writes, and what it cannot read."""
+"""Test R3 and R4 with one member: losses, writes, unreadable entries."""
 
 import pytest
 from attrs import evolve
@@ -82,7 +82,7 @@ def test_a_rejoin_lists_what_user_code_still_holds_on_to(world, limit):
     member = world.add("a", leave_delay=30.0, draining_limit_bytes=limit)
     member.lets_go = False
     world.holders(ROLES[:3])
-    world.etcd.end_lease(member.node.tenure.lease)
+    world.etcd.end_lease(member.node.member_lease.id)
     world.run()
     record = world.record("a")
     assert record.incarnation == "i2"
@@ -95,7 +95,7 @@ def test_a_rejoin_lists_what_user_code_still_holds_on_to(world, limit):
 
 
 @pytest.mark.parametrize("limit", [65_536, 1])
-def test_a_member_that_rejoins_unranked_bars_others_from_what_it_still_runs(pair, limit):
+def test_member_that_rejoins_unranked_claims_its_unreleased_roles(pair, limit):
     world = pair
     role = role_of(0, 2)
     a = world.members["a"]
@@ -103,7 +103,7 @@ def test_a_member_that_rejoins_unranked_bars_others_from_what_it_still_runs(pair
     a.lets_go = False
     world.get("a", role)
     world.hold("b", "events")
-    world.etcd.end_lease(a.node.tenure.lease)
+    world.etcd.end_lease(a.node.member_lease.id)
     world.sleep(0.1)
     record = world.record("a")
     assert record.incarnation == "i3"
@@ -121,7 +121,7 @@ def test_a_member_that_rejoins_unranked_bars_others_from_what_it_still_runs(pair
 # ── R4: versions that cannot be read ─────────────────────────────────────────────────────────
 
 
-def test_a_version_of_an_unknown_format_keeps_what_is_held_and_grants_nothing(pair):
+def test_version_of_an_unknown_format_keeps_held_roles_and_grants_none(pair):
     world = pair
     role, other = role_of(0, 2), role_of(0, 2, skip=1)
     hold = world.get("a", role)
@@ -163,7 +163,7 @@ def test_a_share_of_an_unknown_scheme_claims_everything(pair):
     assert world.ranks == ["a", "b"]
 
 
-def test_clutter_and_records_without_a_lease_are_reported_and_claim_nothing(world):
+def test_clutter_and_records_without_a_lease_are_reported_only(world):
     world.etcd.put("notes/today", b"x")
     world.etcd.put("members/by-hand", b"{}")
     member = world.add("a")
@@ -174,7 +174,7 @@ def test_clutter_and_records_without_a_lease_are_reported_and_claim_nothing(worl
 
 
 def test_problems_that_come_later_are_reported_each(pair):
-    """Neither clutter, nor another problem of an unreadable record, changes what ranking reads."""
+    """Report problems that ranking does not read: clutter, other texts."""
     member = pair.members["a"]
     for key, value in (("notes/today", b"x"), ("members/junk", b"?"), ("members/junk", b"[]")):
         before = len(member.reports)
@@ -220,29 +220,29 @@ def test_a_role_that_a_custom_scheme_fails_for_costs_no_other_role(world, monkey
     assert world.holders(["poison", "even", "odd"]) == {"even": "a", "odd": "a"}
 
 
-def test_the_pairs_to_place_by_are_those_of_shares_and_versions_in_view_and_under_way(pair):
+def test_pairs_to_place_by_are_of_shares_and_versions_seen_and_coming(pair):
     node = pair.node("a")
-    assert node.foresee([]).pairs == {("jump", 2)}
+    assert node.prefetch([]).pairs == {("jump", 2)}
     record = evolve(pair.record("b"), shares=(Share(0, 5, "balanced:8"), Share(0, 3, "jump")))
     coming = ev.Changed(
         99,
         (Member("z", record, 9, 9, 9), Proclaimed(3, Version(3, ("a",), "jump"), 9, 9)),
     )
-    assert node.foresee([coming, ev.Nudged()]).pairs == {
+    assert node.prefetch([coming, ev.Nudged()]).pairs == {
         ("jump", 1),
         ("jump", 2),
         ("jump", 3),
         ("balanced:8", 5),
     }
-    again = node.foresee([ev.Listed(99, coming.changes)])
-    assert again.pairs == node.foresee([coming]).pairs
+    again = node.prefetch([ev.Listed(99, coming.changes)])
+    assert again.pairs == node.prefetch([coming]).pairs
 
 
 # ── the two halves of a step ─────────────────────────────────────────────────────────────────
 
 
 def test_first_half_tells_who_coordinates_and_the_second_proclaims(world):
-    """Whoever is woken by the first half, by the join's end say, may ask at once."""
+    """Report the coordinator before a woken caller can ask."""
     world.add("a", rebalance_delay=0.0)
     world.add("b", rebalance_delay=0.0)
     world.sleep(1.0)

@@ -1,4 +1,4 @@
-"""What follows from records is the same, brought along or derived anew, and is shared where it can be."""
+"""Test that carried results equal those derived anew, and are shared."""
 
 import derived
 from attrs import evolve

@@ -1,4 +1,7 @@
-"""The machines: every event in every state is in a table or refused, and the page is drawn so."""
+"""Test that every event in every state is in a table or refused.
+
+The page is drawn from the tables.
+"""
 
 import importlib.util
 import itertools
