@@ -13,7 +13,10 @@ WITHIN_S = 10.0
 
 
 def agree(nodes, within_s=WITHIN_S):
-    """Look at all of their keys until they are the same everywhere; False where they stay different."""
+    """Wait until the keys of all nodes are the same.
+
+    Return False if they still differ when the time is over.
+    """
     end = time.monotonic() + within_s
     while len({_held_by(node) for node in nodes}) > 1:
         if time.monotonic() > end:

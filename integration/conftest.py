@@ -56,7 +56,10 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Run the files `*_on_spark.py` in two processes, to start two JVMs: Spark waits much of the time."""
+    """Run the files `*_on_spark.py` in two processes.
+
+    So only two JVMs start. Spark waits much of the time, so two suffice.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class TwoJvms(LoadScopeScheduling):

@@ -1,8 +1,8 @@
-"""A resource that checks fencing tokens, for all members of a test: the README's SQL, on SQLite.
+"""Serve a resource that checks fencing tokens to a test's members.
 
-It is served on a socket by the process of the test, so that what was accepted, and in which order,
-is known from the resource itself; and a member that is frozen in the middle of a write keeps no
-lock from the others.
+Its SQL is the README's, on SQLite. The process of the test serves it on a socket. So the resource
+itself knows which writes it accepted, in which order. A member that is frozen in the middle of a
+write holds no lock that others need.
 """
 
 from __future__ import annotations

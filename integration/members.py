@@ -141,7 +141,7 @@ class Worker:
         self.ends()
 
     def ends(self) -> None:
-        """Wait until the process has ended well; else show what its threads are doing."""
+        """Wait until the process has ended well, or show its threads' stacks."""
         try:
             code = self.process.wait(LONG_S)
         except subprocess.TimeoutExpired:
@@ -187,10 +187,10 @@ class Worker:
 
 
 def settle(history: History, workers: list[Worker], roles: list[str]) -> None:
-    """Wait until these members have every rank and hold the roles of it: nothing moves now.
+    """Wait until the members have every rank and hold its roles.
 
-    That all roles are held, by all of them, is not enough: what a newcomer has gained may be
-    read here before what is still to move to it has been let go of. Nor is it enough that each
+    It is not enough that all members together hold all roles: a newcomer's gain may be read here
+    before another member has let go of the roles that still move to it. Nor is it enough that each
     role is held by its owner: each member reports through its own pipe, so a gain may be read
     before the loss that came first.
     """

@@ -1,8 +1,11 @@
-"""A network of namespaces, in which packets are dropped: no refusal, no reset, only silence.
+"""Build a network of namespaces in which packets can be dropped.
 
-Every party (an etcd node, a member) has a network namespace of its own, with one link to a router, which is
-a namespace too; the process of the tests is a party as well, by one more link. To part two of them the router gets
-a policy rule that swallows what it would forward: no firewall is needed, only `ip` and the right to use it.
+The sender sees no refusal and no reset, only silence.
+
+Every party (an etcd node, a member) has a network namespace of its own, with one link to a router,
+which is a namespace too. The process of the tests is a party as well, by one more link. To part two
+of them, the router gets a policy rule that swallows what it would forward. No firewall is needed,
+only `ip` and the right to use it.
 
 A `Branch` is a further subnet at the same router. Another process can add parties to it, such as a
 node of Kubernetes its pods.
@@ -177,7 +180,10 @@ class Network:
         return self._subnets[-1].number
 
     def _link(self, namespace: str | None) -> str:
-        """Lay a link from the router to a namespace, None is ours; the address of that end."""
+        """Lay a link from the router to a namespace; return its address.
+
+        None is our own namespace.
+        """
         number, self._links = self._links, self._links + 1
         return lay_link(self._router, self._subnet, number, namespace)
 
@@ -187,7 +193,10 @@ class Network:
 
 
 def lay_link(router: str, subnet: int, number: int, namespace: str | None) -> str:
-    """Lay a link from a router to a namespace; None is ours. Return the address of that end."""
+    """Lay a link from a router to a namespace; return its address.
+
+    None is our own namespace.
+    """
     near, far = (f"{PREFIX}{subnet}{side}{number}" for side in "rp")
     gateway, address = (f"{NET}.{subnet}.{4 * number + host}" for host in (1, 2))
     at = ("-n", namespace) if namespace else ()
@@ -234,7 +243,10 @@ def _sweep() -> None:
 
 
 def ip(*arguments: str, check: bool = True) -> bool:
-    """Run the command `ip`; return whether it succeeded. With `check`, raise where it did not."""
+    """Run the command `ip`; return whether it succeeded.
+
+    With `check`, raise if it failed.
+    """
     done = subprocess.run(["ip", *arguments], check=False, capture_output=True, text=True)
     if check and done.returncode:
         raise RuntimeError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")

@@ -17,7 +17,7 @@ class Files:
         self.issue()
 
     def renew_authority(self):
-        """Replace the CA's file; certificates that it signed before are worth nothing."""
+        """Replace the CA's file, which makes all earlier certificates invalid."""
         self.authority = trustme.CA()
         self.ca.write_bytes(self.authority.cert_pem.bytes())
         return self.authority

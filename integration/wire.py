@@ -1,6 +1,6 @@
-"""The way to a server, which a test can cut: what SIGSTOP and SIGKILL of the server cannot show.
+"""Give a test a way to a server that it can cut.
 
-The server itself goes on for everybody else.
+It shows what SIGSTOP and SIGKILL of the server cannot: the server goes on for everybody else.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ class Wire:
             listener.close()
 
     def silence(self) -> None:
-        """Deliver nothing: connections stay open, as where a network drops its packets."""
+        """Deliver nothing, with connections left open.
+
+        A network that drops its packets looks the same.
+        """
         self._flows.clear()
 
     def heal(self) -> None:
@@ -117,7 +120,7 @@ class Wire:
 
 
 class _Pace:
-    """The bytes of one direction: all connections share what a slow link carries in a second."""
+    """Limit the bytes per second of one direction, for all connections."""
 
     def __init__(self, rate: float | None) -> None:
         self.count = 0

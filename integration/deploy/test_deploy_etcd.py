@@ -1,4 +1,7 @@
-"""The etcd of deploy/etcd as its manifests have it: TLS, users, the loss of a member, backups."""
+"""Test the etcd of deploy/etcd as its manifests have it.
+
+The tests cover TLS, users, the loss of a member, and backups.
+"""
 
 import json
 import re
@@ -138,14 +141,21 @@ def test_certificate_of_the_peers_is_refused_for_clients(pods):
 
 
 def test_certificate_of_a_client_is_refused_among_peers(pods):
-    """Whoever could join as a peer would have all data. It is tried from the pod of a peer."""
+    """A client's certificate is refused when a member presents it as a peer.
+
+    A process that could join as a peer would get all data. The test tries it from the pod of a
+    peer.
+    """
     assert ask_peer(pods, files_of(pods, "peer")) == "200"
     files = {**files_of(pods, "pollers"), "ca": files_of(pods, "peer")["ca"]}
     assert ask_peer(pods, files) == "refused"
 
 
 def ask_peer(pods, files):
-    """Ask the first member's port for peers from the second pod; return the status or the error."""
+    """Connect to the first member's peer port from the second pod.
+
+    Return the HTTP status or the error.
+    """
     command = pods.parties["etcd-1"].command
     done = pods.in_cluster(
         [*command, *pods.with_names(), sys.executable, "-c", ASK, *files.values()]
@@ -155,7 +165,7 @@ def ask_peer(pods, files):
 
 
 def test_certificate_without_a_user_is_refused(pods):
-    """A user that is deleted may do nothing, whatever certificate it still has."""
+    """The certificate of a deleted user grants nothing."""
     folder = str(pods.folder / "authorities")
     pods.setup("user", folder, "former", "former")
     files = files_of(pods, "former")
@@ -230,7 +240,10 @@ def etcdctl(pods, *arguments, repeats_at=None):
 
 
 def test_member_that_lost_its_volume_is_replaced(pods):
-    """`new`, as at the first start, would refuse it: the how-to sets `existing` for this."""
+    """A member that lost its volume is replaced with the state `existing`.
+
+    With `new`, as at the first start, the cluster would refuse it. The how-to sets `existing`.
+    """
     pods.lose_volume("etcd-1")
     status, log = pods.end_of("etcd-1")
     assert status != 0

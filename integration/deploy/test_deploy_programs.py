@@ -1,6 +1,7 @@
-"""The programs of the bases, with the commands and the environment of their manifests.
+"""Run the programs of the bases as their manifests say.
 
-The root file system is read-only where a mount namespace is permitted, as it is in the pods.
+They get the commands and the environment of the manifests. The root file system is read-only, as in
+the pods, if this machine permits mount namespaces.
 """
 
 import inspect

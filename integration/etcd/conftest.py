@@ -36,7 +36,7 @@ def one_node():
 
 @pytest.fixture
 def node(one_node):
-    """It runs when a test begins."""
+    """Make sure that the node runs when a test begins."""
     one_node.thaw()
     one_node.start()
     return one_node

@@ -23,7 +23,7 @@ PASSWORD = "only for this test"
 
 @pytest.fixture(scope="module")
 def locked():
-    """An etcd with authentication on, and a user `app` who may touch `app/` only."""
+    """Start an etcd with authentication and a user limited to `app/`."""
     with local_etcd(fsync=False, root_password=PASSWORD) as node:
 
         def ctl(*arguments):
@@ -67,7 +67,10 @@ def test_rule_6_a_user_reads_writes_watches_and_renews(node, clients, prefix):
 
 
 def test_rule_6_a_refused_token_is_replaced_once_for_all(node, clients, prefix):
-    """After etcd's restart its simple tokens are unknown: reads, txns, watches and leases go on."""
+    """A token that a restarted etcd refuses is replaced once for all calls.
+
+    etcd's simple tokens are unknown after its restart. Reads, txns, watches and leases go on.
+    """
     client, key = as_app(node, clients), b"app/" + prefix.encode()
     seen, renewed = Seen(), Seen()
     client.watch(key, b"", client.range(key).header.revision + 1, seen.deliver)
@@ -84,7 +87,7 @@ def test_rule_6_a_refused_token_is_replaced_once_for_all(node, clients, prefix):
 
 
 def test_rule_6_a_txn_refused_for_its_token_is_sent_again(node, clients, prefix):
-    """It was refused before anything was done with it."""
+    """A txn refused for its token is sent again, since nothing was applied."""
     client, key = as_app(node, clients), b"app/" + prefix.encode()
     put(client, key, b"1")
     client._transport.tokens._token = "no such token"
@@ -95,7 +98,10 @@ def test_rule_6_a_txn_refused_for_its_token_is_sent_again(node, clients, prefix)
 
 
 def test_rule_3_a_watch_refused_for_its_token_authenticates_again(node, clients, prefix):
-    """The refusal comes as created and canceled, and not as an error of the call."""
+    """A watch refused for its token authenticates again.
+
+    The refusal arrives as created and canceled, not as an error of the call.
+    """
     client, key, seen = as_app(node, clients), b"app/" + prefix.encode(), Seen()
     verify = client._transport.verify
 
@@ -113,7 +119,10 @@ def test_rule_3_a_watch_refused_for_its_token_authenticates_again(node, clients,
 
 
 def test_a_gone_lease_with_a_stale_token_is_confirmed(node, clients):
-    """etcd answers TTL 0 and not "invalid token"; a lease that lives is not given up for that."""
+    """With a stale token, TTL 0 is confirmed before a lease counts as gone.
+
+    etcd answers TTL 0 instead of "invalid token". A living lease must not be given up for that.
+    """
     client, seen = as_app(node, clients), Seen()
     lease = client.grant(30).lease
     client._transport.tokens._token = "no such token"

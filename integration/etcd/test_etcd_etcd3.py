@@ -1,6 +1,7 @@
-"""The extra `etcd-rink[etcd3]`: an application's python3-etcd3 client, and ours over its channel.
+"""Test the extra `etcd-rink[etcd3]`.
 
-The session over it is here too, and not with the faces: it needs the same venv.
+An application has a python3-etcd3 client, and our client uses its channel. The session over it is
+tested here, and not with the faces, since it needs the same venv.
 """
 
 import subprocess

@@ -29,7 +29,10 @@ def test_rule_4_ttl_0_means_that_the_lease_is_gone(node, clients):
 
 
 def test_rule_4_the_deadline_counts_from_the_time_of_sending(node, clients):
-    """`sent_at` was read by the caller's clock before etcd could have seen the request."""
+    """The deadline of a keepalive counts from the time of sending.
+
+    The caller's clock is read before etcd can have seen the request.
+    """
     client, seen = clients(node.endpoint), Seen()
     lease = client.grant(10).lease
     stream = client.keepalives(seen.deliver)

@@ -1,4 +1,7 @@
-"""The Spark demo runs as its users run it, and fails when nothing is fenced."""
+"""Run the Spark demo as its users run it.
+
+It must fail when nothing is fenced.
+"""
 
 import json
 import subprocess
@@ -45,7 +48,10 @@ def test_the_totals_are_equal_through_kill_and_freeze_and_stale_writes_are_refus
 
 
 def test_without_fence_and_marks_the_demo_fails_and_says_what_is_wrong():
-    """The frozen driver's belated write gets through, and the killed one's batch counts twice."""
+    """Without fence and marks the demo fails and names the faults.
+
+    The frozen driver's belated write gets through, and the killed one's batch counts twice.
+    """
     result, report = demo("--careless")
     assert result.returncode == 1
     assert not report["ok"]

@@ -1,4 +1,7 @@
-"""Both faces on a real etcd: a smoke test each, and every way in which a join can fail."""
+"""Test both faces on a real etcd.
+
+Each has a smoke test, and every way in which a join can fail is tried.
+"""
 
 import asyncio
 import json

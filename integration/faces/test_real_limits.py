@@ -1,4 +1,4 @@
-"""An etcd that takes fewer operations in one transaction than Rink would like."""
+"""Test an etcd that allows fewer operations in a transaction."""
 
 import pytest
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.waits
 
 @pytest.fixture
 def narrow():
-    """Return the endpoint of an etcd that takes 20 operations in a transaction."""
+    """Return the endpoint of an etcd that takes 20 operations in a txn."""
     with local_etcd(fsync=False, extra_args=("--max-txn-ops", "20")) as node:
         yield node.endpoint
 

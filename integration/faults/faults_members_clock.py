@@ -19,7 +19,10 @@ SOURCE = Path(__file__).with_suffix(".c")
 
 
 def preload(folder: Path) -> dict[str, str]:
-    """The environment for a process whose wall clock can be shifted; empty with no compiler."""
+    """Return an environment in which the wall clock can be shifted.
+
+    It is empty if there is no compiler.
+    """
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return {}
@@ -30,7 +33,7 @@ def preload(folder: Path) -> dict[str, str]:
 
 
 def shift(seconds: int) -> str:
-    """Set this process's wall clock wrong by so much, from now on; says by which means."""
+    """Shift this process's wall clock; return the means that was used."""
     with contextlib.suppress(ValueError):
         ctypes.c_long.in_dll(ctypes.CDLL(None), "rink_shift_s").value = seconds
         return "preloaded"

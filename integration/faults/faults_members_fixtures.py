@@ -22,7 +22,7 @@ def members(zygote):
 
 @pytest.fixture
 def group_of(members, etcd_url, tmp_path_factory):
-    """Make groups that follow these roles; all their members are gone in the end."""
+    """Make groups that follow these roles; end all members in teardown."""
     groups = []
 
     def group_of(roles, ttl=3, endpoints=etcd_url):

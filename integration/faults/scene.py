@@ -1,4 +1,4 @@
-"""A scene: members in processes, what they write to, their history, and what became of it."""
+"""Run members in processes, with their ledger, history and judgement."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ class Scene:
         each: dict[str, dict[str, Any]] | None = None,
         **all_: Any,
     ) -> list[Worker]:
-        """Start these members (one letter each), the coordinator first; wait until nothing moves.
+        """Start members, the coordinator first; wait until nothing moves.
 
         Args:
-            names: of the members.
-            roles: what they follow.
+            names: of the members, one letter each.
+            roles: the roles that they follow.
             each: settings of some of them.
             all_: settings of all of them.
         """
@@ -114,7 +114,10 @@ class Scene:
         time.sleep(max(0.0, self.since + seconds - SYSTEM.now()))
 
     def lateness(self, who: str) -> float:
-        """How long after its own deadline a member, cut off by now, let go of its last role."""
+        """Return the delay from a deadline to the release of the last role.
+
+        The member has been cut off by now, and the deadline is its own.
+        """
         let_go = [e.at for e in self.history.events if e.what == "let go" and e.who == who]
         return max(let_go) - self.ledger.until[who]
 
@@ -123,7 +126,7 @@ class Scene:
         return SYSTEM.now() - self.since
 
     def held_by(self, *names: str) -> None:
-        """Wait until these members, and no others, hold all roles that were ever held."""
+        """Wait until exactly these members hold all roles that were ever held."""
         known = {event.role for event in self.history.events if event.role}
         self.history.wait(
             lambda h: set(h.holders) == known and set(h.holders.values()) == set(names)
@@ -147,12 +150,15 @@ class Scene:
             time.sleep(0.05)
 
     def judge(self) -> Judgement:
-        """What the history is worth, with what etcd says of the members' leases."""
+        """Judge the history, with etcd's record of the members' leases."""
         self._note_lease_ends()
         return self.history.judge()
 
     def compact(self) -> None:
-        """Have etcd forget its history up to now; what it knows of leases is noted before."""
+        """Make etcd forget its history up to now.
+
+        Note the ends of leases first, since they are read from this history.
+        """
         self._note_lease_ends()
         with self._client() as client:
             client.compact(self._first_revision - 1)

@@ -82,7 +82,11 @@ def test_a_rolling_restart_of_etcd_moves_nothing(scene, cluster):
 
 
 def kill(cluster):
-    """All at once: a kill returns when the process is gone, which takes seconds on a busy machine."""
+    """Kill all nodes at the same time.
+
+    They are frozen first, since each kill returns only when the process is gone. On a busy machine
+    that takes seconds.
+    """
     for node in cluster.nodes:
         node.freeze()
     for node in cluster.nodes:

@@ -131,7 +131,7 @@ def rehearse(stage, name):
 
 
 def draw(counts, kills, seed):
-    """Draw each place once, then each pair of scene and place, then pairs again."""
+    """Draw each place once, then each pair of scene and place, and repeat."""
     passes = {(scene, place): n for scene, row in counts.items() for place, n in row.items()}
     rng = random.Random(seed)
     pairs, scenes, places = (collections.Counter() for _ in range(3))
@@ -247,7 +247,10 @@ def tell(outcomes):
 
 
 def check_places(outcomes, places, least):
-    """Check that `least` members died at each place, and at most 5 % elsewhere."""
+    """Assert that `least` members died at each place.
+
+    At most 5 % may die elsewhere.
+    """
     misses = [str(one.case) for one in outcomes if not one.hits]
     assert len(misses) <= len(outcomes) // 20, misses
     deaths = collections.Counter(one.died_at for one in outcomes if one.hits)

@@ -1,4 +1,7 @@
-"""Many roles: some of a thousand are never let go, and 65,536 are lost at once."""
+"""Test many roles.
+
+Some of a thousand are never let go, and 65,536 are lost at once.
+"""
 
 import statistics
 import threading
@@ -31,7 +34,10 @@ BUSY_S = 3.5
 
 
 def begin_to_hand_over(group, stuck, **settings):
-    """Start a leave whose user code never lets go of `stuck`; return since when."""
+    """Start a leave whose user code never lets go of `stuck`.
+
+    Return the time of its start.
+    """
     giver = group.joined("giver", roles=FREE, **settings)
     until(lambda: giver.holding == len(FREE))
     assert giver.ask("take", stuck, True)["taken"] == sorted(stuck)
@@ -156,7 +162,10 @@ def test_one_member_holds_65536_roles_and_hands_all_of_them_over_in_one_version(
 
 
 def writes_since(client, group, revision):
-    """Every value put under the group's keys since then, by etcd's own history."""
+    """Return every value put under the group's keys since a revision.
+
+    They are read from etcd's own history.
+    """
     keys = Keys.of(group.prefix, "g")
     last = client.range(keys.root, keys.end).header.revision  # perhaps of another group's key
     written, done = [], threading.Event()

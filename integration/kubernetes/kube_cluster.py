@@ -1,12 +1,12 @@
-"""Run a control plane of Kubernetes on free loopback ports, and nodes beside it.
+"""Run a control plane of Kubernetes, and nodes beside it.
 
     with running_cluster() as cluster:
         node = cluster.node("one", start_delay=(1.0, 2.0))
         cluster.api.create(at("deployments", "default"), {...})
 
-The apiserver and the controllers are the real ones, see `kube_build`. All data is in a temporary
-folder. Whatever happens to this process, nothing stays behind: all servers are children of a guard
-(`rink.testing.process.reaper`), which ends them when this process is gone.
+The apiserver and the controllers are the real ones, on free loopback ports; see `kube_build`. All
+data is in a temporary folder. Whatever happens to this process, nothing stays behind: all servers
+are children of a guard (`rink.testing.process.reaper`), which ends them when this process is gone.
 
 There is no scheduler. `bind_pods` gives each pod to the node with the fewest pods of its namespace.
 """
@@ -164,7 +164,10 @@ class Cluster:
         return self._opened.enter_context(opened).nodes[0]
 
     def bind_pods(self, namespace: str, nodes: list[str]) -> None:
-        """Bind the pods of a namespace, now and later, to the node with the fewest of them."""
+        """Bind the pods of a namespace to the node with the fewest of them.
+
+        Later pods are bound, too.
+        """
         binder = Binder(self.api, namespace, nodes, self._done)
         threading.Thread(target=binder.run, name=f"binder of {namespace}", daemon=True).start()
 

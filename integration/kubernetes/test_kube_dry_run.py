@@ -1,4 +1,4 @@
-"""The apiserver itself accepts every manifest, and refuses mistakes in them."""
+"""Test that the apiserver accepts every manifest and refuses mistakes."""
 
 import copy
 

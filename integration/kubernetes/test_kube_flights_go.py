@@ -1,6 +1,6 @@
-"""The flights' program in Go, beside a real sidecar and without Kubernetes.
+"""Test the flights' program in Go beside a real sidecar.
 
-The judge of the example judges what it wrote.
+Kubernetes is not needed. The judge of the example judges the program's output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What a program beside the sidecar printed is judged. No server is needed."""
+"""Test the records of a program beside the sidecar.
+
+No server is needed.
+"""
 
 import json
 

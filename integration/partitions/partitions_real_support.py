@@ -1,4 +1,4 @@
-"""Consumers in processes of their own, and what all of them together did to a topic."""
+"""Run consumers in processes, and judge their work on a topic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Consumer(Worker):
 
 
 class Work:
-    """A topic that processes work through, and every change of its offsets in etcd."""
+    """Hold a topic, its consumers, and every change of its offsets."""
 
     def __init__(self, endpoints: str, prefix: str, partitions: int = 6):
         self.endpoints = endpoints
@@ -73,9 +73,10 @@ class Work:
         return SYSTEM.now()
 
     def all_worked_by(self, *names: str, since: float = 0.0) -> float:
-        """Wait until every partition is worked on by one of these, who did so since then.
+        """Wait until these consumers share all partitions evenly.
 
-        They share evenly: a rebalance of which only a part is over is not enough.
+        Each must have worked on its partitions since `since`. A rebalance of which only a part is
+        over is not enough.
         """
 
         def is_so() -> bool:
@@ -87,7 +88,7 @@ class Work:
         return self.wait(is_so)
 
     def workers(self, since: float = 0.0) -> dict[int, str]:
-        """Who has worked on each partition last."""
+        """Return the latest consumer of each partition."""
         return {one["partition"]: one["who"] for one in self.all("did", since)}
 
     def all(self, what: str, since: float = 0.0, **fields: Any) -> list[dict[str, Any]]:
@@ -111,7 +112,10 @@ class Work:
         assert self.history.judge().problems == []
 
     def _judge_assignments(self, number: int) -> None:
-        """Each assignment goes on one by one, from where the last answered commit was or behind."""
+        """Assert that each assignment goes on item by item.
+
+        It starts from the last answered commit or before.
+        """
         by_token = collections.defaultdict(list)
         for one in self.all("did", partition=number):
             by_token[one["token"]].append(one["offset"])

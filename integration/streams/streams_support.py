@@ -1,4 +1,4 @@
-"""What the tests of streams share: a store, partitions, and steps on them."""
+"""Share a store, partitions, and steps on them with tests of streams."""
 
 import asyncio
 import functools

@@ -1,4 +1,7 @@
-"""What operators do, on a real Redis and without workers: what is refused, what stays, what is not one's own."""
+"""Test what operators do, on a real Redis and without workers.
+
+The tests cover refusals, kept data, and data of other apps.
+"""
 
 import asyncio
 import functools
@@ -24,7 +27,7 @@ class Order(Record):
 
 
 class Desk(Steps):
-    """An app of two processors on one stream, and steps on partition 1 of `bill`."""
+    """Hold an app of two processors, and steps on partition 1 of `bill`."""
 
     def __init__(self, redis, **stream):
         given = {"partition_by": "order_id", "partition_count": 4} | stream
@@ -44,7 +47,10 @@ class Desk(Steps):
         await self.app.close()
 
     async def bury(self, *places):
-        """Have the next event of each become a dead letter; returns the letter's id."""
+        """Make the next event of each place a dead letter.
+
+        Return the letter's id.
+        """
         ids = []
         for place in places or (self.place,):
             fields = {

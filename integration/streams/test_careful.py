@@ -1,4 +1,7 @@
-"""What comes one by one after a crash is what the dead owner was given, and not all that it had read."""
+"""Test which events come one by one after a crash.
+
+These are the events that the dead owner had delivered, not all that it had read.
+"""
 
 import asyncio
 

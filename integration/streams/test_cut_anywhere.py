@@ -1,7 +1,8 @@
-"""At each command that an owner sends to Redis it dies once, or freezes, is cut off, or has to leave.
+"""Cut an owner off at each command that it sends to Redis.
 
-Once before the command gets to Redis, and once when it was carried out and not answered. Whatever the place,
-the partition ends the same: every event processed in order, each output once, one dead letter.
+It dies, freezes, is cut off, or has to leave, once at each command: before the command gets to
+Redis, and after it was carried out but not answered. Whatever the place, the partition ends the
+same: every event processed in order, each output once, one dead letter.
 """
 
 import asyncio
@@ -31,10 +32,10 @@ class Leg(Record):
 
 
 class CutStore(Store):
-    """A Redis as an owner sees it that something happens to at its n-th command.
+    """Wrap a Redis so that a mishap hits its owner at the n-th command.
 
     Attributes:
-        happens: what that is, awaited; None for nothing.
+        happens: the mishap, awaited; None for none.
         sent: how many commands there were.
         cut: set when it happens.
         runs: unset while the process is frozen, or dead.
@@ -169,7 +170,7 @@ class Case:
         _, self.ids = await self.look.append(place.names, place.bounds, records, 1, True)
 
     async def until_done(self, token):
-        """Wait until everything is committed, and this owner, or a later one, is in."""
+        """Wait until all is committed, by this owner or a later one."""
         async with asyncio.timeout(30):
             while True:
                 at = await self.look.position(self.place)
@@ -204,7 +205,10 @@ async def undisturbed(url, kind):
 
 
 async def disturbed(url, kind, happens, at, after):
-    """One case, judged by what holds wherever the cut is; returns whether there was one."""
+    """Run one case, and check what must hold at every cut.
+
+    Return whether there was a cut.
+    """
     case = Case(url, f"{happens}-{at}-{after}", kind)
     await case.fill()
     first = Owning(case, 1, happens, at, after=after)
@@ -247,7 +251,7 @@ async def next_of(case, first, happens):
 
 
 async def thaw(first):
-    """It goes on, and still believes that the role is its own."""
+    """Thaw the owner, which still believes that it holds the role."""
     first.store.runs.set()
     await asyncio.sleep(0.05)
 

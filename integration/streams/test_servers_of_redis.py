@@ -1,4 +1,8 @@
-"""Redis in its other forms: a cluster, a master behind a Sentinel, one with users; restarted, restored, away."""
+"""Test other forms of Redis, and its outages.
+
+The forms are a cluster, a master behind a Sentinel, and a Redis with users. It is restarted,
+restored, and away.
+"""
 
 import asyncio
 import contextlib
@@ -30,7 +34,10 @@ pytestmark = pytest.mark.waits
 
 @contextlib.asynccontextmanager
 async def shop_on(redis, etcd_url, prefix, probe, **stream):
-    """A shop on a Redis that `redis` says how to reach; `probe` is a plain client for looking."""
+    """Make a shop on a Redis; `redis` says how to reach it.
+
+    `probe` is a plain client for looking.
+    """
     shop = Shop(redis, etcd_url, prefix, probe=probe, **stream)
     try:
         yield shop
@@ -397,7 +404,10 @@ def test_the_first_send_waits_for_redis_as_long_as_it_says():
 
 
 def test_closing_an_app_raises_nothing_while_redis_is_away(tmp_path):
-    """Over TLS redis-py waits for a word of the server, and raises where none comes."""
+    """Closing an app while Redis is away raises nothing.
+
+    Over TLS redis-py waits for an answer of the server, and raises if none comes.
+    """
     files = Files(tmp_path / "pems", "127.0.0.1", "localhost")
 
     async def closed(node):
@@ -416,7 +426,10 @@ def test_closing_an_app_raises_nothing_while_redis_is_away(tmp_path):
 
 
 def test_worker_tells_of_a_redis_that_evicts(etcd_url, prefix, caplog, monkeypatch):
-    """At the start of the policy, and later of each time that keys were evicted."""
+    """A worker reports a Redis that evicts.
+
+    It logs the policy at its start, and later each time that keys were evicted.
+    """
     monkeypatch.setattr(monitor, "LOOK_EVERY_S", 0.05)
     monkeypatch.setattr(monitor, "COUNT_EVERY_S", 0.05)
     policy = ("--maxmemory-policy", "allkeys-random")

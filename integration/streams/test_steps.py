@@ -1,4 +1,7 @@
-"""Each step on a partition, on a real Redis: what it does, what it refuses, and that it may be repeated."""
+"""Test each step on a partition, on a real Redis.
+
+The tests cover its effect, its refusals, and its repetition.
+"""
 
 import asyncio
 import functools
@@ -396,7 +399,10 @@ async def test_an_offset_above_the_streams_last_id_is_refused(steps, server):
 
 @pytest.mark.parametrize("loss", ["deleted", "emptied"])
 def test_a_committed_event_that_is_missing_is_noticed(rink_redis, loss):
-    """A stream that was deleted and used again has a higher last id: that alone shows nothing."""
+    """A missing committed event is noticed.
+
+    A stream that was deleted and used again has a higher last id, which alone shows nothing.
+    """
 
     @stepping
     async def check(steps, server):
@@ -568,7 +574,10 @@ async def test_steps_that_are_asked_for_at_once_go_in_one_pipeline_and_fail_one_
 
 @stepping
 async def test_a_step_that_was_given_up_opens_no_connection_after_the_close(steps, server):
-    """The request of a caller that was cancelled goes on by itself, and may be about to connect."""
+    """A step that was given up opens no connection after the close.
+
+    The request of a cancelled caller goes on by itself, and may be about to connect.
+    """
 
     async def is_gone(name):
         return name not in [one["name"] for one in await steps.redis.client_list()]

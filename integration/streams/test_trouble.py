@@ -1,4 +1,7 @@
-"""Trouble with events and their processors: retries, giving up, quarantine, cancelling."""
+"""Test failing events and processors.
+
+The tests cover retries, giving up, quarantine and cancelling.
+"""
 
 import asyncio
 import contextlib
@@ -394,7 +397,10 @@ async def _note(events):
 
 @with_shop()
 async def test_a_planned_stop_is_no_crash_whatever_the_processor_does(shop):
-    """A thread outlasts its grace with a marked event: the next owner need not be careful."""
+    """A planned stop never counts as a crash.
+
+    A thread outlasts its grace with a marked event. The next owner need not be careful.
+    """
     go = threading.Event()
 
     @shop.app.processor(shop.legs, grace=0.3, **QUICK)

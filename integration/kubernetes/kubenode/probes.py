@@ -46,7 +46,10 @@ class Probes:
         return self._container.spec.get(f"{kind}Probe")
 
     async def _starts(self) -> bool:
-        """Return True when the startup probe succeeds; end the container if it fails too often."""
+        """Return True when the startup probe succeeds.
+
+        If it fails too often, end the container.
+        """
         async for is_good in self._results("startup"):
             if is_good:
                 self._container.has_started()

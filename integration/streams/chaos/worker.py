@@ -1,9 +1,9 @@
-"""A worker of the chaos run: two processors on one stream, and a note of everything that was processed.
+"""Run a worker of the chaos run, and note every processed event.
 
-`exact` commits by hand, with a copy of each event as its output: what lies in Redis afterwards tells
-whether anything was lost, doubled, out of order, or written by who was no owner any more. `plain`
-commits by itself, and notes each event in a file: at least once, and again only after an unclean end
-or a last commit that did not succeed.
+It has two processors on one stream. `exact` commits by hand, with a copy of each event as its
+output. Redis then shows whether an event was lost, doubled, out of order, or written by a process
+that was no longer the owner. `plain` commits by itself, and notes each event in a file: at least
+once, and again only after an unclean end or a last commit that failed.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class Ping(Record):
 
 
 class Copy(Record):
-    """What `exact` made of one."""
+    """Hold the output of `exact` for one event."""
 
     who: str
     n: int
