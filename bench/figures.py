@@ -1,4 +1,4 @@
-"""What a run of the bench comes to: figures, their limits and targets, and how they are shown."""
+"""Hold the figures of a run, and show them beside their limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ DISTURBED = 0.05
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest of the values that at least this share of them does not exceed (nearest rank)."""
+    """Return the percentile of values by nearest rank.
+
+    It is the smallest of the values that at least this share of them does not exceed.
+    """
     if not values:
         raise ValueError("no values, no percentile")
     if not 0 <= share <= 1:
@@ -105,7 +108,10 @@ class Figure:
 
 @attrs.frozen(kw_only=True)
 class PeerFigure:
-    """The same thing measured of another system; `key` is that of the figure it stands beside."""
+    """Hold a figure of another system.
+
+    `key` is that of our figure that it stands beside.
+    """
 
     peer: str
     key: str
@@ -126,7 +132,7 @@ class Table:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What one part of the bench has to say."""
+    """Hold the result of one part of the bench."""
 
     part: str
     title: str
@@ -149,7 +155,10 @@ def shown(value: float, unit: str) -> str:
 
 
 def rows(outcome: Outcome, beside: Iterable[PeerFigure]) -> tuple[list[str], list[list[str]]]:
-    """One part's figures as text, with a column for each peer that has any of them."""
+    """Return the figures of one part as text.
+
+    Each peer that has any of them gets a column.
+    """
     keys = {figure.key for figure in outcome.figures}
     found = {(one.peer, one.key): one for one in beside if one.key in keys}
     peers = list(dict.fromkeys(peer for peer, _ in found))
@@ -175,13 +184,13 @@ def rows(outcome: Outcome, beside: Iterable[PeerFigure]) -> tuple[list[str], lis
 
 
 def limits(outcome: Outcome) -> list[str]:
-    """What the limits of a part's figures are, each said once."""
+    """Return the descriptions of a part's limits, each once."""
     said = [f"Limit: {one.limit_is}." for one in outcome.figures if one.limit_is]
     return list(dict.fromkeys(said))
 
 
 def remarks(outcome: Outcome) -> list[str]:
-    """What is to be said below a part's tables."""
+    """Return the lines below a part's tables."""
     said = list(outcome.notes)
     if outcome.when:
         text = f"Measured {outcome.when}, in {outcome.seconds:.0f} s"

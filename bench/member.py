@@ -1,7 +1,7 @@
-"""A process with members in it, which holds roles and notes when; driven by `child.Child`.
+"""Run members in a process, hold roles, and note the times.
 
-What is timed runs on threads of its own and only appends to a list; everything is written out when
-it is asked for, after the time that counts.
+`child.Child` drives it. Timed code runs on threads of its own and only appends to a list. All notes
+are handed over on request, after the measured time.
 """
 
 from __future__ import annotations
@@ -155,10 +155,11 @@ def join(
     shared: bool = True,
     settings: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Make members and let them join, all at once; who fails tries again, as a supervisor would.
+    """Make members and let them join at the same time.
 
-    Hundreds of members in a few processes starve each other, so that etcd seems not to answer. What
-    a failed join has left behind may keep its name until its lease ends, so the next try has another.
+    A failed join is repeated, as a supervisor would do. Hundreds of members in a few processes
+    starve each other, and etcd seems not to answer. A failed join may leave its name taken until
+    its lease ends, so the next try has another name.
     """
     failed: list[str] = []
 
@@ -193,7 +194,7 @@ def knows(name: str, other: str) -> None:
 
 
 def held(name: str, roles: int) -> dict[str, Any]:
-    """Wait until so many roles were gained and not let go of; hand over the notes so far."""
+    """Wait until this many roles are held; return the notes so far."""
     stamps = members[name].stamps
 
     def holds() -> bool:
@@ -215,7 +216,7 @@ def stamped(name: str) -> dict[str, Any]:
 def settled(
     names: list[str] | None = None, size: int = 0, timeout: float = 100.0
 ) -> dict[str, Any]:
-    """Wait until the group is settled at this size, in the view of each of these members."""
+    """Wait until all these members see a settled group of this size."""
     ends = now() + timeout
     for name in names or list(members):
         one = members[name]
@@ -229,7 +230,10 @@ def settled(
 
 
 def leave(names: list[str], keep_rank: bool = False, quiet: float = 0.0) -> dict[str, Any]:
-    """Leave; the answer is given a little later, so as not to run beside what is timed."""
+    """Make members leave, and return their notes.
+
+    The answer comes a little later, so that it does not disturb the measured time.
+    """
     with ThreadPoolExecutor(len(names)) as pool:
         asked = list(pool.map(lambda name: members[name].leave(keep_rank), names))
     left_at = now()
@@ -261,7 +265,7 @@ def threads() -> dict[str, Any]:
 
 
 def get_role(name: str, rounds: int, size: int) -> dict[str, Any]:
-    """The speed of get_role, on this thread, and what requests were sent meanwhile."""
+    """Measure get_role on this thread, and count the requests it sent."""
     gc.collect()
     before = calls()["calls"]
     found = speed.get_role(members[name].rink, rounds, size)

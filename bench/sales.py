@@ -1,6 +1,7 @@
-"""The events of the streams' parts: small, and the same for all who send and process them.
+"""Make the events of the streams' parts.
 
-Read by Runnel's processes too, which have nothing but the standard library and Runnel.
+They are small, and the same for all senders and processors. Runnel's processes read this file, too;
+they have only the standard library and Runnel.
 """
 
 from __future__ import annotations

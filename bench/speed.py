@@ -1,4 +1,7 @@
-"""How many calls a second one thread makes; loops as short as they can be, the same for all."""
+"""Measure calls per second on one thread.
+
+The loops are as short as possible, and the same for all functions.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,10 @@ def fresh_names(count: int) -> list[str]:
 
 
 def fresh(function: Callable[[str], Any], count: int, rounds: int) -> list[float]:
-    """As `rate`, for names that are new each time; a role that is granted is let go of."""
+    """Return the rates for names that are new each time.
+
+    A granted role is released.
+    """
     lists = [fresh_names(count) for _ in range(rounds + 1)]
     at = iter(lists)
 

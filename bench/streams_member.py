@@ -1,6 +1,7 @@
-"""A process with an app of `rink.streams` in it: it processes what lies in Redis, listens, or sends.
+"""Run an app of `rink.streams` in a process.
 
-Every command makes an app of its own, whose name the bench has chosen.
+It processes the events in Redis, listens, or sends. Every command makes an app of its own, whose
+name the bench has chosen.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def make(name: str, record: type[Any]) -> tuple[App, Stream[Any]]:
 
 
 class Task:
-    """What a processor is to do: `each` events of every partition."""
+    """Describe a processor's task: `each` events of every partition."""
 
     def __init__(self, each: int) -> None:
         self.each = each
@@ -183,7 +184,10 @@ def listen(app: str, count: int) -> dict[str, Any]:
 
 
 def send(app: str, count: int, how: str) -> dict[str, Any]:
-    """Send records that are made already: `many`, one after the `other`, or 100 at `once`."""
+    """Send records that are made already.
+
+    `how` is `many`, one after the `other`, or 100 at `once`.
+    """
 
     async def body() -> dict[str, Any]:
         made, stream = make(app, Sale)

@@ -1,4 +1,7 @@
-"""The list of mutants is kept: each still has a place in the source, and a row in the page."""
+"""Check the list of mutants.
+
+Each mutant must have a place in the source, and a row in the page.
+"""
 
 import re
 from pathlib import Path
@@ -47,7 +50,10 @@ def test_every_mutant_is_another():
 
 
 def test_the_page_is_what_the_script_writes_of_its_own_rows():
-    """So it has a row for each mutant, under its heading, and no other."""
+    """The page is the script's output for its own rows.
+
+    It has a row for each mutant, under its heading, and no other.
+    """
     assert list(ROWS) == [mutant.what for mutant in MUTANTS], "run `make mutants`"
     assert mutants.PAGE.read_text(encoding="utf-8") == mutants.page(ROWS), "run `make mutants`"
 

@@ -15,7 +15,10 @@ FILES = [path for folder in ("examples", "bench", "integration") for path in sor
 
 
 def imported(tree):
-    """The modules of Rink that a file has names for; an error where it imports what there is not."""
+    """Return the modules of Rink that a file has names for.
+
+    Fail if the file imports a module that does not exist.
+    """
     found = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""The name that pip knows Rink by, and an environment where another distribution is named so."""
+"""Test the name of our distribution, beside another `rink`."""
 
 import importlib.metadata
 import os

@@ -85,7 +85,7 @@ def put_to_event(putter: Child, watcher: Child, count: int) -> list[float]:
 
 
 class PingPong:
-    """Two processes, one of which holds every role; each turn hands them all to the other."""
+    """Run two processes that hand all roles to each other in turn."""
 
     def __init__(self, arena: Arena, roles: int, how: str, face: str, *, trace: bool = False):
         self._roles, self._how, self._face = roles, how, face

@@ -1,7 +1,7 @@
-"""Where the time of a hand-over of one role goes: the stages between `let go` and `gained`.
+"""Show the stages of a role's hand-over between `let go` and `gained`.
 
-The notes of both processes are read backwards from the grant: what woke the step that granted, which
-request of the leaver came before that, and so on.
+The notes of both processes are read backwards from the grant: the event that woke the granting
+step, the leaver's request before that event, and so on.
 """
 
 from __future__ import annotations
@@ -83,7 +83,10 @@ def critical_path(notes: list[Note], start: float, gained: float) -> list[float]
 
 
 def waits_for_own_claim(notes: list[Note], delivered: float, name: str) -> bool:
-    """Whether the last event before the grant was the new owner's own claim: no release was late."""
+    """Return whether the new owner's own claim was the last event.
+
+    If so, no release was late.
+    """
     return any(
         (at, who, what) == (delivered, "new owner", "delivered") and f"put of members/{name}" in of
         for at, who, what, of in notes

@@ -1,4 +1,7 @@
-"""What a member costs that has nothing to do, beside a bare keepalive stream and a bare watch."""
+"""Measure the cost of an idle member.
+
+A bare keepalive stream and a bare watch stand beside it.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def run(arena: Arena) -> Outcome:
 
 
 def _joined(arena: Arena, ttl: int) -> list[Child]:
-    """Start a group of members, each in a process, and wait until it is settled."""
+    """Start a settled group of members, each in a process."""
     prefix = arena.prefix()
     settings = {"rebalance_delay": 0, "initial_delay": 0}
     members = {f"m{i}": arena.member(prefix, ttl=ttl) for i in range(MEMBERS)}
@@ -90,7 +93,7 @@ def _used(arena: Arena, groups: dict[str, list[Child]], seconds: int) -> dict[st
 
 @attrs.frozen
 class Thread:
-    """What one thread has used: seconds of CPU, and how often it went to sleep."""
+    """Hold the CPU seconds of a thread, and how often it went to sleep."""
 
     name: str
     cpu: float

@@ -1,4 +1,7 @@
-"""How a group's cost grows with its members: joining at once, one more, one replaced, one fewer."""
+"""Measure how the cost of a change grows with the group.
+
+The changes are a joint start, one more member, one replaced, and one fewer.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ WAITS = {"rebalance_delay": 600, "initial_delay": 600}
 
 @attrs.frozen(kw_only=True)
 class Cost:
-    """What one change of a group took."""
+    """Hold the cost of one change of a group."""
 
     seconds: float
     revisions: float
@@ -36,7 +39,10 @@ class Cost:
 
 
 def cost_of(arena: Arena, processes: list[Child], change: Callable[[], float]) -> Cost:
-    """What a change takes, which says when it was over."""
+    """Return the cost of a change.
+
+    `change` returns the time at which it was over.
+    """
 
     def cpu() -> float:
         return sum(cpu_seconds(process.pid) for process in processes)
@@ -57,7 +63,10 @@ def cost_of(arena: Arena, processes: list[Child], change: Callable[[], float]) -
 
 
 def bare(arena: Arena, size: int) -> Cost:
-    """The limit: as many bare watches, and one bare put of a record's size by each of them."""
+    """Return the limit: the cost of bare watches and puts.
+
+    There is a watch for each member, and each puts one value of a record's size.
+    """
     processes = [arena.probe() for _ in range(PROCESSES)]
     prefix = arena.prefix()
     for process in processes:
@@ -109,7 +118,10 @@ class Group:
         return self._cost(lambda: self._join("more", MORE))
 
     def one_replaced(self) -> Cost:
-        """One that waits takes the rank of one that leaves; its joining is not counted here."""
+        """Return the cost of a waiting member that takes a leaver's rank.
+
+        Its joining is not counted here.
+        """
         time.sleep(START["rebalance_delay"])  # until then newcomers are ranked soon
         self._join("heir", WAITS)
         time.sleep(1)

@@ -1,4 +1,7 @@
-"""What a sidecar costs: memory and CPU, idle and with many streams; and what its clients cost."""
+"""Measure the memory and CPU of a sidecar and its clients.
+
+It is measured idle and with many streams.
+"""
 
 from __future__ import annotations
 
@@ -184,7 +187,10 @@ def _connect(port: int, body: dict, *, stream: bool) -> socket.socket:
 
 
 def _rates(arena: Arena, one: _Process, folder: Path) -> tuple[float, float, float]:
-    """Return the median ratio, and the best rates, of a route of ours and of a bare one, in turn."""
+    """Return the median ratio, and the best rates, of two routes.
+
+    One is ours and one is bare; they are measured in turn.
+    """
     line = [sys.executable, os.fspath(BARE)]
     with _Process(line, folder / "bare.log", "listens at") as bare:
         rates, limits = [], []

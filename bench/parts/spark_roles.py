@@ -1,7 +1,8 @@
-"""Roles to ranks on Spark: `rink.spark.roles.assign` beside Spark's own hash and a plain Python UDF.
+"""Measure the mapping of roles to ranks on Spark.
 
-Spark runs in a process of its own (this file), so that its JVM ends with what it measured. Each way is run warm, over
-names that Spark makes while it runs; making them alone is measured too.
+`rink.spark.roles.assign` stands beside Spark's own hash and a plain Python UDF. Spark runs in a
+process of its own (this file), so that its JVM ends with this part. Each way is run warm, over
+names that Spark makes while it runs. Making the names alone is measured too.
 """
 
 from __future__ import annotations
@@ -144,12 +145,15 @@ def _figures(given: dict[str, Any], found: dict[str, Any]) -> list[Any]:
 
 
 def _core_ns(found: dict[str, Any], way: str, size: int) -> float:
-    """What a row costs in its middle round, of all cores together."""
+    """Return the nanoseconds of all cores per row, by the middle round."""
     return statistics.median(found["core_seconds"][f"{way}.{size}"]) / size * 1e9
 
 
 def _middle(rates: dict[str, list[float]], size: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Of each way's rounds the middle one, by its part of the limit that the same round has seen."""
+    """Return each way's middle round, and the limit in that round.
+
+    The rounds are ordered by their part of the limit of the same round.
+    """
     rate, limits = {}, {}
     before, after = rates[f"native.{size}"], rates[f"native_after.{size}"]
     around = [statistics.harmonic_mean(pair) for pair in zip(before, after, strict=True)]
@@ -255,7 +259,7 @@ def _ways(spark: Any) -> dict[str, Any]:
 
 
 class Peaks(threading.Thread):
-    """The most memory that the JVM and any of its Python workers have had, in MB."""
+    """Track the peak memory of the JVM and of its Python workers, in MB."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -291,7 +295,7 @@ def _peak_mb(pid: int) -> float:
 
 
 def _core_seconds(pid: int) -> float:
-    """What a process and all below it have had of the cores."""
+    """Return the CPU seconds of a process and all its descendants."""
     ticks = 0
     for one in [pid, *_below(pid)]:
         with contextlib.suppress(OSError):  # it has ended
@@ -301,7 +305,10 @@ def _core_seconds(pid: int) -> float:
 
 
 def _stat(path: Path) -> list[str]:
-    """What the kernel says of a process, from its state on: its name may hold spaces."""
+    """Return the fields of a process's stat, from its state on.
+
+    Its name before them may hold spaces.
+    """
     return path.read_text().rpartition(")")[2].split()
 
 

@@ -1,6 +1,7 @@
-"""Streams as a source of Spark, beside the same reader without Spark; and how fast jobs end when a role is lost.
+"""Measure streams as a source of Spark.
 
-Spark runs in a process of its own (this file), so that its JVM ends with what it measured.
+The same reader without Spark stands beside it. It also measures how fast jobs end when a role is
+lost. Spark runs in a process of its own (this file), so that its JVM ends with this part.
 """
 
 from __future__ import annotations
@@ -179,7 +180,10 @@ def ways(spark: Any, given: dict[str, Any], folder: str, number: int) -> dict[st
 
 
 def losses(spark: Any, count: int) -> list[float]:
-    """Seconds from each loss of a role to the end of its Spark jobs, which are Python's, on all cores."""
+    """Return the seconds from each loss of a role to the end of its jobs.
+
+    The jobs are Python's, on all cores.
+    """
 
     def busy(_: int) -> None:
         time.sleep(30)
@@ -235,7 +239,10 @@ def runner(spark: Any) -> Iterator[Any]:
 
 
 def seconds_to_the_end(spark: Any, client: Any, role: Any) -> float:
-    """Cut a driver off while Spark is at work for it: from the loss of the role to the end of all Spark jobs."""
+    """Cut a driver off while Spark works for it.
+
+    Return the seconds from the loss of the role to the end of all Spark jobs.
+    """
     tracker, lost_at = spark.sparkContext.statusTracker(), []
     role.lost.then(lambda: lost_at.append(time.perf_counter()))
     while not tracker.getActiveJobsIds():

@@ -1,5 +1,6 @@
-"""One worker on Redis streams beside a bare redis-py loop and beside Runnel: events a second, and how old
-they are when they are processed.
+"""Measure one worker on Redis streams: events a second, and their age.
+
+A bare redis-py loop and Runnel stand beside it. The age is taken when an event is processed.
 """
 
 from __future__ import annotations
@@ -87,7 +88,10 @@ def _sending(arena: Arena, stage: Stage, peer: runnel.Peer, how: str):
 
 
 def _beside(arena: Arena, what: str, rates: dict[str, Rate]) -> dict[str, list[float]]:
-    """Measure several by turns, each round in the other order: what disturbs hits all alike."""
+    """Measure several programs in turn, each round in reversed order.
+
+    So a disturbance hits all alike.
+    """
     found: dict[str, list[float]] = {name: [] for name in rates}
     rounds = arena.pick(5, 2)
     for turn in range(rounds):

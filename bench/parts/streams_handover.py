@@ -1,4 +1,7 @@
-"""A worker leaves, another takes its 64 partitions: how long each of them rests, and whether the others do."""
+"""Measure the pause of 64 partitions when their worker leaves.
+
+Another worker takes them. The pauses of the other partitions are measured, too.
+"""
 
 from __future__ import annotations
 
@@ -125,14 +128,17 @@ def moved(old: Iterable[Stamp], new: Iterable[Stamp], every: float) -> list[floa
 
 
 def rested(ends: Iterable[Sequence[float]], begins: Iterable[Sequence[float]]) -> list[float]:
-    """For each partition that ended with the one and began with the other: the time between."""
+    """Return the pause of each partition that moved from one to the other."""
     ended = {partition: at for at, partition in ends}
     began = {partition: at for at, partition in begins}
     return [began[one] - ended[one] for one in sorted(ended.keys() & began.keys())]
 
 
 def largest_gap(stamps: Iterable[Stamp], begin: float, seconds: float) -> float:
-    """Between two events of one partition, of which the second lies in the window."""
+    """Return the longest time between two events of one partition.
+
+    The second event must lie in the window.
+    """
     before: dict[float, float] = {}
     largest = 0.0
     for at, partition, _ in stamps:
@@ -184,7 +190,11 @@ def _spread(found: list[Leave], of: Callable[[Leave], list[float]]) -> Spread:
 
 
 def _stayed(load: Load, found: list[Leave], bare: list[Leave]) -> Figure:
-    """Medians: with as many windows on both sides, the largest of all would be anybody's by chance."""
+    """Return the figure of the partitions that stayed.
+
+    It compares medians: both sides have as many windows, and the largest of all would be on either
+    side by chance.
+    """
     stayed = [1000 * one.stayed for one in found]
     quiet = [1000 * max(one.quiet) for one in found]
     limit = median(quiet)
@@ -236,7 +246,10 @@ def _crashes(arena: Arena, redis: Any) -> list[Figure]:
 
 
 def _crash(trio: Trio) -> list[float]:
-    """For each partition of the one that is killed: until its first event at the heir."""
+    """Return the pause of each partition of a killed worker.
+
+    It lasts until the partition's first event at the heir.
+    """
     trio.send(BUSY.every, WARM_S + TTL + 2)
     time.sleep(WARM_S)
     killed = trio.leaver.kill()

@@ -1,4 +1,7 @@
-"""Three workers, one of which stands by, and a sender: what the part `streams_handover` measures on."""
+"""Run three workers and a sender for the part `streams_handover`.
+
+One of the workers stands by.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ class BaseTrio:
     _sender: Child
 
     def send(self, every: float, seconds: float) -> None:
-        """Begin to send, an event to each partition in so many seconds; `sent` waits for the end of it."""
+        """Begin to send; `sent` waits for the end.
+
+        Each partition gets an event every `every` seconds.
+        """
         rate = PARTITIONS / every
         self._sender.tell("pace", keys=self._keys, rate=rate, count=int(rate * seconds))
 
@@ -40,7 +46,7 @@ class BaseTrio:
         raise NotImplementedError
 
     def turn(self) -> None:
-        """Who has left comes back and stands by."""
+        """Bring the worker that left back, to stand by."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -92,7 +98,10 @@ class Trio(BaseTrio):
 
 
 class BareTrio(BaseTrio):
-    """The same without Rink: as little as there is to do, by processes that know beforehand who has what."""
+    """Run the same trio without Rink.
+
+    It does as little as possible, with processes that know beforehand which partitions they get.
+    """
 
     def __init__(self, arena: Arena, redis: RedisNode) -> None:
         self._keys = keys_of(f"bare-{next(_apps)}", count=PARTITIONS)

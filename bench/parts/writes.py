@@ -1,4 +1,7 @@
-"""What etcd has to write when one member is replaced, whatever the number of roles."""
+"""Measure etcd's writes when one member is replaced.
+
+They must not depend on the number of roles.
+"""
 
 from __future__ import annotations
 

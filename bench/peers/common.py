@@ -1,4 +1,4 @@
-"""What the peers' measurements share."""
+"""Share helpers between the peers' measurements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ APART_S = 0.2
 
 
 class NotToBeHadError(Exception):
-    """The peer cannot be run on this machine; the message says why, and what would help."""
+    """Report that a peer cannot be run on this machine.
+
+    The message says why, and what would help.
+    """
 
 
 def handover_figures(

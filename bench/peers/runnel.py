@@ -1,4 +1,7 @@
-"""Runnel 0.1.0b1, which stopped in 2020: in an environment of its own, on the same Redis, in processes of its own."""
+"""Measure Runnel 0.1.0b1, which stopped in 2020.
+
+It has an environment and processes of its own, on the same Redis.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of the bench make of what they have read."""
+"""Test how the parts of the bench evaluate their readings."""
 
 import gc
 import sys

@@ -1,4 +1,4 @@
-"""The flights example's checks find each of the faults that they are there for."""
+"""Test that the checks of the flights example find each fault."""
 
 import pytest
 from flights_demo import checks

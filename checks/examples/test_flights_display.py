@@ -1,4 +1,7 @@
-"""What the flights example shows follows from the events, with and without a terminal."""
+"""Test the flights' display, with and without a terminal.
+
+It follows from the events.
+"""
 
 import io
 import json

@@ -54,7 +54,10 @@ def joined(pod):
 
 
 def rolled(*holders):
-    """Return the history of a roll in which the carrier's role has these holders in turn."""
+    """Return the history of a roll with these holders in turn.
+
+    They hold the carrier's role.
+    """
     history = [joined(pod) for pod in PODS]
     for number, holder in enumerate(holders):
         at = 1 if number == 0 else 10 + number

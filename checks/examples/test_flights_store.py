@@ -1,4 +1,4 @@
-"""The flights example's store lets nothing through that comes with a stale token."""
+"""Test that the flights' store refuses stale tokens."""
 
 import pytest
 from flights_demo import checks
@@ -91,7 +91,10 @@ def test_a_store_in_the_middle_of_a_write_says_that_it_is_locked(stores):
 
 
 def test_with_the_fence_switched_off_the_checks_find_the_stale_write(stores):
-    """A check that cannot fail is worth nothing: this is the damage that the fence prevents."""
+    """Without the fence, the checks find the stale write.
+
+    So the checks can fail. This is the damage that the fence prevents.
+    """
     a, b, unfenced = stores
     a.add(JOB, 0, 2, token=7)
     b.add(JOB, 2, 2, token=9)

@@ -1,4 +1,7 @@
-"""The checks of the pipeline on Spark find each kind of fault, and nothing where there is none."""
+"""Test that the checks of the Spark pipeline find each fault.
+
+They find nothing if there is no fault.
+"""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,7 @@
-"""The checks of the streams example find each kind of fault, and nothing where there is none."""
+"""Test that the checks of the streams example find each fault.
+
+They find nothing if there is no fault.
+"""
 
 import pytest
 from streams_demo import checks
@@ -99,7 +102,10 @@ def test_more_than_the_window_is_a_fault():
 
 
 def test_what_one_owner_left_may_come_again_to_several_and_counts_once():
-    """The next one had to give the partition up before it was through with what was left."""
+    """Uncommitted legs may come again to several owners, and count once.
+
+    The next owner had to give the partition up before it had processed the rest.
+    """
     some = again(1, 2) + again(2, 3, token=9)
     assert unexplained(some) == []
     assert len(unexplained(some, window=2)) == 1

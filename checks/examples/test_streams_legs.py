@@ -1,4 +1,7 @@
-"""What the streams example counts follows from the order of the legs, and its input is read whole."""
+"""Test the counts of the streams example.
+
+They follow from the order of the legs, and the input is read whole.
+"""
 
 from itertools import permutations
 

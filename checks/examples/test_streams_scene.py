@@ -1,4 +1,7 @@
-"""What the streams example shows follows from the notes, with and without a terminal."""
+"""Test the streams' display, with and without a terminal.
+
+It follows from the notes.
+"""
 
 import io
 

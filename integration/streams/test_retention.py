@@ -453,7 +453,7 @@ async def test_flushed_redis_keeps_events_as_before(shop):
 async def test_lag_without_its_counters_is_counted_one_by_one(steps, server):
     """A lag without its counters is counted event by event.
 
-    Redis has lost the counters, or the segments that told how much came before.
+    Redis loses the counters first, and then the segments, which hold how much came before.
     """
     bounds = PartitionBounds(1000, retention=Retention(size=1))  # each event has a segment
     place = attrs.evolve(steps.place, bounds=bounds)

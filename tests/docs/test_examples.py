@@ -1,4 +1,7 @@
-"""The pages are true: their examples run, their links lead somewhere, no name is missing."""
+"""Test that the pages are true.
+
+Their examples run, their links lead somewhere, and no name is missing.
+"""
 
 import contextlib
 import inspect
@@ -67,7 +70,7 @@ def test_an_example_compiles(block):
 @pytest.mark.parametrize("block", RUNNABLE, ids=at)
 def test_an_example_runs_on_an_etcd_in_memory(block, request, monkeypatch, rink_etcd):
     class Client:
-        """A type as the real one is, since the session asks whether its etcd is one."""
+        """Imitate the real client's type, which the session checks."""
 
         def __new__(cls, *_, **__):
             return rink_etcd.client()

@@ -1,7 +1,8 @@
-"""What type checkers see of the public interface: checked by `make types`, and never run.
+"""Check how type checkers see the public interface.
 
-One `assert_type` for each thing that users hold in their hands, so that no change of an internal
-class turns a type of theirs into `Any`, or into a class that they cannot name.
+`make types` checks this file, and nothing runs it. There is one `assert_type` for each object that
+users hold. So no change of an internal class turns a user's type into `Any`, or into a class that
+they cannot name.
 """
 
 from __future__ import annotations

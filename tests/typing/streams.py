@@ -1,6 +1,7 @@
-"""What type checkers see of streams: checked by `make types`, and never run.
+"""Check how type checkers see streams.
 
-Each `type: ignore` stands where a mistake must be found: one that is not needed is an error itself.
+`make types` checks this file, and nothing runs it. Each `type: ignore` stands where a mistake must
+be found: an unneeded one is an error itself.
 """
 
 from __future__ import annotations

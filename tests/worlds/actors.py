@@ -1,14 +1,14 @@
-"""A member of a small world: the real `Node` and its user code, one snapshot per state.
+"""Run a member of a small world, with one snapshot per state.
 
-What a member does depends on nothing but its own state and what reaches it, so each step is done
-once: `Actors.act` remembers it. Two states are one if their fingerprints are equal.
+The member is the real `Node` and its user code. Each step depends only on the member's own state
+and on its input, so it is done once: `Actors.act` remembers it. Two states are one if their
+fingerprints are equal.
 
 **Time.** Every member has a clock of its own, since no rule compares two. It moves only when an
 alarm rings or the deadline is noticed. A fingerprint has no readings: only which moments have
 passed, in which order the others will come, and which of them are too far to ring. This is exact as
-long as whatever may ring in a world is far apart: gathering (1 ms), retries (0.05 to 2 s), a
-newcomer that does not claim (1 s), and then nothing below the world's `far_s` but the one thing
-that the world is about.
+long as all alarms of a world are far apart: gathering (1 ms), retries (0.05 to 2 s), a newcomer
+that does not claim (1 s), and then nothing below the world's `far_s` but the subject of the world.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ STEPS = ("step", "alarm", "nudge", "finish")
 
 
 class QuietWaits(Waits):
-    """Reports no wait that lasts: that is said to people, and its time would be one more moment."""
+    """Report no wait that lasts.
+
+    Such reports are for people, and their time would be one more moment.
+    """
 
     def lasting(self, now: float) -> tuple[list[str], float | None]:
         """Return that nothing is to be reported."""
@@ -80,7 +83,7 @@ class Actor:
         self.node.table.want(handle)
 
     def step(self, events: list) -> list:
-        """What the engine does with all that lies in its mailbox."""
+        """Step with these events, as the engine does with its mailbox."""
         events = [self._by_own_clock(event) for event in events]
         return self._stepped(events)
 
@@ -128,7 +131,10 @@ class Actor:
         return self.step([])
 
     def rest(self, seconds: float) -> list:
-        """Time passes without faults: keepalives are answered, and the member wakes in time."""
+        """Let time pass without faults.
+
+        Keepalives are answered, and the member wakes in time.
+        """
         effects = []
         tenure, until = self.node.tenure, self.now + seconds
         self.now = max(self.now, until - 1.0)
@@ -161,7 +167,10 @@ class Actor:
         return []
 
     def pass_on(self, role: str) -> list:
-        """User code lets go of a role for another user here, who needs a greater token."""
+        """Let user code release a role for another user in this process.
+
+        That user needs a greater token.
+        """
         self._want(role, self.node.table.held[role].token)
         return self.release(role)
 
@@ -185,9 +194,10 @@ class Actor:
     # ── what it looks like from outside ──────────────────────────────────────────────────────
 
     def holds(self) -> dict[Hold, int]:
-        """The roles that its user code works on, each with the lease that it was granted under.
+        """Return the roles that user code works on, with their leases.
 
-        Those whose claim was given up are left out (R10).
+        The lease is the one that the role was granted under. Roles whose claim was given up are
+        left out (R10).
         """
         granted = [handle for handle in self.handles if handle.hold is not None]
         return {handle.hold: handle.lost for handle in granted if not handle.hold.given_up}
@@ -204,7 +214,7 @@ class Work:
 
 @attrs.frozen
 class Facts:
-    """What the world asks about a member's state."""
+    """Hold the facts of a member's state that the world needs."""
 
     alarm_in: float | None
     is_midway: bool
@@ -302,7 +312,10 @@ def _walk_table(actor: Actor, out: list) -> None:
 
 
 def fingerprint(actor: Actor, far_s: float) -> tuple:
-    """Return what tells a state from others; of a moment to come, also whether it is far."""
+    """Return a tuple that is equal only for equal states.
+
+    Of a future moment, it also holds whether the moment is far.
+    """
     node, out = actor.node, [actor.nudged, actor.midway]
     out += sorted(node.out.wakes) if actor.midway else []
     parts = (
@@ -345,7 +358,7 @@ def fingerprint(actor: Actor, far_s: float) -> tuple:
 
 @attrs.define(eq=False)
 class Actors:
-    """The states that one member of a world has been in, and what leads from one to another."""
+    """Hold all states of one member of a world, and their transitions."""
 
     name: str
     settings: dict[str, Any]
@@ -360,7 +373,7 @@ class Actors:
     _done: dict[tuple, tuple[int, tuple]] = attrs.field(factory=dict)
 
     def born(self) -> tuple[int, tuple]:
-        """Return the state of a process that has just been started, and what it asks for."""
+        """Return the state of a fresh process, and its requests."""
         given = {"ttl": NEVER_S, "margin": NEVER_S / 10, **self.settings}
         node = Node(MemberSettings(self.name, **given))
         node.table.waits = QuietWaits()
@@ -373,9 +386,10 @@ class Actors:
         return actor
 
     def act(self, state: int, what: str, *given: Any) -> tuple[int, tuple]:
-        """Do something to a member in a state; its next state, and what it asks for.
+        """Do something to a member in a state.
 
-        The events of a step are given by their numbers in `things`.
+        Return its next state and its requests. The events of a step are given by their numbers in
+        `things`.
         """
         key = (state, what, given)
         done = self._done.get(key)

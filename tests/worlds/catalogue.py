@@ -1,4 +1,7 @@
-"""The worlds: what each is for, how large it is, and whether it is gone through by default."""
+"""List the worlds, with their purpose and size.
+
+Each world says whether it is explored by default.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,10 @@ def go(task: tuple[str, int]) -> Result:
 
 
 def through(specs: list[Spec], most: int, processes: int, console: Console) -> list[Result]:
-    """Go through worlds, several at a time; the largest ones come last in the catalogue."""
+    """Explore worlds, several at a time.
+
+    The largest ones come last in the catalogue.
+    """
     results = []
     tasks = [(spec.name, most) for spec in specs]
     with (

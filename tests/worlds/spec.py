@@ -1,4 +1,4 @@
-"""What a small world is made of, and how much may go wrong in it."""
+"""Describe a small world, and its allowance of faults."""
 
 from __future__ import annotations
 

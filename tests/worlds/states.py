@@ -1,4 +1,7 @@
-"""A state of a small world: a tuple of numbers, so that millions of them fit."""
+"""Represent a state of a small world as a tuple of numbers.
+
+So millions of states fit into memory.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ DEAD = -1
 
 
 class One(NamedTuple):
-    """One member: its state, the changes on their way to it (None: not listed yet), and so on."""
+    """Represent one member: its state and its messages.
+
+    `changes` are those on their way to it, or None before its first list.
+    """
 
     state: int
     changes: tuple[int, ...] | None

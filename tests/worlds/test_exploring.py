@@ -1,4 +1,7 @@
-"""The worlds see what they are to see: rules broken in a way that has one known shortest story."""
+"""Test that the worlds see broken rules.
+
+Each rule is broken in a way that has one known shortest story.
+"""
 
 import attrs
 import derived
@@ -81,14 +84,20 @@ def test_leaver_whose_user_code_clings_is_gone_and_its_role_moves_later():
     "spec", [CLINGS, OLDEST_CLINGS, OLDEST_OF_THREE], ids=lambda spec: spec.name
 )
 def test_leaver_that_coordinates_while_others_are_active_is_seen(spec, monkeypatch):
-    """It steps no more when it has left, and its record stays for a TTL."""
+    """A leaver that coordinates while others are active is reported.
+
+    It no longer steps when it has left, and its record stays for a TTL.
+    """
     oldest = property(lambda view: next((m for m in view.by_age if m.can_coordinate), None))
     monkeypatch.setattr(View, "coordinator", oldest)
     assert "a wait does not end" in explore(spec).broken
 
 
 def test_member_that_joins_after_the_oldest_clings_is_ranked():
-    """The next oldest one coordinates, while the record of the oldest is there."""
+    """A member that joins after the oldest one clings is ranked.
+
+    The next oldest one coordinates, while the record of the oldest is there.
+    """
     exploration = Exploration(Universe(OLDEST_OF_THREE))
     assert not exploration.go(30_000).broken
     universe = exploration.universe

@@ -1,4 +1,7 @@
-"""A process with Runnel in it, in an environment of its own: it sends, then processes what it has sent."""
+"""Run Runnel in a process with an environment of its own.
+
+It sends events, then processes them.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,10 @@ def send(count: int) -> dict[str, float]:
 
 
 def process(way: str, count: int) -> dict[str, float]:
-    """Its worker, from the first event to the last but the last batches, which wait to be filled."""
+    """Run Runnel's worker, and return its times.
+
+    They go from the first event to the last one before the last batches, which wait to be filled.
+    """
 
     async def body() -> dict[str, float]:
         clock, done = Clock(1), asyncio.Event()
