@@ -133,8 +133,8 @@ def about_redis(node: RedisNode) -> str:
     version = re.search(r"redis_version:([0-9.]+)", info)
     folder = Path(str(node.call("CONFIG", "GET", "dir")[1]))
     return (
-        f"Redis {version[1] if version else 'unknown'}, append-only file with fsync every second, on "
-        f"{filesystem(folder)}."
+        f"Redis {version[1] if version else 'unknown'}, append-only file with fsync every second, "
+        f"on {filesystem(folder)}."
     )
 
 

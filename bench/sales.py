@@ -26,7 +26,7 @@ def sale(number: int) -> dict[str, Any]:
 class Clock:
     """How long it took until every partition had its share.
 
-    Processors count for themselves, in a local variable: what is measured is to cost next to nothing.
+    Processors count in a local variable, so that measuring costs next to nothing.
     """
 
     def __init__(self, partitions: int = PARTITIONS) -> None:

@@ -11,7 +11,11 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FILES = [path for folder in ("examples", "bench", "integration") for path in sorted((ROOT / folder).rglob("*.py"))]  # fmt: skip
+FILES = [
+    path
+    for folder in ("examples", "bench", "integration")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+]
 
 
 def imported(tree):
@@ -25,7 +29,8 @@ def imported(tree):
             for one in node.names:
                 if one.name.partition(".")[0] == "rink":
                     module = importlib.import_module(one.name)
-                    found[one.asname or "rink"] = module if one.asname else importlib.import_module("rink")  # fmt: skip
+                    top = module if one.asname else importlib.import_module("rink")
+                    found[one.asname or "rink"] = top
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "rink":
             module = importlib.import_module(node.module)
             for one in node.names:

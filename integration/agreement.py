@@ -1,7 +1,8 @@
 """Whether the nodes of a cluster hold the same data.
 
-etcd 3.5.0 to 3.5.2 may bring a node that was killed back with other data than the rest, for good: a test that goes on with
-such a cluster would blame Rink, whose members see versions and leases come and go with the node that they talk to.
+etcd 3.5.0 to 3.5.2 may bring a node that was killed back with other data than the rest, for good: a
+test that goes on with such a cluster would blame Rink, whose members see versions and leases come
+and go with the node that they talk to.
 """
 
 import time

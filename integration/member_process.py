@@ -93,8 +93,10 @@ def refuse(thread):
     raise RuntimeError("can't start new thread")
 
 
+# Every command must write one line or end the loop: the test reads an answer for each command.
+# A command that is added without an answer would leave `members.Worker` waiting.
 def serve(member, session):
-    """Answer until it is to leave."""
+    """Answer commands until one makes the member leave."""
     start = threading.Thread.start
     for line in sys.stdin:
         match line.strip():

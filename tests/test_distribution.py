@@ -22,7 +22,8 @@ def test_import_beside_other_distribution_raises_import_error(tmp_path, name):
     (tmp_path / "rink").symlink_to(PACKAGE)
     done = subprocess.run(
         [sys.executable, "-P", "-c", "import rink"],
-        check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        check=False, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )  # fmt: skip
     last = done.stderr.splitlines()[-1]
     assert last.startswith("ImportError: ")

@@ -61,7 +61,10 @@ def _measure(arena: Arena, folder: Path) -> list[Figure]:
         busy = many.cpu(streams, seconds)
         resident = many.rss()
     return [
-        Figure(key="sidecar.rss", what="memory, joined, without a client", value=idle, unit="MB", target=at_most(60)),
+        Figure(
+            key="sidecar.rss", what="memory, joined, without a client", value=idle,
+            unit="MB", target=at_most(60),
+        ),
         Figure(
             key="sidecar.cpu.1", what=f"CPU with one stream, over {seconds} s", value=alone,
             unit="% of a core", target=at_most(0.5),

@@ -23,15 +23,21 @@ import pyarrow as pa
 
 TITLE = "rink.spark.roles: names to 64 ranks, on all cores"
 RANKS = 64
-LIMIT_IS = "Spark's `pmod(xxhash64(role), 64)` over the same names in the same run: another hash, and not sticky"
+LIMIT_IS = (
+    "Spark's `pmod(xxhash64(role), 64)` over the same names in the same run: another hash, and not "
+    "sticky"
+)
 MILLION = 1_000_000
 ROUNDS = [5, 3]
 SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false -XX:+UseParallelGC",
+    "spark.driver.extraJavaOptions": (
+        "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false "
+        "-XX:+UseParallelGC"
+    ),
 }
-"""What `docs/role-maps.md` says makes it fast. Whatever runs here has them, Spark's own hash too."""
+"""The settings that `docs/role-maps.md` advises for speed. Every way runs with them."""
 
 
 def run(arena: Any) -> Any:
@@ -48,14 +54,26 @@ def run(arena: Any) -> Any:
     )
     found = json.loads(done.stdout.splitlines()[-1])
     notes = [
-        "Names are `orders/` and a number, made by Spark as it runs; making them alone is the figure `names`.",
-        f"{given['rounds'][0]} rounds, and {given['rounds'][1]} of the larger size, all ways in turn in each.",
-        "Of each way the middle round counts, by its part of the limit that the same round has seen; `assign` has it on both sides.",
-        "The machine's speed changes within seconds, with what others do on it: so the same is told in core seconds, too.",
+        (
+            "Names are `orders/` and a number, made by Spark as it runs; making them alone is the "
+            "figure `names`."
+        ),
+        (
+            f"{given['rounds'][0]} rounds, and {given['rounds'][1]} of the larger size, all ways "
+            "in turn in each."
+        ),
+        (
+            "Of each way the middle round counts, by its part of the limit in the same round. For "
+            "`assign` the limit is measured before and after it."
+        ),
+        (
+            "The machine's speed changes within seconds, with the load of others. So the cost is "
+            "given in core seconds, too."
+        ),
         f"{found['spark']}, {os.cpu_count()} cores.",
         "Settings: " + "; ".join(f"`{key}={value}`" for key, value in SETTINGS.items()) + ".",
-        "Of that hash the way to Python and back takes more than the ranks do: see what zeros cost.",
-        f"Memory is the most that each of {found['workers']} Python workers and the JVM had (VmHWM).",
+        "Most of the time goes to Python and back, not to the ranks: see the cost of zeros.",
+        f"Memory is the peak of each of {found['workers']} Python workers and of the JVM (VmHWM).",
     ]
     return Outcome(part="spark_roles", title=TITLE, figures=_figures(given, found), notes=notes)
 
@@ -75,8 +93,9 @@ def _figures(given: dict[str, Any], found: dict[str, Any]) -> list[Any]:
         rate, limits = _middle(rates, size)
         figures += [
             Figure(
-                key=f"spark_roles.assign.{size}", what=f"assign (by Numba), {says} rows", value=rate["assign"], unit="rows/s",
-                limit=limits["assign"], limit_is=LIMIT_IS, target=at_least(0.35 * limits["assign"], "≥ 0.35 x limit"),
+                key=f"spark_roles.assign.{size}", what=f"assign (by Numba), {says} rows",
+                value=rate["assign"], unit="rows/s", limit=limits["assign"], limit_is=LIMIT_IS,
+                target=at_least(0.35 * limits["assign"], "≥ 0.35 x limit"),
                 more={"seconds": found["seconds"][f"assign.{size}"]},
             ),
             Figure(
@@ -84,7 +103,8 @@ def _figures(given: dict[str, Any], found: dict[str, Any]) -> list[Any]:
                 value=rate["numpy"], unit="rows/s", limit=limits["numpy"], limit_is=LIMIT_IS,
             ),
             Figure(
-                key=f"spark_roles.member.{size}", what=f"assign with a version (member too), {says}",
+                key=f"spark_roles.member.{size}",
+                what=f"assign with a version (member too), {says}",
                 value=rate["member"], unit="rows/s", limit=limits["member"], limit_is=LIMIT_IS,
             ),
             Figure(
@@ -96,7 +116,8 @@ def _figures(given: dict[str, Any], found: dict[str, Any]) -> list[Any]:
                 value=rate["names"], unit="rows/s",
             ),
             Figure(
-                key=f"spark_roles.zeros.{size}", what=f"an Arrow function of Python's that gives zeros, {says}",
+                key=f"spark_roles.zeros.{size}",
+                what=f"an Arrow function of Python's that gives zeros, {says}",
                 value=rate["zeros"], unit="rows/s", limit=limits["zeros"], limit_is=LIMIT_IS,
             ),
             Figure(

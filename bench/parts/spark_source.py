@@ -25,8 +25,8 @@ TITLE = (
 PARTITIONS = 8
 LIMIT_IS = "the same reader in one process, without Spark, in the same run"
 NO_LIMIT = (
-    "From the loss of a role to the end of its jobs there is no limit in the same run: nothing here "
-    "ends a job without Rink. So these two figures have no target."
+    "From the loss of a role to the end of its jobs there is no limit in the same run: nothing "
+    "here ends a job without Rink. So these two figures have no target."
 )
 RECORD = b'{"n":%08d,"text":"' + b"x" * 76 + b'"}'
 
@@ -54,8 +54,8 @@ def run(arena: Any) -> Any:
     limit, ends = rate["outside"], found["ends"]
     figures = [
         Figure(
-            key="spark_source.query", what="a streaming query, one batch, bytes", value=rate["query"],
-            unit="rows/s", limit=limit, limit_is=LIMIT_IS,
+            key="spark_source.query", what="a streaming query, one batch, bytes",
+            value=rate["query"], unit="rows/s", limit=limit, limit_is=LIMIT_IS,
             target=at_least(0.75 * limit, "≥ 0.75 x limit"),
             more={"seconds": found["seconds"]},
         ),
@@ -64,24 +64,36 @@ def run(arena: Any) -> Any:
             unit="rows/s", limit=limit, limit_is=LIMIT_IS,
         ),
         Figure(
-            key="spark_source.columns", what="a streaming query, columns of the record and metadata",
+            key="spark_source.columns",
+            what="a streaming query, columns of the record and metadata",
             value=rate["columns"], unit="rows/s", limit=limit, limit_is=LIMIT_IS,
         ),
         Figure(
-            key="spark_source.loss", what="from the loss of a role to the end of its Spark jobs, p95",
+            key="spark_source.loss",
+            what="from the loss of a role to the end of its Spark jobs, p95",
             value=percentile(ends, 0.95) * 1000, unit="ms",
             more={"spread": Spread.of(ends), "at": found["lost_by"]},
         ),
         Figure(
-            key="spark_source.query_loss", what="the same of a streaming query that is amid a batch, p95",
+            key="spark_source.query_loss",
+            what="the same of a streaming query that is amid a batch, p95",
             value=percentile(found["query_ends"], 0.95) * 1000, unit="ms",
             more={"spread": Spread.of(found["query_ends"])},
         ),
     ]  # fmt: skip
     notes = [
-        f"Best of {given['rounds']} rounds, all ways in turn in each. {found['spark']}, {os.cpu_count()} cores.",
-        f"Records of {len(RECORD % 0)} bytes of JSON. The query's one batch of {given['rows']:,} rows goes into Spark's sink `noop`.",
-        f"A job's role was lost {given['losses']} times, a query's {given['query_losses']}: cut off from an etcd in memory, its session reached its deadline.",
+        (
+            f"Best of {given['rounds']} rounds, all ways in turn in each. {found['spark']}, "
+            f"{os.cpu_count()} cores."
+        ),
+        (
+            f"Records of {len(RECORD % 0)} bytes of JSON. The query's one batch of "
+            f"{given['rows']:,} rows goes into Spark's sink `noop`."
+        ),
+        (
+            f"A job's role was lost {given['losses']} times, a query's {given['query_losses']}: "
+            "its session was cut off from an etcd in memory, and reached its deadline."
+        ),
         NO_LIMIT,
         about,
     ]
@@ -99,7 +111,8 @@ def measure(given: dict[str, Any]) -> dict[str, Any]:
             "from rink.streams import App, Record\n"
             "class Row(Record):\n    n: int\n    text: str\n"
             f"app = App('bench', redis={given['redis']!r})\n"
-            f"rows = app.stream('rows', record=Row, partition_by='n', partition_count={PARTITIONS})\n"
+            "rows = app.stream('rows', record=Row, partition_by='n', "
+            f"partition_count={PARTITIONS})\n"
         )
         sys.path.insert(0, folder)
         os.environ["PYTHONPATH"] = folder

@@ -20,8 +20,8 @@ from parts.streams_stage import Stage
 
 TITLE = f"One worker on Redis streams, {PARTITIONS} partitions, small JSON records"
 LOOP_IS = (
-    "a bare asyncio loop with redis-py and hiredis: XREAD of all partitions, json.loads, one commit "
-    "(Lua) for each partition and batch"
+    "a bare asyncio loop with redis-py and hiredis: XREAD of all partitions, json.loads, one "
+    "commit (Lua) for each partition and batch"
 )
 PIPELINE_IS = "a bare asyncio pipeline of XADDs with the same JSON"
 HALF, OF_PIPELINE, BY_RUNNEL = 0.5, 0.6, 4

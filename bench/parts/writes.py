@@ -53,7 +53,8 @@ def run(arena: Arena) -> Outcome:
         figures.append(
             Figure(
                 key=f"writes.{roles}.all",
-                what=f"{roles:,} roles: all revisions, from the newcomer's join to the leaver's end",
+                what=f"{roles:,} roles: all revisions, from the newcomer's join to the leaver's "
+                "end",
                 value=kinds.total(),
                 unit="",
                 more={"kinds": kinds, "requests": calls},

@@ -25,12 +25,12 @@ PROGRAM = Path(__file__).with_name("runnel_program") / "member.py"
 # Its own requirements allow these and later ones; it was seen to work with these.
 WANTED = ["runnel==0.1.0b1", "aredis==1.1.8", "anyio==2.2.0", "hiredis==1.1.0", "pydantic==1.10.*"]
 TAIL = 0.95
-"""Of what was sent, this much is timed: its last batches wait a second each to be filled."""
+"""The timed share of the sent events. The last batches wait a second each to be filled."""
 INSTALL_S = 300
 NOTE = (
     "Runnel 0.1.0b1 with its own defaults, but join_delay=0, and for take(100, within=1) "
-    "prefetch_count=200; under Python 3.11 with asyncio's `loop=` arguments put back. It sends 1000 "
-    "records in each call, and acknowledges each event, or batch, by itself."
+    "prefetch_count=200; under Python 3.11 with asyncio's `loop=` arguments put back. It sends "
+    "1000 records in each call, and acknowledges each event, or batch, by itself."
 )
 
 

@@ -72,7 +72,8 @@ def test_on_a_terminal_the_display_is_live():
         display.show(scene_of(STARTED))
 
 
-def test_a_tail_reads_each_whole_line_once_and_waits_for_the_rest_of_another(tmp_path):
+def test_tail_of_a_half_written_line_waits_for_its_rest(tmp_path):
+    """A tail reads each whole line once, and a half-written one later."""
     log = EventLog(tmp_path, "a")
     tail = Tail(tmp_path)
     log.write("joined")

@@ -64,7 +64,8 @@ def test_the_board_is_fenced_too(stores):
         a.publish("UA", "carrier/UA", token=4)
 
 
-def test_pending_jobs_are_those_delivered_and_not_done_with_those_begun_first(stores):
+def test_pending_jobs_are_the_delivered_ones_that_are_not_done(stores):
+    """The pending jobs are delivered and not done."""
     a, _, _ = stores
     assert a.pending() == [JOB.id]
     a.open(2)

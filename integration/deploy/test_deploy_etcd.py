@@ -25,9 +25,12 @@ JOIN = """
 import json, sys, rink
 endpoints, group, settings = json.loads(sys.argv[1])
 try:
-    with rink.Session(endpoints, ttl=5, timeout=20, **settings) as s, rink.Rink(s, group, rebalance_delay=0) as r:
-        with r.await_role("leader", 20) as role:
-            print(json.dumps({"token": role.token}))
+    with (
+        rink.Session(endpoints, ttl=5, timeout=20, **settings) as s,
+        rink.Rink(s, group, rebalance_delay=0) as r,
+        r.await_role("leader", 20) as role,
+    ):
+        print(json.dumps({"token": role.token}))
 except rink.RinkError as error:
     print(json.dumps({"error": type(error).__name__, "text": str(error)}))
 """
@@ -48,7 +51,8 @@ ca, cert, key = sys.argv[1:]
 context = ssl.create_default_context(cafile=ca)
 context.load_cert_chain(cert, key)
 try:
-    with urllib.request.urlopen("https://etcd-0.etcd:2380/version", timeout=10, context=context) as answer:
+    url = "https://etcd-0.etcd:2380/version"
+    with urllib.request.urlopen(url, timeout=10, context=context) as answer:
         print(answer.status)
 except OSError as error:
     reason = getattr(error, "reason", error)

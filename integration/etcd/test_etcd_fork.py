@@ -72,7 +72,9 @@ def test_every_call_in_a_child_raises_at_once(node):
                 lambda: stream.send(lease),
                 lambda: client.compact(1),
                 lambda: client.version(),
-                *(lambda what=what: getattr(client, what) for what in ("calls", "guard", "endpoint")),
+                lambda: client.calls,
+                lambda: client.guard,
+                lambda: client.endpoint,
             ]
             for number, call in enumerate(calls):
                 try:

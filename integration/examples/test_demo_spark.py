@@ -27,7 +27,8 @@ def demo(*arguments):
     return result, json.loads(result.stdout)
 
 
-def test_the_totals_are_equal_through_kill_and_freeze_and_stale_writes_are_refused(tmp_path):
+def test_spark_demo_with_kill_and_freeze_has_equal_totals(tmp_path):
+    """The totals are equal after a kill and a freeze, with writes refused."""
     written = tmp_path / "page.html"
     result, report = demo("--report", str(written))
     found = {name: fault["first"] for name, fault in report["faults"].items() if fault["count"]}

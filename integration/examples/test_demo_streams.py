@@ -43,7 +43,8 @@ def assert_equal(report, processors):
     assert report["again"]["most"] <= report["window"]
 
 
-def test_the_stream_comes_to_equal_states_in_order_through_deploy_freeze_and_kill():
+def test_streams_demo_with_mishaps_comes_to_equal_states_in_order():
+    """Deploy, freeze and kill change neither the states nor their order."""
     result = demo()
     assert_equal(reported(result), ("exact", "plain"))
     assert result.returncode == 0
@@ -60,7 +61,7 @@ def test_on_a_cluster_it_does_so_without_outputs_that_go_with_the_commit():
 
 
 @pytest.mark.deep
-def test_without_fences_and_in_two_steps_the_demo_fails_and_says_what_is_wrong():
+def test_streams_demo_without_fences_fails_and_names_the_faults():
     """Without fences and atomic commits the demo fails, naming the faults.
 
     The frozen worker's belated outputs get through. If they did not, the checks could not see them.

@@ -267,9 +267,8 @@ def test_a_record_without_a_lease_is_removed_after_its_ttl(join, etcd_url, prefi
         until(a, lambda: not client.range(key).kvs)
 
 
-def test_a_live_record_that_cannot_be_read_claims_everything_until_it_is_gone(
-    join, etcd_url, prefix
-):
+def test_unreadable_live_record_claims_all_roles_until_it_is_gone(join, etcd_url, prefix):
+    """A live record that cannot be read claims all roles until it is gone."""
     with Client([etcd_url]) as client:
         lease = client.grant(60).lease
         client.txn((), (Put(f"{prefix}g/members/later".encode(), b'{"format":2}', lease),))

@@ -207,9 +207,8 @@ def test_a_process_that_has_said_that_it_dies_says_no_more():
 @pytest.mark.parametrize(
     ("kills", "least"), [(48, 1), pytest.param(240, 3, marks=pytest.mark.deep)]
 )
-def test_a_member_may_be_killed_at_each_step_of_a_join_a_proclaim_and_a_hand_over(
-    stage, record, kills, least
-):
+def test_member_killed_at_each_step_of_a_change_breaks_no_rule(stage, record, kills, least):
+    """A member may be killed at each step of a join, proclaim or hand-over."""
     if alone := os.environ.get("RINK_KILL"):
         outcome = run(stage, Case.of(alone))
         assert not outcome.problem, outcome.problem

@@ -81,9 +81,7 @@ def test_a_holder_frozen_past_its_ttl_knows_it_at_once_when_it_thaws(group_of, r
 
 
 @pytest.mark.parametrize("frozen_s", [0.6, 2.0])
-def test_a_newcomer_frozen_before_its_claim_is_waited_for_with_the_roles_held(
-    group_of, record, frozen_s
-):
+def test_newcomer_frozen_before_its_claim_leaves_the_roles_held(group_of, record, frozen_s):
     """A frozen newcomer is waited for until it claims, at most 1 s.
 
     Meanwhile the roles stay held. A newcomer that thaws within that second takes over as usual.

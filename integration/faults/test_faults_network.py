@@ -139,7 +139,7 @@ def test_on_the_side_of_one_etcd_node_nothing_is_held_beyond_the_deadline(
     assert max(late) < MARGIN
 
 
-def test_a_member_that_history_was_compacted_behind_takes_up_what_it_missed(scene, world):
+def test_member_that_missed_a_compaction_takes_up_the_missed_changes(scene, world):
     """A member that missed a compaction takes up the changes it missed.
 
     It keeps the roles that it has claimed, and a successor waits for them.

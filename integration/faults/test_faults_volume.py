@@ -121,9 +121,8 @@ def test_with_a_grace_they_move_after_it_and_the_token_is_the_guard(group_of, re
 MANY = [f"role-{number}" for number in range(65_536)]
 
 
-def test_one_member_holds_65536_roles_and_hands_all_of_them_over_in_one_version(
-    group_of, etcd_url, record
-):
+def test_member_with_65536_roles_hands_all_over_in_one_version(group_of, etcd_url, record):
+    """A member holds 65,536 roles, and hands all over in one version."""
     group = group_of(MANY, 15)
     giver = group.joined("giver", writes=False, leave_timeout=LONG_S)
     began_at = SYSTEM.now()

@@ -137,7 +137,8 @@ def test_write_with_an_older_token_is_refused(pods):
     assert set(refused) == {job.id, carrier}
 
 
-def test_program_that_was_frozen_amid_its_work_writes_nothing_after_its_end(pods):
+def test_program_frozen_amid_its_work_writes_nothing_after_the_thaw(pods):
+    """A program that thaws after its job is done writes nothing."""
     frozen = pods.start("one", 0.3)
     wait_for(lambda: pods.carriers("one") == ROLES, "all carriers")
     wait_for(lambda: pods.events("one")[-1]["what"] == "working", "work")

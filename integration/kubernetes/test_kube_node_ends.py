@@ -51,7 +51,7 @@ def test_end_signals_sidecars_after_the_mains_in_reverse_order(bench):
     assert ended["second"] <= bench.when("sidecars", "SIGTERM", "first")
 
 
-def test_end_runs_a_sidecars_hook_with_the_others_and_never_signals_amid_it(bench):
+def test_end_runs_a_sidecars_hook_with_the_others_undisturbed(bench):
     """A sidecar's hook runs with the others, and no SIGTERM interrupts it.
 
     The main container ends at once. The sidecar's hook runs for 2 s more.

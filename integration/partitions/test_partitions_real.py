@@ -41,7 +41,8 @@ def test_a_rebalance_moves_partitions_without_redelivery(work):
     print("FIGURE partition_gap_ms", [round(1000 * gap, 1) for gap in gaps])
 
 
-def test_a_killed_consumer_is_followed_within_its_ttl_from_what_it_committed(work):
+def test_killed_consumer_is_replaced_within_its_ttl_from_its_commits(work):
+    """A killed consumer is replaced in time, from its last commits."""
     a, b = work.start("a", ttl=TTL_S), work.start("b", ttl=TTL_S)
     work.all_worked_by("a", "b")
     killed_at = a.kill()

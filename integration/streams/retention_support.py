@@ -15,7 +15,7 @@ save(part)
 """,
     "",
 )
-"""An append whose ids are given: Redis' clock cannot be turned back, and all else is as in append.lua."""
+"""An append with given ids, since Redis' clock cannot be turned back; else as in append.lua."""
 
 
 async def add_at(redis, names, bounds, entries):

@@ -87,8 +87,9 @@ class Owning:
         self.given_up = asyncio.Event()
         self.reader = make_reader(self.store, processor.prefetch, byte_limits.SharedMemory(2**20))
         scene = Scene(
-            processor=processor, store=self.store, reader=self.reader, metrics=WorkerMetrics("shop"),
-            marks=PoisonSuspects(), complaints=Complaints("bill"), halt=lambda reason: None, given_up=self.given_up,
+            processor=processor, store=self.store, reader=self.reader,
+            metrics=WorkerMetrics("shop"), marks=PoisonSuspects(), complaints=Complaints("bill"),
+            halt=lambda reason: None, given_up=self.given_up,
         )  # fmt: skip
         case.stores[token] = self.store
         self.reading = asyncio.create_task(self.reader.run())
@@ -280,9 +281,8 @@ IN_A_THREAD = pytest.param("in a thread", marks=pytest.mark.deep)
 
 @pytest.mark.parametrize("kind", ["one by one", IN_A_THREAD, "with outputs"])
 @pytest.mark.parametrize("happens", ["dies", "freezes", "naps", "is_cut_off", "leaves"])
-def test_wherever_it_is_cut_everything_is_processed_in_order_and_written_once(
-    rink_redis, happens, kind
-):
+def test_owner_cut_at_any_command_processes_all_in_order_once(rink_redis, happens, kind):
+    """Wherever an owner is cut off, all is processed in order, written once."""
     driven(_everywhere)(rink_redis.url, happens, kind)
 
 

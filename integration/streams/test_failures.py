@@ -78,6 +78,8 @@ def test_outage_costs_no_event_and_no_order(rink_redis, etcd_url, prefix, caplog
     asyncio.run(_outage(rink_redis, etcd_url, prefix, caplog, takes))
 
 
+# `is_down` must end: it does when the time is over and each of the 16 partitions has failed in the
+# last second. It is called in turn for each partition, since its retries go on.
 async def _outage(server, etcd_url, prefix, caplog, takes):
     shop = Shop(server.url, etcd_url, prefix, partition_count=16)
     failed, ends = set(), [None]

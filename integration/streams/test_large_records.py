@@ -167,10 +167,11 @@ async def test_reader_partitions_take_turns_where_one_answer_is_small(shop, monk
 
 
 @driven
-async def test_reader_small_events_do_not_wait_for_large_ones_of_another_partition(
-    shop, rink_redis
-):
-    """They come between the large ones, many at a time."""
+async def test_reader_small_events_do_not_wait_for_large_ones_elsewhere(shop, rink_redis):
+    """Small events do not wait for large ones of another partition.
+
+    They come between the large ones, many at a time.
+    """
     wire = Wire(rink_redis.url, pace=LINK)
     app, scans, seen = shop()
     by_partition = [[], []]

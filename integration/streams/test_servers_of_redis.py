@@ -271,10 +271,10 @@ def test_a_wrong_password_is_a_clear_error(url):
 
 
 ALLOWED = (
-    "worker on >pw ~rink:* &* -@all +@connection +@read +@stream +@hash +@scripting +info +time +type "
-    "+exists +set +del -client +client|id +client|unblock"
+    "worker on >pw ~rink:* &* -@all +@connection +@read +@stream +@hash +@scripting +info +time "
+    "+type +exists +set +del -client +client|id +client|unblock"
 )
-"""What docs/streams-redis.md says that the Redis user of a worker needs."""
+"""The permissions of a worker's Redis user that docs/streams-redis.md names."""
 
 
 def test_a_user_who_may_do_what_the_docs_say_can_run_a_worker(etcd_url, prefix):
@@ -347,9 +347,9 @@ async def test_something_else_under_a_partitions_key_stops_that_partition_alone(
     await task
 
 
-def test_a_client_that_waits_for_no_answer_for_long_is_not_broken_by_idle_reads(
-    rink_redis, etcd_url, prefix
-):
+def test_client_with_a_short_socket_timeout_survives_idle_reads(rink_redis, etcd_url, prefix):
+    """Idle reads do not break a client with a short socket timeout."""
+
     async def body():
         async with shop_on(f"{rink_redis.url}?socket_timeout=1", etcd_url, prefix, None) as shop:
             note_all(shop)

@@ -251,7 +251,9 @@ async def test_what_lies_in_a_partition_can_be_read_back(shop):
 
 
 @with_shop()
-async def test_a_worker_whose_name_is_taken_waits_for_it_and_leaves_when_it_is_told_to(shop):
+async def test_worker_whose_name_is_taken_waits_and_leaves_on_request(shop):
+    """A worker whose name is taken waits for it, and leaves on request."""
+
     @shop.app.processor(shop.legs, **QUICK)
     async def note(events):
         async for leg in events.records():

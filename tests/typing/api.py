@@ -221,7 +221,7 @@ def helpers() -> None:
 # A misspelt or misplaced setting is an error where it is written, not at the first join. (Each
 # `type: ignore` is checked, too: one that is not needed is an error.)
 def refused(one: rink.Session, r: rink.aio.Rink, untyped: Any) -> None:
-    rink.partitions.PartitionedConsumer(r, "orders", partitions=8)  # type: ignore[arg-type]  # faces
+    rink.partitions.PartitionedConsumer(r, "jobs", partitions=8)  # type: ignore[arg-type]  # faces
     rink.Session(untyped, tll=30)  # type: ignore[call-arg]  # no such setting
     rink.Rink(one, "orders", "a")  # type: ignore[call-arg]  # settings are given by name
     rink.Rink("orders", one)  # type: ignore[arg-type]  # the session comes first

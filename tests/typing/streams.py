@@ -43,8 +43,9 @@ def streams() -> None:
     assert_type(alerts, Stream[Alert])
     assert_type(JsonCodec(Order, hooks={Path: (str, Path)}), JsonCodec[Order])
     app.stream("a", record=Order, partition_by="customer", codec=JsonCodec(Order))
-    app.stream("b", record=Order, partition_by=lambda order: order.shop)  # type: ignore[attr-defined]
-    app.stream("c", record=Order, partition_by="customer", codec=JsonCodec(Total))  # type: ignore[misc]
+    app.stream("b", record=Order, partition_by=lambda o: o.shop)  # type: ignore[attr-defined]
+    totals = JsonCodec(Total)
+    app.stream("c", record=Order, partition_by="customer", codec=totals)  # type: ignore[misc]
     orders.send_blocking(Order(customer="ann"))
     orders.send_blocking(Total(customer="ann", total=Decimal(1)))  # type: ignore[arg-type]
     orders.send_many_blocking([Order(customer="ann"), Alert("x")])  # type: ignore[list-item]

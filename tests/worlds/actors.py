@@ -53,11 +53,12 @@ class QuietWaits(Waits):
 class Actor:
     """One member in one state.
 
-    Where it steps by `halves`, it is `midway` after the first half of a step, and anything may happen
-    until the second one.
+    If it steps by `halves`, it is `midway` after the first half of a step. Anything may happen
+    until the second half.
 
-    `handles` is what its user code has, waits for or works under: what the world believes, whatever
-    the member's own table says. `gates` are what callers computed with and have not used yet.
+    `handles` are those that its user code has, waits for or works under. The world believes them,
+    whatever the member's own table says. `gates` are those that callers computed with and have not
+    used yet.
     """
 
     node: Node

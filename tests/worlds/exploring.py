@@ -193,6 +193,8 @@ class Calm:
             state = universe.act(state, index, "rest", max(0.0, min(alarms)))
         return state
 
+    # Each check holds for the state as a whole, so their order decides only which fault is named. A
+    # state is at rest only if none applies: members first, then records, ranks and wishes.
     def _why_not(self, state: State) -> str:
         """Return what has not come to rest yet, or an empty string."""
         universe = self._universe

@@ -170,6 +170,8 @@ def _histories(universe: Universe, state: State) -> Moves:
             yield f"{name} notices its deadline", universe.act(state, index, "expire")
 
 
+# Every fault is yielded from a state that has paid for it, so a world has finitely many states.
+# Faults of the mailbox wait while the member is midway: it hears nothing between its two halves.
 def _faults(universe: Universe, state: State, index: int) -> Moves:
     one, name = state.members[index], universe.spec.members[index]
     if one.state == DEAD:

@@ -1,6 +1,6 @@
-"""Goes through the small worlds, the deep ones too: `make worlds`.
+"""Explore the small worlds, the deep ones too (`make worlds`).
 
-Exit status 1: a rule is broken in one (the way there is printed), or one was not gone through whole.
+Exit status 1: a world breaks a rule (the way there is printed), or was not explored whole.
 """
 
 from __future__ import annotations

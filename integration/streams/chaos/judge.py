@@ -131,8 +131,9 @@ def judge_notes(sent, notes, cuts, window, verdict):
     for partition, times in again.items():
         verdict.again += times
         if times > window * cuts.get(partition, 0):
+            count = cuts.get(partition, 0)
             verdict.doubled.append(
-                f"partition {partition}: {times} events came again after {cuts.get(partition, 0)} cuts"
+                f"partition {partition}: {times} events came again after {count} cuts"
             )
 
 
