@@ -6,9 +6,9 @@ It follows from the events.
 import io
 import json
 
-from flights_demo.display import LiveDisplay, PlainDisplay, draw, make_display
-from flights_demo.events import EventLog, Tail
-from flights_demo.scene import Scene
+from common.display import LiveDisplay, PlainDisplay, make_display
+from common.events import EventLog, Tail
+from flights_demo.scene import Scene, draw, progress_line
 from rich.console import Console
 
 
@@ -56,7 +56,7 @@ def test_an_older_version_read_late_does_not_bring_old_ranks_back():
 
 def test_without_a_terminal_there_are_plain_lines_and_no_control_codes():
     console = Console(file=io.StringIO())
-    with make_display(console) as display:
+    with make_display(console, draw, progress_line) as display:
         assert isinstance(display, PlainDisplay)
         display.show(scene_of(STARTED, JOINED, RANKED))
     text = console.file.getvalue()
@@ -67,7 +67,7 @@ def test_without_a_terminal_there_are_plain_lines_and_no_control_codes():
 
 def test_on_a_terminal_the_display_is_live():
     console = Console(file=io.StringIO(), force_terminal=True)
-    with make_display(console) as display:
+    with make_display(console, draw, progress_line) as display:
         assert isinstance(display, LiveDisplay)
         display.show(scene_of(STARTED))
 

@@ -5,8 +5,9 @@ import json
 
 import flights_pods
 import pytest
+from common.flights_file import ALL_YEAR
 from flights_demo import checks
-from flights_demo.data import ALL_YEAR, CHUNK, make_jobs, read_flights
+from flights_demo.data import CHUNK, make_jobs, read_flights
 from flights_demo.store import Store
 
 CARRIER = "carrier/UA"

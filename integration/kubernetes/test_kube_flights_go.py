@@ -13,9 +13,9 @@ import time
 
 import flights_pods
 import pytest
+from common.events import Tail
 from flights_demo import checks
 from flights_demo.data import make_jobs, plain_totals, read_flights
-from flights_demo.events import Tail
 from flights_demo.report import faults_of_rink, faults_of_the_work
 from flights_demo.store import Store
 from flights_roll import build_program
