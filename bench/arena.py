@@ -36,13 +36,16 @@ class Arena:
         return quick if self.quick else full
 
     def prefix(self) -> str:
-        """A key range that no other measurement uses."""
+        """Return a key range that no other measurement uses."""
         return f"bench-{next(_prefixes)}/"
 
     def member(
         self, prefix: str, *, ttl: float = 60, timeout: float = 5, trace: bool = False
     ) -> Child:
-        """A process for members; `timeout` is their sessions', for each request."""
+        """Start a process for members.
+
+        `timeout` is their sessions', for each request.
+        """
         given = {
             "endpoint": self.etcd.endpoint,
             "prefix": prefix,
@@ -69,7 +72,7 @@ class Arena:
         return cpu_seconds(pid) if pid is not None else 0.0
 
     def folder(self) -> str:
-        """Where etcd's data lies, and on what."""
+        """Describe where etcd's data lies."""
         path = self.etcd.log_path
         if path is None:
             return "unknown"
@@ -139,7 +142,7 @@ def about_redis(node: RedisNode) -> str:
 
 
 def filesystem(path: Path) -> str:
-    """The kind of file system that a path lies on."""
+    """Return the kind of file system that a path lies on."""
     best, kind = "", "unknown"
     for line in Path("/proc/mounts").read_text().splitlines():
         _, point, found, *_ = line.split()

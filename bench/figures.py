@@ -28,7 +28,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 @attrs.frozen
 class Spread:
-    """Several readings of one thing, in short."""
+    """Summarize several readings of one figure."""
 
     count: int
     least: float
@@ -49,7 +49,7 @@ class Spread:
 
 @attrs.frozen
 class Target:
-    """The bound of a figure; `says` is how people read it.
+    """Hold the bound of a figure; `says` is its text.
 
     Attributes:
         is_strict: a value that equals the bound does not meet it.
@@ -80,10 +80,10 @@ def below(bound: float, says: str = "") -> Target:
 
 @attrs.frozen(kw_only=True)
 class Figure:
-    """One thing measured.
+    """Hold one measured figure.
 
-    `limit` was measured in the same run, in the same unit: what the machine can do at best.
-    `more` holds what the table has no room for; it goes into the JSON.
+    `limit` was measured in the same run, in the same unit: the machine's best possible value.
+    `more` holds details that the table has no room for; it goes into the JSON.
     """
 
     key: str
@@ -102,7 +102,7 @@ class Figure:
 
     @property
     def by_limit(self) -> float | None:
-        """How many times the limit; for a rate, how much of it."""
+        """Return the multiple of the limit; for a rate, the share of it."""
         return self.value / self.limit if self.limit else None
 
 
@@ -123,7 +123,7 @@ class PeerFigure:
 
 @attrs.frozen(kw_only=True)
 class Table:
-    """A table of a part's own, such as where the time goes."""
+    """Hold a table of a part's own, such as the stages of a hand-over."""
 
     title: str
     heads: list[str]
@@ -146,7 +146,7 @@ class Outcome:
 
 
 def shown(value: float, unit: str) -> str:
-    """A value for people: three digits or so, and its unit."""
+    """Return a value for people: about three digits, and its unit."""
     digits = 0 if abs(value) >= 100 or value == int(value) else 1 if abs(value) >= 10 else 2
     if 0 < abs(value) < 0.1:
         digits = 3
@@ -201,7 +201,7 @@ def remarks(outcome: Outcome) -> list[str]:
 
 
 def markdown(machine: dict[str, str], outcomes: list[Outcome]) -> str:
-    """The whole run as a page."""
+    """Return the whole run as a page."""
     lines = ["# What `make bench` measured", ""]
     lines += [f"- {name}: {value}" for name, value in machine.items()]
     peers = [one for outcome in outcomes for one in outcome.peers]
@@ -227,7 +227,7 @@ def _markdown_table(heads: list[str], table: list[list[str]]) -> list[str]:
 
 
 def as_json(machine: dict[str, str], outcomes: list[Outcome]) -> dict[str, Any]:
-    """The whole run for programs."""
+    """Return the whole run for programs."""
     parts = []
     for outcome in outcomes:
         part = attrs.asdict(outcome)
@@ -238,5 +238,5 @@ def as_json(machine: dict[str, str], outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def from_json(saved: dict[str, Any]) -> list[Outcome]:
-    """The outcomes of a run that was saved."""
+    """Return the outcomes of a saved run."""
     return [cattrs.structure(part, Outcome) for part in saved["parts"]]

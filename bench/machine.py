@@ -34,7 +34,7 @@ def describe(arena: Arena) -> dict[str, str]:
 
 
 def when() -> str:
-    """Now, and what code is measured."""
+    """Return the time, and the measured commit."""
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC at commit {commit()}"
 
 

@@ -29,7 +29,7 @@ Stamp = tuple[float, str, str]
 
 
 class Blocking:
-    """A member on the blocking face."""
+    """Run a member on the blocking face."""
 
     face = rink
 
@@ -53,7 +53,7 @@ class Blocking:
             threading.Thread(target=self._one, args=([name],), daemon=True).start()
 
     def _one(self, names: list[str]) -> None:
-        """One role, as a worker with a stop event holds it."""
+        """Hold one role, as a worker with a stop event does."""
         while not self.ends.is_set():
             try:
                 role = self.rink.await_role(names[0])
@@ -65,7 +65,10 @@ class Blocking:
             role.release()
 
     def _set(self, names: list[str]) -> None:
-        """Many roles: what is lost is released when the next change is asked for."""
+        """Hold many roles.
+
+        Lost roles are released before the next change is awaited.
+        """
         with self.rink.roles(names) as roles:
             for change in roles:
                 what = "gained" if change.gained else "let go"
@@ -82,7 +85,7 @@ class Blocking:
 
 
 class Asyncio(Blocking):
-    """A member on the asyncio face; all of them on one event loop."""
+    """Run members on the asyncio face, all on one event loop."""
 
     face = rink.aio
 
@@ -206,7 +209,7 @@ def held(name: str, roles: int) -> dict[str, Any]:
 
 
 def stamped(name: str) -> dict[str, Any]:
-    """The notes so far, and none of them again."""
+    """Return the new notes; each is returned once."""
     stamps = members[name].stamps
     taken = stamps[:]
     del stamps[: len(taken)]
@@ -251,7 +254,7 @@ def info(name: str) -> dict[str, Any]:
 
 
 def calls() -> dict[str, Any]:
-    """How many requests all sessions have sent, by name."""
+    """Return how many requests all sessions have sent, by name."""
     total: dict[str, int] = {}
     for one in sessions:
         for name, count in one.etcd.calls.items():
@@ -260,7 +263,7 @@ def calls() -> dict[str, Any]:
 
 
 def threads() -> dict[str, Any]:
-    """The names of Python's threads, by the system's numbers of them."""
+    """Return the names of Python's threads, by the system's thread ids."""
     return {"threads": {str(one.native_id): one.name for one in threading.enumerate()}}
 
 

@@ -1,4 +1,4 @@
-"""The limits: what etcd and gRPC do without Rink, in a process of its own.
+"""Measure the limits: etcd and gRPC without Rink, in a process.
 
 Only the trimmed messages of the library are used, over a channel with gRPC's defaults: no client,
 no retries, no guard. One process puts, another watches, as the hand-over too has two.

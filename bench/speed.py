@@ -14,7 +14,7 @@ _fresh = itertools.count()
 
 
 def rate(work: Callable[[], None], calls: int, rounds: int) -> list[float]:
-    """Calls per second, of each round."""
+    """Return the calls per second of each round."""
     work()  # a round that does not count: caches fill
     rates = []
     for _ in range(rounds):
@@ -43,7 +43,7 @@ def released(function: Callable[[str], Any], names: list[str], times: int) -> Ca
 
 
 def fresh_names(count: int) -> list[str]:
-    """Names of 12 bytes that nobody has asked for yet."""
+    """Return unused names of 12 bytes."""
     return [f"n{next(_fresh):011d}" for _ in range(count)]
 
 
@@ -65,7 +65,7 @@ def fresh(function: Callable[[str], Any], count: int, rounds: int) -> list[float
 
 
 def get_role(rink: Any, rounds: int, size: int) -> dict[str, list[float]]:
-    """Every kind of call; `size` is about how many calls a round makes."""
+    """Measure every kind of call, about `size` calls a round."""
     names = [f"known-{index:06d}" for index in range(1000)]
     mine = [name for name in names if rink.owner(name) == rink.name]
     theirs = [name for name in names if rink.owner(name) not in {None, rink.name}]

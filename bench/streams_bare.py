@@ -101,7 +101,7 @@ async def fill(redis: Redis, keys: Sequence[str], each: int) -> dict[str, Any]:
 
 
 async def send(redis: Redis, keys: Sequence[str], count: int, at_once: int) -> dict[str, Any]:
-    """XADDs, so many in a pipeline; a single one without."""
+    """Send by XADD, with `at_once` of them in a pipeline."""
     records = [sale(number) for number in range(count)]
     began = time.perf_counter()
     if at_once == 1:

@@ -47,7 +47,7 @@ threading.Thread(target=loop.run_forever, daemon=True).start()
 
 
 class Holder:
-    """All partitions of these keys, from a take to a close."""
+    """Hold all partitions of these keys from a take to a close."""
 
     def __init__(self, keys: Sequence[str], numbers: Sequence[int]) -> None:
         self._numbers = dict(zip(keys, numbers, strict=True))

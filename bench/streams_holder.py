@@ -98,7 +98,7 @@ def leave() -> dict[str, Any]:
 
 
 def noted() -> dict[str, Any]:
-    """All notes since they were asked for last."""
+    """Return all notes since the last call."""
     found = {"events": events[:], "begins": begins[:], "ends": ends[:]}
     for name, notes in (("events", events), ("begins", begins), ("ends", ends)):
         del notes[: len(found[name])]

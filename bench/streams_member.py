@@ -122,7 +122,7 @@ KINDS = {
 
 
 def process(app: str, kind: str, each: int) -> dict[str, Any]:
-    """One worker, from its first event until all is processed and committed."""
+    """Run one worker until all events are processed and committed."""
 
     async def body() -> dict[str, Any]:
         made, stream = make(app, Sale)
@@ -148,7 +148,7 @@ async def committed(app: App, each: int) -> None:
 
 @contextlib.asynccontextmanager
 async def running(worker: Worker) -> AsyncIterator[None]:
-    """A worker that runs for as long as the `with` lasts."""
+    """Run a worker while the `with` lasts."""
     task = asyncio.create_task(worker.run())
     try:
         yield
@@ -159,7 +159,7 @@ async def running(worker: Worker) -> AsyncIterator[None]:
 
 
 def listen(app: str, count: int) -> dict[str, Any]:
-    """How old each event is when it is processed, one by one."""
+    """Return the age of each event at its processing, one by one."""
 
     async def body() -> dict[str, Any]:
         made, stream = make(app, Stamped)
@@ -215,7 +215,7 @@ async def _at_once(stream: Stream[Any], records: list[Sale]) -> None:
 
 
 def pace(app: str, rate: float, count: int) -> dict[str, Any]:
-    """Single sends at a steady rate, each with the time it was sent."""
+    """Send single events at a steady rate, each with its time."""
 
     async def body() -> dict[str, Any]:
         made, stream = make(app, Stamped)

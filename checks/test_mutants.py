@@ -20,7 +20,10 @@ ROWS = mutants.written()
 
 
 def text_of(path):
-    """A file of tests, and those that it has from another: a contract, say."""
+    """Return a file of tests, with the tests that it imports.
+
+    It may import a contract, for example.
+    """
     text = path.read_text(encoding="utf-8")
     for name in re.findall(r"^from (\w+) import \*", text, re.MULTILINE):
         [shared] = (ROOT / "tests").rglob(f"{name}.py")
@@ -38,7 +41,10 @@ def test_a_mutants_old_text_is_found_exactly_once(mutant):
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
 def test_every_mutant_of_python_compiles(mutant):
-    """Else each test would fail, and catch nothing."""
+    """Every mutant of Python compiles.
+
+    Otherwise each test would fail, and catch nothing.
+    """
     if mutant.file.endswith(".py"):
         text = (ROOT / mutant.file).read_text(encoding="utf-8")
         compile(text.replace(mutant.old, mutant.new), mutant.file, "exec")

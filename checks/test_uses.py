@@ -41,7 +41,7 @@ def imported(tree):
 
 
 def bound(tree):
-    """Names that are something else somewhere in a file."""
+    """Return names that have another meaning somewhere in a file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
@@ -81,7 +81,10 @@ def test_such_a_name_is_found():
 
 
 def test_simple_queues_are_only_read_without_a_timeout():
-    """With one, `get` may wait for ever: see `_Ring` in `rink.engine.clock`."""
+    """Simple queues are only read without a timeout.
+
+    With one, `get` may wait for ever: see `_Ring` in `rink.engine.clock`.
+    """
     files = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "rink").rglob("*.py")

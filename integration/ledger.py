@@ -26,15 +26,15 @@ WHERE totals.token <= excluded.token
 
 
 class Ledger:
-    """The resource, open until `close`.
+    """Serve the resource until `close`.
 
     Args:
-        history: where each write goes, accepted or refused.
+        history: gets each write, accepted or refused.
         folder: for the socket.
 
     Attributes:
         path: of the socket. It takes lines of JSON: who, role, token, until; and answers each.
-        until: each writer's deadline, as it last said.
+        until: each writer's latest deadline.
     """
 
     def __init__(self, history: History, folder: Path) -> None:
@@ -52,7 +52,7 @@ class Ledger:
         self._begin(self._accept)
 
     def write(self, who: str, role: str, token: int, until: float | None) -> bool:
-        """Whether the write was accepted."""
+        """Return whether the write was accepted."""
         with self._lock:
             changed = self._rows.execute(FENCED, {"role": role, "token": token}).rowcount
             what = "accepted" if changed else "refused"

@@ -1,6 +1,6 @@
-"""Members in processes of their own: started, frozen, killed, and heard.
+"""Run members in processes of their own; freeze, kill and hear them.
 
-What they say of their roles goes into a `rink.testing.history.History`; the rest is waited for.
+Their messages about roles go into a `rink.testing.history.History`. Tests wait for the others.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ QUICK = {"rebalance_delay": 0.0, "initial_delay": 0.0}
 
 
 class Worker:
-    """One process with one member.
+    """Run one process with one member.
 
     Args:
-        history: where it tells what it gains and lets go of.
+        history: gets the roles that the member gains and lets go of.
         name: the member's.
         endpoints: for the session.
         prefix: for the session.
-        roles: what it follows.
+        roles: the roles that it follows.
         session: more settings of its session.
         ledger: the socket of a `ledger.Ledger` that it writes to, with its tokens.
-        command: what to start it with, such as `ip netns exec name`.
+        command: the start of its command line, such as `ip netns exec name`.
         settings: of the member.
     """
 
@@ -98,14 +98,14 @@ class Worker:
         self._said.put(None)
 
     def hear(self, said: dict[str, Any]) -> None:
-        """Whatever it says, as it comes; for subclasses."""
+        """Take each message as it comes; for subclasses."""
 
     def _read_errors(self) -> None:
         assert self.process.stderr is not None
         self._errors = self.process.stderr.read()
 
     def wait(self, what: str, timeout: float = LONG_S, **fields: Any) -> dict[str, Any]:
-        """The next thing of this kind that it says."""
+        """Return the member's next message of this kind."""
         end = SYSTEM.now() + timeout
         while True:
             said = self._said.get(timeout=max(0.001, end - SYSTEM.now()))

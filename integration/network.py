@@ -29,11 +29,11 @@ PREFIX = "rinkt"  # of namespaces and links
 
 @attrs.frozen
 class Party:
-    """One end of the network.
+    """Hold one end of the network.
 
     Attributes:
         address: where others reach it.
-        command: what runs a process in it.
+        command: the command that runs a process in it.
     """
 
     address: str
@@ -80,11 +80,11 @@ class Branch:
 
 
 class Subnet:
-    """A subnet that no other network of this machine has, until `close`.
+    """Reserve a subnet that no other network of this machine has.
 
     It is not enough that no route leads there: two processes that look at once may choose the same
-    subnet. So its owner holds an abstract socket with its number. The socket ends with the process,
-    and is seen in the same network namespace as the routes.
+    subnet. So its owner holds an abstract socket with its number, until `close`. The socket ends
+    with the process, and is seen in the same network namespace as the routes.
 
     Attributes:
         number: the third number of its addresses.
@@ -110,7 +110,7 @@ class Subnet:
 
 
 class Network:
-    """The router and all parties, until `close`."""
+    """Hold the router and all parties, until `close`."""
 
     def __init__(self) -> None:
         _sweep()
@@ -129,7 +129,7 @@ class Network:
             raise
 
     def add(self) -> Party:
-        """A party in a namespace of its own."""
+        """Add a party in a namespace of its own."""
         name = f"{self._name}-{len(self._parties)}"
         ip("netns", "add", name)
         self._parties.append(name)
@@ -213,7 +213,7 @@ def lay_link(router: str, subnet: int, number: int, namespace: str | None) -> st
 
 
 def refusal() -> str | None:
-    """Why there can be no such network here; None where there can."""
+    """Return why there can be no such network here, or None."""
     try:
         with contextlib.closing(Network()) as network:
             network.cut_off(network.add())

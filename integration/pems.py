@@ -1,4 +1,4 @@
-"""A CA and certificates as PEM files, which a test may replace."""
+"""Write a CA and certificates as PEM files, which a test may replace."""
 
 import trustme
 
@@ -6,7 +6,7 @@ from rink.testing import TlsFiles
 
 
 class Files:
-    """A CA, and certificates signed by it, as PEM files."""
+    """Hold a CA, and certificates signed by it, as PEM files."""
 
     def __init__(self, folder, *names):
         folder.mkdir()

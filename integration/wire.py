@@ -16,16 +16,16 @@ HOST = "127.0.0.1"
 
 
 class Wire:
-    """Forwards connections to an endpoint.
+    """Forward connections to an endpoint.
 
     Args:
         endpoint: the server's.
         host: the address to listen on.
-        port: the port to listen on; a free one where None.
+        port: the port to listen on; a free one if None.
         pace: bytes a second in each direction, of all connections together; None is no bound.
 
     Attributes:
-        endpoint: what to give to a client instead of the server's own.
+        endpoint: the address for a client, instead of the server's own.
         carried: how many bytes came from the server.
     """
 

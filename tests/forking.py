@@ -1,4 +1,4 @@
-"""Forks, for scripts that tests run in processes of their own."""
+"""Fork, for scripts that tests run in processes of their own."""
 
 import os
 import select

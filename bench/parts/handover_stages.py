@@ -61,7 +61,7 @@ def breakdown(arena: Arena, ping_pong: Any, count: int) -> list[Table]:
 
 
 def critical_path(notes: list[Note], start: float, gained: float) -> list[float]:
-    """When each stage began, and the last one's end."""
+    """Return the begin of each stage, and the end of the last one."""
 
     def last(whose: str, what: str, before: float, about: str = "") -> float:
         found = [
@@ -94,7 +94,7 @@ def waits_for_own_claim(notes: list[Note], delivered: float, name: str) -> bool:
 
 
 def _timeline(seen: list[tuple[float, list[float], list[Note], float]]) -> Table:
-    """One hand-over of median length, door by door."""
+    """Return one hand-over of median length, stage by stage."""
     gap, _, notes, start = sorted(seen, key=lambda one: one[0])[len(seen) // 2]
     rows = [
         [f"{1e6 * (at - start):,.0f}", who, f"{what} {about}".strip()]

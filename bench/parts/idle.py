@@ -75,7 +75,7 @@ def _calls(members: list[Child]) -> dict[str, int]:
 
 
 def _used(arena: Arena, groups: dict[str, list[Child]], seconds: int) -> dict[str, list[float]]:
-    """The share of a core that each process used, in percent."""
+    """Return the share of a core that each process used, in percent."""
     began = now()
     before = {name: [cpu_seconds(one.pid) for one in group] for name, group in groups.items()}
     for second in range(seconds):
@@ -101,7 +101,7 @@ class Thread:
 
 
 class Threads:
-    """The threads of a process, and what they use from now on."""
+    """Measure the threads of a process from now on."""
 
     def __init__(self, pid: int, names: dict[str, str]) -> None:
         self._pid = pid

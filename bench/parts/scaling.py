@@ -85,7 +85,7 @@ def bare(arena: Arena, size: int) -> Cost:
 
 
 class Group:
-    """Members spread over a few processes, and what their changes cost."""
+    """Spread members over a few processes, and measure their changes."""
 
     def __init__(self, arena: Arena, size: int) -> None:
         self._arena = arena
@@ -99,7 +99,7 @@ class Group:
             self._names[f"m{index:03d}"] = self._processes[index % PROCESSES]
 
     def start(self) -> Cost:
-        """All join at once."""
+        """Let all members join at once."""
 
         def all_at_once() -> None:
             for process in self._processes:
@@ -114,7 +114,7 @@ class Group:
         return self._cost(all_at_once)
 
     def one_more(self) -> Cost:
-        """One joins a settled group, which grows for it at once."""
+        """Let one member join a settled group, which grows at once."""
         return self._cost(lambda: self._join("more", MORE))
 
     def one_replaced(self) -> Cost:
@@ -132,7 +132,7 @@ class Group:
         return self._cost(replace)
 
     def one_fewer(self) -> Cost:
-        """One leaves, and nobody waits: the group shrinks."""
+        """Let one member leave; no other waits, so the group shrinks."""
         return self._cost(self._leave)
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ class Group:
         return cost_of(self._arena, self._processes, settled)
 
     def _settled(self) -> float:
-        """When the last member saw the group settled at its present size."""
+        """Return when the last member saw the group settled at its size."""
         size = len(self._names)
         for process in self._processes:
             process.tell("settled", size=size, timeout=LONG_S)

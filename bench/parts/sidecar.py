@@ -102,7 +102,7 @@ def _line(arena: Arena, streams: int) -> list[str]:
 
 
 class _Process:
-    """A server in a process of its own, which says where it listens."""
+    """Run a server in a process, and read its address."""
 
     def __init__(self, line: list[str], log: Path, says: str) -> None:
         self._line = line
@@ -143,7 +143,7 @@ class _Process:
 
 
 class _Streams:
-    """Streams of consumers, each with a role of its own, read by this process."""
+    """Read streams of consumers in this process, each with its own role."""
 
     def __init__(self, port: int, count: int) -> None:
         self._poll = select.epoll()

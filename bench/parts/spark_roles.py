@@ -334,7 +334,7 @@ def _stat(path: Path) -> list[str]:
 
 
 def _below(pid: int) -> list[int]:
-    """All processes that a process has started, and those have."""
+    """Return all descendants of a process."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -216,7 +216,10 @@ def losses(spark: Any, count: int) -> list[float]:
 
 
 def losses_of_a_query(spark: Any, count: int, folder: str) -> list[float]:
-    """The same of a query whose batch is with its Python workers."""
+    """Return the same figures of a query amid a batch.
+
+    The batch is with its Python workers.
+    """
 
     def busy(batches: Any) -> Any:
         for batch in batches:
@@ -238,7 +241,7 @@ def losses_of_a_query(spark: Any, count: int, folder: str) -> list[float]:
 
 @contextlib.contextmanager
 def runner(spark: Any) -> Iterator[Any]:
-    """A driver that is alone, and what cuts it off from its etcd."""
+    """Run a driver that is alone, and a way to cut it off from its etcd."""
     import rink
     from rink.spark import JobRunner
     from rink.testing.memory.cluster import MemoryCluster

@@ -109,7 +109,7 @@ def in_turn(names: list[str], turn: int) -> list[str]:
 
 
 def _add(outcome: Outcome, key: str, what: str, share, found, limit_is: str, note: str) -> None:
-    """A figure beside its limit; and beside Runnel, where that does the same."""
+    """Add a figure beside its limit, and beside Runnel's if it has one."""
     ours, limit = median(found["ours"]), median(found["limit"])
     outcome.figures.append(
         Figure(
@@ -131,7 +131,10 @@ def _add(outcome: Outcome, key: str, what: str, share, found, limit_is: str, not
 
 
 def times_figure(key: str, what: str, times: float) -> Figure:
-    """Runnel was to be left behind in processing; of sending nothing was said."""
+    """Return the figure that compares us with Runnel.
+
+    Only processing has a target; sending has none.
+    """
     processed = not key.startswith("streams.send")
     return Figure(
         key=f"{key}.by_runnel",

@@ -34,7 +34,7 @@ Stamp = Sequence[float]
 
 @attrs.frozen
 class Load:
-    """How much there is to do meanwhile.
+    """Describe the load during a hand-over.
 
     Attributes:
         every: seconds between two events of one partition.
@@ -85,7 +85,7 @@ def run(arena: Arena) -> Outcome:
 
 @attrs.frozen
 class Leave:
-    """One hand-over, in seconds.
+    """Hold the seconds of one hand-over.
 
     Attributes:
         between: of each moved partition, from the return of the leaver's processor (the end of
@@ -123,7 +123,10 @@ def _leave(trio: BaseTrio, every: float) -> Leave:
 
 
 def moved(old: Iterable[Stamp], new: Iterable[Stamp], every: float) -> list[float]:
-    """For each partition that both have processed: its gap less the interval."""
+    """Return the gap of each partition that both have processed.
+
+    The interval of sending is subtracted.
+    """
     last = {partition: at for at, partition, _ in old}
     first: dict[float, float] = {}
     for at, partition, _ in new:

@@ -63,7 +63,7 @@ def _bare(stage: Stage, rate: float, count: int) -> tuple[list[float], float]:
 
 
 def spreads(name: str, delays: dict[str, list[float]], rate: float, limit_is: str) -> list[Figure]:
-    """p50 and p99, in milliseconds."""
+    """Return p50 and p99, in milliseconds."""
     ours, limit = (Spread.of([1000 * one for one in delays[who]]) for who in ("ours", "limit"))
     return [
         Figure(

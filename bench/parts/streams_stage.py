@@ -106,5 +106,5 @@ def places_of(app: str, stream: str = "sales", count: int = PARTITIONS):
 
 
 def keys_of(app: str, stream: str = "sales", count: int = PARTITIONS) -> list[str]:
-    """The keys of a stream's partitions in Redis."""
+    """Return the keys of a stream's partitions in Redis."""
     return [place.stream for place in places_of(app, stream, count)]

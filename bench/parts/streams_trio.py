@@ -22,7 +22,10 @@ _apps = itertools.count(1)
 
 
 class BaseTrio:
-    """`leaver` and `other` have half of the partitions each, `heir` has none."""
+    """Run three workers and a sender.
+
+    `leaver` and `other` have half of the partitions each, `heir` has none.
+    """
 
     leaver: Child
     heir: Child
@@ -42,7 +45,7 @@ class BaseTrio:
         self._sender.answer()
 
     def leave(self) -> dict[str, Any]:
-        """One leaves, as at SIGTERM; when it was told to, and had left."""
+        """Let a worker leave as at SIGTERM; return its request and its end."""
         raise NotImplementedError
 
     def turn(self) -> None:
@@ -55,7 +58,7 @@ class BaseTrio:
 
 
 class Trio(BaseTrio):
-    """Three workers of `rink.streams`."""
+    """Run three workers of `rink.streams`."""
 
     def __init__(self, arena: Arena, redis: RedisNode, ttl: float) -> None:
         app = f"trio-{next(_apps)}"

@@ -20,7 +20,7 @@ class NotToBeHadError(Exception):
 def handover_figures(
     peer: str, roles: int, gaps: list[list[float]], spans: list[float]
 ) -> list[PeerFigure]:
-    """The figures of a planned leave, under the names of ours."""
+    """Return the figures of a planned leave, under the names of ours."""
     spread = Spread.of([1000 * gap for turn in gaps for gap in turn])
     found = [("p50", spread.p50), ("p99", spread.p99)]
     if roles > 1:

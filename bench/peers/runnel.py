@@ -35,7 +35,7 @@ NOTE = (
 
 
 class Peer:
-    """Runnel, or why it is not to be had."""
+    """Hold Runnel, or the reason why it is missing."""
 
     def __init__(self, python: Path | None, note: str) -> None:
         self._python = python
@@ -54,7 +54,7 @@ class Peer:
 
     @contextlib.contextmanager
     def _child(self, url: str) -> Iterator[Child]:
-        """A fresh process, whose app nobody has used."""
+        """Start a fresh process with an unused app."""
         if self._python is None:
             raise NotToBeHadError(self.note)
         given = {"redis": url, "app": f"peer-{next(self._apps)}"}
@@ -71,7 +71,7 @@ class Peer:
 
 @contextlib.contextmanager
 def installed(arena: Arena) -> Iterator[Peer]:
-    """Runnel for as long as the `with` lasts."""
+    """Install Runnel while the `with` lasts."""
     with tempfile.TemporaryDirectory(prefix="bench-runnel-") as folder:
         arena.progress("Runnel: installing", 0, 1)
         try:

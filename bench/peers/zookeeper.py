@@ -25,7 +25,7 @@ TICK_MS = 500  # a session may then be as short as one second
 
 @attrs.frozen
 class ZooKeeper:
-    """One that runs."""
+    """Hold a running ZooKeeper."""
 
     port: int
     version: str

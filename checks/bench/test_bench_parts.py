@@ -89,7 +89,7 @@ def test_events_count_by_the_round_with_the_median_ratio():
 
 
 class _Noted:
-    """A group that notes its turns."""
+    """Note the turns of a group."""
 
     def __init__(self, name: str, turns: list[str]) -> None:
         self.name, self.turns = name, turns

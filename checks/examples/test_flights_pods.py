@@ -1,4 +1,4 @@
-"""The judge of the flights on Kubernetes finds what it is there for."""
+"""Test that the judge of the flights on Kubernetes finds faults."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ PODS = {"old": "python", "new": "python", "old-go": "go", "new-go": "go"}
 
 @pytest.fixture(scope="module")
 def jobs():
-    """All jobs of the first day: the whole year takes long to write."""
+    """Return all jobs of the first day, since a year takes long to write."""
     return {name: job for name, job in make_jobs(read_flights(1)).items() if job.day == 1}
 
 

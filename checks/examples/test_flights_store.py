@@ -20,7 +20,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def stores(path):
-    """Two members' connections and one that checks no fence."""
+    """Open the connections of two members and one without a fence."""
     opened = [Store(path, "a"), Store(path, "b"), Store(path, "c", check_fence=False)]
     yield opened
     for store in opened:

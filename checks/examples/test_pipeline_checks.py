@@ -21,7 +21,7 @@ def fence(token, driver="d1"):
 
 
 def rows(*found):
-    """Rows of Parquet: batch, token, carrier, how many flights."""
+    """Return rows of Parquet: batch, token, carrier, number of flights."""
     made = [
         (day, carrier, "JFK", "calm", "clear", flights, 0, 3 * flights, batch, token)
         for batch, token, day, carrier, flights in found

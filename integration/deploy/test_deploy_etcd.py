@@ -119,7 +119,10 @@ def test_user_holds_roles_in_its_own_groups(pods):
 
 
 def test_user_looks_at_its_own_group(pods):
-    """With the commands of the how-to: leases, too, are asked of etcd."""
+    """A user may look at its own group.
+
+    It uses the commands of the how-to, which read leases, too.
+    """
     told = json.dumps([pods.endpoints, files_of(pods, "pollers")])
     done = pods.in_cluster([sys.executable, "-c", LOOK, told])
     assert done.returncode == 0, done.stderr

@@ -52,7 +52,10 @@ def as_app(node, clients):
 
 
 def test_rule_6_a_user_reads_writes_watches_and_renews(node, clients, prefix):
-    """All of it under the user's own prefix, over a connection without TLS."""
+    """A user reads, writes, watches and renews under its own prefix.
+
+    The connection has no TLS.
+    """
     client, key = as_app(node, clients), b"app/" + prefix.encode()
     seen, renewed = Seen(), Seen()
     lease = client.grant(10).lease
@@ -161,7 +164,10 @@ def test_a_user_where_none_is_needed(one_node, clients):
 
 
 def test_permission_denied_names_the_key(node, clients):
-    """For calls, and for a watch, which ends with it."""
+    """A refused permission names the key, for calls and for a watch.
+
+    The watch ends.
+    """
     client, seen = as_app(node, clients), Seen()
     with pytest.raises(EtcdAuth, match="secret"):
         client.range(b"secret")

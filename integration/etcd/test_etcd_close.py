@@ -30,7 +30,7 @@ def calls(monkeypatch):
 
 
 def begin(client, key):
-    """One watch and one keepalive stream, both in use."""
+    """Open a watch and a keepalive stream, and use both."""
     seen, answers = Seen(), Seen()
     client.watch(key, b"", client.range(key).header.revision + 1, seen.deliver)
     alive = client.keepalives(answers.deliver)

@@ -101,7 +101,7 @@ print("ok")
 
 @pytest.fixture(scope="module")
 def with_etcd3(tmp_path_factory):
-    """The Python of a venv with this project and its extra."""
+    """Return the Python of a venv with this project and its extra."""
     folder = tmp_path_factory.mktemp("etcd3") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
     pip = [sys.executable, "-m", "pip", "--python", folder, "--disable-pip-version-check"]

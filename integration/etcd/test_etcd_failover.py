@@ -30,7 +30,7 @@ BUSY_S = 3.0
 
 
 def first_is(cluster, node):
-    """All endpoints, this node's in front."""
+    """Return all endpoints, this node's in front."""
     return [node.endpoint, *(one.endpoint for one in cluster.nodes if one is not node)]
 
 
@@ -339,7 +339,10 @@ def test_a_refusal_is_no_silence(cluster, clients):
 
 
 def test_a_call_under_way_ends_when_the_client_is_closed(cluster, clients):
-    """No thread is left waiting for a frozen server."""
+    """A call under way ends when the client is closed.
+
+    No thread is left waiting for a frozen server.
+    """
     victim = follower(cluster)
     client = clients(victim.endpoint, timeout=20.0)
     client.range(b"k")

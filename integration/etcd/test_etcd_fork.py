@@ -123,7 +123,10 @@ def test_a_new_client_in_a_child_works_where_the_parent_had_opened_nothing(node)
 
 
 def test_the_parents_client_may_be_dropped_in_the_child(node):
-    """Nothing of gRPC is collected there, which hangs now and then."""
+    """A forked child may drop the parent's client.
+
+    It collects no object of gRPC, since that hangs now and then.
+    """
     run(
         node,
         """
@@ -145,7 +148,10 @@ def test_the_parents_client_may_be_dropped_in_the_child(node):
 
 
 def test_importing_and_making_a_client_opens_nothing(node):
-    """No thread and no socket, so that forking afterwards is safe."""
+    """Importing and making a client opens no thread and no socket.
+
+    So forking afterwards is safe.
+    """
     out = run(
         node,
         """

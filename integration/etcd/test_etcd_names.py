@@ -23,7 +23,7 @@ BACK_WITHIN_S = 0.5 + 1.0 + 5.0  # the renewal is due, a new connection is made,
 
 
 class Names:
-    """A hosts file, in which each name has one address."""
+    """Write a hosts file in which each name has one address."""
 
     def __init__(self, path):
         self.path = path
@@ -54,7 +54,7 @@ def names(tmp_path):
 
 @pytest.fixture
 def worker_on(names, prefix):
-    """Starts a member behind the hosts file, and ends its process."""
+    """Start a member behind the hosts file; end its process in teardown."""
     workers = []
 
     def worker_on(endpoints, ttl):

@@ -43,7 +43,7 @@ def mutual(files):
 
 
 def uses(client, prefix):
-    """Everything works over it."""
+    """Assert that all calls work over the connection."""
     seen, renewed, key = Seen(), Seen(), prefix.encode()
     revision = put(client, key, b"v")
     client.watch(key, b"", revision, seen.deliver)
@@ -53,7 +53,7 @@ def uses(client, prefix):
 
 
 def refused(client, match):
-    """EtcdTls, and in time."""
+    """Assert that EtcdTls is raised in time."""
     begin = time.monotonic()
     with pytest.raises(EtcdTls, match=match) as caught:
         client.range(b"k")

@@ -235,7 +235,10 @@ def test_a_delivery_that_raises_is_logged_and_ends_the_watch(node, clients, pref
 
 
 def test_close_waits_for_a_delivery_under_way(node, clients, prefix):
-    """Nothing is delivered once close() has returned."""
+    """Closing a watch waits for a delivery under way.
+
+    Nothing is delivered once `close()` has returned.
+    """
     client = clients(node.endpoint)
     started, done = threading.Event(), []
 

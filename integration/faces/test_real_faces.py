@@ -48,7 +48,7 @@ def refusal(member, name):
 
 @pytest.fixture
 def join(etcd_url, prefix):
-    """Joins members, each with a session of its own; all leave in the end."""
+    """Join members, each with its own session; let all leave in teardown."""
     sessions = []
 
     def join(name, endpoints=etcd_url, ttl=5, **settings):
@@ -184,13 +184,13 @@ def test_a_wrong_password_fails_the_join_and_the_right_one_does_not(prefix):
 
 
 def fails(error, endpoint, **settings):
-    """Joining with this session raises."""
+    """Assert that joining with this session raises."""
     with rink.Session(endpoint, **settings) as session, pytest.raises(error):
         rink.Rink(session, "g").join()
 
 
 def works(endpoint, **settings):
-    """A role is granted with this session."""
+    """Assert that a role is granted with this session."""
     with (
         rink.Session(endpoint, **settings) as session,
         rink.Rink(session, "g", **QUICK) as a,

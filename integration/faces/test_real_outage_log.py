@@ -30,7 +30,7 @@ SILENT = r"no answer within \S+ s|the server is silent|etcd is silent"
 
 
 class Outage:
-    """One member with one role, and the lines that it logs.
+    """Run one member with one role, and collect its log lines.
 
     Args:
         caplog: pytest's.
@@ -116,14 +116,14 @@ class Outage:
 
 @pytest.fixture
 def etcd():
-    """Starts servers of etcd; all are gone in the end."""
+    """Start servers of etcd; end them in teardown."""
     with contextlib.ExitStack() as stack:
         yield lambda **settings: stack.enter_context(local_etcd(fsync=False, **settings))
 
 
 @pytest.fixture
 def outage(caplog, prefix, etcd, wire_to):
-    """Joins a member; it leaves before its server and its wire are gone."""
+    """Join a member, which leaves before its server and its wire end."""
     sessions = []
 
     def begin(endpoints, ttl=TTL, **settings):

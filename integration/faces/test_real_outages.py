@@ -45,7 +45,7 @@ def pair(join, endpoints, **settings):
 
 
 def goes_on(a, b, roles, number):
-    """Nothing was lost, nothing moved, and the group still works."""
+    """Assert that nothing was lost or moved, and that the group works."""
     for role in roles:
         assert role.is_held
         assert not role.lost.is_set()
@@ -60,7 +60,7 @@ def goes_on(a, b, roles, number):
 
 @pytest.fixture
 def victim(request, fault):
-    """The only etcd that the members know."""
+    """Run the only etcd that the members know."""
     if fault != "freeze one of three":
         return request.getfixturevalue("one_node")
     cluster = request.getfixturevalue("cluster")
@@ -194,7 +194,7 @@ def assert_same_owners(*members):
 
 
 def openings(r, monkeypatch):
-    """A list that grows each time a member's watch says that it begins anew."""
+    """Return a list that grows each time a member's watch begins anew."""
     found, follower = [], r._opened._follower
     hear = follower._hear
 

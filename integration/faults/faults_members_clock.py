@@ -1,7 +1,7 @@
-"""A wall clock that is wrong in one process alone.
+"""Set the wall clock wrong in one process alone.
 
-Where there is a C compiler, a library that is preloaded shifts it for the whole process, gRPC's
-core included. Elsewhere only what rink itself reads is shifted.
+With a C compiler, a preloaded library shifts it for the whole process, gRPC's core included.
+Otherwise only the clock that rink itself reads is shifted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def shift(seconds: int) -> str:
 
 
 class _Wrong(dt.datetime):
-    """Stands in for `datetime` where rink reads the wall clock."""
+    """Stand in for `datetime` where rink reads the wall clock."""
 
     shift_s = 0
 

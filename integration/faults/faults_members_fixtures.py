@@ -1,4 +1,4 @@
-"""Forked members for the tests that name this module in `pytest_plugins`."""
+"""Fork members for tests that name this module in `pytest_plugins`."""
 
 import pytest
 from faults_members_group import Group

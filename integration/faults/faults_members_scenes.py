@@ -50,7 +50,7 @@ class Doomed(Group):
         return found
 
     def arm(self, doomed: Member) -> None:
-        """From now on it may die at any moment."""
+        """Let the member die at any moment from now on."""
         doomed.ask_if_alive("arm", *self.doom)
 
     def recover(self, doomed: Member) -> float:

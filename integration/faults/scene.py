@@ -23,17 +23,17 @@ GROUP = "g"
 
 
 class Scene:
-    """Members of one group of the test's own, under whatever happens to them.
+    """Run members of one group under faults.
 
     Args:
-        endpoints: where members reach etcd, and where it is asked in the end.
+        endpoints: the members' etcd, which the scene asks in the end.
         prefix: of their keys.
         folder: for the ledger's socket.
         record: takes the row of the table.
 
     Attributes:
-        history: what the members said, and what became of their writes.
-        ledger: what the members write to.
+        history: the members' events, and the fate of their writes.
+        ledger: the resource that members write to.
         since: when the fault began.
     """
 
@@ -54,7 +54,7 @@ class Scene:
             self._first_revision = client.range(b"k").header.revision + 1
 
     def start(self, name: str, endpoints: Any = None, **settings: Any) -> Worker:
-        """A member in a process of its own; see `Worker` for the settings."""
+        """Start a member in a process; see `Worker` for the settings."""
         worker = Worker(
             self.history,
             name,
@@ -91,14 +91,14 @@ class Scene:
         return members
 
     def begin(self) -> float:
-        """The fault begins now."""
+        """Note that the fault begins now."""
         self._versions_before = self.newest_version()
         self._term_before = self._raft_term()
         self.since = SYSTEM.now()
         return self.since
 
     def elections(self) -> int:
-        """How often etcd's leader was elected since the fault began."""
+        """Return how often etcd elected a leader since the fault began."""
         return self._raft_term() - self._term_before
 
     def _raft_term(self) -> int:
@@ -122,7 +122,7 @@ class Scene:
         return max(let_go) - self.ledger.until[who]
 
     def since_then(self) -> float:
-        """Seconds since the fault began."""
+        """Return the seconds since the fault began."""
         return SYSTEM.now() - self.since
 
     def held_by(self, *names: str) -> None:
@@ -133,11 +133,11 @@ class Scene:
         )
 
     def newest_version(self) -> int:
-        """The number of the newest version, 0 for none."""
+        """Return the number of the newest version, 0 for none."""
         return max((version["number"] for version in self.versions()), default=0)
 
     def versions(self) -> list[dict[str, Any]]:
-        """All versions that etcd has."""
+        """Return all versions in etcd."""
         first = self.keys.root + VERSIONS.encode()
         with self._client() as client:
             return [json.loads(kv.value) for kv in client.range(first, first[:-1] + b"0").kvs]

@@ -57,7 +57,7 @@ class Row:
         versions: int | None = None,
         bound: float | None = None,
     ) -> Row:
-        """The row of a judged history; the fault began at `since`."""
+        """Return the row of a judged history; the fault began at `since`."""
         return cls(
             fault=fault,
             servers=servers,
@@ -89,7 +89,7 @@ _HEADS = {
 
 
 def shown(rows: list[Row], width: int) -> str:
-    """The rows as a table for people."""
+    """Return the rows as a table for people."""
     table = Table(
         box=box.SIMPLE_HEAD,
         title="Faults",
@@ -117,5 +117,5 @@ def _cell(value: float | str | None) -> str:
 
 
 def write(rows: list[Row], path: Path) -> None:
-    """The rows as JSON."""
+    """Write the rows as JSON."""
     path.write_text(json.dumps([attrs.asdict(row) for row in rows], indent=1) + "\n")

@@ -105,7 +105,7 @@ def put(client, group, clutter, number):
 
 
 def reported(members, clutter):
-    """Each has logged what is wrong with it."""
+    """Wait until each member has logged the fault of the clutter."""
     for member in members:
         until(lambda member=member: any(clutter.says in text for _, text in member.logged))
 
@@ -119,7 +119,7 @@ def taken(members):
 
 
 def there_before(group, client, clutter) -> float:
-    """Two members join where it lies already."""
+    """Let two members join where the clutter lies already."""
     since = SYSTEM.now()
     key, remove = put(client, group, clutter, 0)
     pair = [group.joined("a"), group.joined("b")]
@@ -139,7 +139,7 @@ def there_before(group, client, clutter) -> float:
 
 
 def put_there_later(group, client, clutter) -> float:
-    """Two members hold their roles, and a third one joins when it lies there."""
+    """Put the clutter there when two members hold roles; let a third join."""
     pair = [group.joined("a"), group.joined("b")]
     group.settle()
     since = SYSTEM.now()

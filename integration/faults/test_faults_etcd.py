@@ -1,4 +1,4 @@
-"""etcd itself is struck: a node, its leader, all of it."""
+"""Strike etcd itself: a node, its leader, all nodes."""
 
 import pytest
 
@@ -41,7 +41,10 @@ def test_an_etcd_node_that_is_gone_costs_no_role_and_no_version(scene, cluster, 
 
 
 def first(cluster, node):
-    """The endpoints, this node's first: it is the one that members talk to."""
+    """Return the endpoints, this node's first.
+
+    Members talk to the first one.
+    """
     return [node.endpoint, *(one.endpoint for one in cluster.nodes if one is not node)]
 
 

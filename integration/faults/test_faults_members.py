@@ -131,7 +131,7 @@ def _newcomer_is_frozen(group_of, frozen_s):
 
 @pytest.fixture
 def wrong(tmp_path):
-    """Forks members whose wall clock can be set wrong."""
+    """Fork members whose wall clock can be set wrong."""
     members = Members(preload(tmp_path))
     yield members
     members.close()
@@ -215,7 +215,7 @@ def _live_by(group: Group, wrong: Members, seconds: int) -> float:
 
 
 def leases_of(node):
-    """How many leases an etcd has."""
+    """Return how many leases an etcd has."""
     with grpc.insecure_channel(node.endpoint.partition("://")[2]) as channel:
         ask = channel.unary_unary("/etcdserverpb.Lease/LeaseLeases")
         # As in the answer to a range, field 2 is what was found, and the rest does not matter.

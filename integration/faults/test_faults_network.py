@@ -52,7 +52,7 @@ def bound(scene):
 
 
 def plugged(world, *names):
-    """A port for each of these members, and how to start them there."""
+    """Plug in a port for each member; return ports and start commands."""
     ports = {name: world.port() for name in names}
     starts = {n: {"endpoints": p.endpoints, "command": p.command} for n, p in ports.items()}
     return ports, starts

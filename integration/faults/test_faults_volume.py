@@ -51,7 +51,7 @@ def begin_to_hand_over(group, stuck, **settings):
 
 
 def longest_gap(judgement, roles, since):
-    """How long nobody held one of these when they moved, all of them once."""
+    """Return the longest time without a holder, of roles that moved once."""
     found = [gap for gap in judgement.gaps if gap.begin > since and gap.role in roles]
     assert sorted(gap.role for gap in found) == sorted(roles)
     return max(gap.seconds for gap in found)
@@ -83,7 +83,10 @@ def in_ms(seconds):
 
 
 def _they_wait_for_the_giver(group, giver, heir):
-    """Both ends say who is in the way; once let go, the ten are there at once."""
+    """Assert that ten roles wait for the giver, and come at its release.
+
+    Both ends name the waiting member.
+    """
     status = heir.ask("status")
     assert status["waiting_for"] == dict.fromkeys(STUCK, "giver: has not released it yet")
     assert "giver: has not released it yet" in heir.ask("why_not", STUCK[0], 0.05)["because"]

@@ -99,7 +99,7 @@ class Wired:
 
 @contextlib.contextmanager
 def parting_world() -> Iterator[Routed | Wired]:
-    """A cluster of three in a world where it, and members, can be parted."""
+    """Make a cluster of three in a world that can be parted."""
     missing = refusal()
     if missing is None:
         with contextlib.closing(Network()) as network:

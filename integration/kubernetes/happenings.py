@@ -164,7 +164,7 @@ def scaling(rollout: Rollout) -> float:
 
 
 def killed_program(rollout: Rollout) -> float:
-    """Amid a rollout, kill the program of a pod that is not replaced yet."""
+    """Kill the program of a pod not replaced yet, amid a rollout."""
     first_start(rollout)
     began = now()
     rollout.roll()
@@ -190,7 +190,7 @@ def killed_program_for_good(rollout: Rollout) -> float:
 
 
 def killed_sidecar(rollout: Rollout) -> float:
-    """Amid a rollout, kill the sidecar of a pod that is not replaced yet."""
+    """Kill the sidecar of a pod not replaced yet, amid a rollout."""
     first_start(rollout)
     began = now()
     rollout.roll()
@@ -231,7 +231,7 @@ def killed_node(rollout: Rollout) -> float:
 
 
 def frozen_etcd(rollout: Rollout) -> float:
-    """Amid a rollout, freeze etcd."""
+    """Freeze etcd amid a rollout."""
     first_start(rollout)
     began = now()
     rollout.roll()

@@ -45,7 +45,7 @@ NODE_SCRIPT = Path(__file__).with_name("kube_node.py")
 
 
 class NodeProcess:
-    """A node that runs, of `kubenode`.
+    """Hold a running node of `kubenode`.
 
     Attributes:
         settings: what it was started with.
@@ -92,15 +92,15 @@ class NodeProcess:
 
 @attrs.frozen
 class Cluster:
-    """A control plane that runs.
+    """Hold a running control plane.
 
     Attributes:
         api: a client of it.
-        access: what others need to reach it.
+        access: how others reach it.
         folder: temporary; of all data and logs.
-        binaries: what was built.
-        network: of the pods; None where they have the host's.
-        why_no_network: why that is so, in words.
+        binaries: the built programs.
+        network: of the pods; None if they have the host's.
+        why_no_network: the reason for that, in words.
     """
 
     api: Api

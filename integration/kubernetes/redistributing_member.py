@@ -26,7 +26,7 @@ from rink.etcd.client import Client
 
 
 class Member:
-    """One member; all of its work is done on the main thread."""
+    """Run one member, with all of its work on the main thread."""
 
     def __init__(self, client: Client, name: str, prefix: str, roles: list[str], ttl: int) -> None:
         self._client = client

@@ -47,7 +47,7 @@ def program(tmp_path_factory):
 
 
 class Pods:
-    """Pairs of a program and its sidecar, on one store with the jobs of a day."""
+    """Run pairs of a program and its sidecar, on one store of a day's jobs."""
 
     def __init__(self, folder, program, etcd_url, prefix):
         self.folder = folder

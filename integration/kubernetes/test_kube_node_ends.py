@@ -1,4 +1,7 @@
-"""The node ends pods in the kubelet's order, on a real apiserver."""
+"""Test that the node ends pods in the kubelet's order.
+
+The apiserver is real.
+"""
 
 import pytest
 from node_support import DEAF, FOREVER, Bench, hook, shell, sidecar

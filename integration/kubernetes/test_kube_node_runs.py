@@ -1,4 +1,7 @@
-"""The node starts, probes and restarts containers, on a real apiserver."""
+"""Test that the node starts, probes and restarts containers.
+
+The apiserver is real.
+"""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Nothing of `make k8s` is left behind, however it ends."""
+"""Test that `make k8s` leaves nothing behind, however it ends."""
 
 import os
 import signal

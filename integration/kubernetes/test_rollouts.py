@@ -16,7 +16,7 @@ LANES = 4
 
 @pytest.fixture(scope="module")
 def verdicts(kube, request):
-    """The verdicts on all chosen rows, as they come."""
+    """Return the verdicts on all chosen rows, as they come."""
     chosen = [
         item.callspec.params["scenario"]
         for item in request.session.items

@@ -12,7 +12,7 @@ ROLE = "role-1"
 
 
 class Printed:
-    """A node's folder, with what each pod's program printed."""
+    """Write a node's folder, with the output of each pod's program."""
 
     def __init__(self, folder):
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Processes that consume, on the real etcd of the run."""
+"""Run consumers in processes, on the real etcd of the run."""
 
 import sys
 from pathlib import Path

@@ -44,7 +44,7 @@ def work(assignment):
 
 
 def commit(assignment, offset):
-    """Commit; false where somebody else has the partition."""
+    """Commit; return False if another consumer has the partition."""
     told = {"partition": assignment.partition, "token": assignment.token, "offset": offset}
     try:
         assignment.commit(offset)

@@ -18,7 +18,7 @@ from rink.testing.history import History
 
 
 class Consumer(Worker):
-    """One process that consumes; all it says lies in `work.said`."""
+    """Run one process that consumes; its messages lie in `work.said`."""
 
     script = "partitions/partitions_process.py"
 
@@ -99,7 +99,10 @@ class Work:
         ]
 
     def judge(self) -> None:
-        """No offset has gone back, nothing was skipped, nobody overlapped."""
+        """Assert that no offset went back, and that nothing was skipped.
+
+        Nor may two consumers overlap.
+        """
         for number in range(self.partitions):
             written = list(self.offsets[number])
             assert written
@@ -131,7 +134,7 @@ class Work:
 
     @property
     def redelivered(self) -> int:
-        """How many things were worked on more than once."""
+        """Return how many items were processed more than once."""
         times = collections.Counter((o["partition"], o["offset"]) for o in self.all("did"))
         return sum(count - 1 for count in times.values())
 

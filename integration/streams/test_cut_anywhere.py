@@ -66,7 +66,7 @@ class CutStore(Store):
 
 
 class Held:
-    """A role that the test gives and takes away."""
+    """Imitate a role that the test gives and takes away."""
 
     def __init__(self, token):
         self.role, self.token = "legs/0", token
@@ -78,7 +78,7 @@ class Held:
 
 
 class Owning:
-    """One owner of the partition of a case, at work."""
+    """Run one owner of a case's partition."""
 
     def __init__(self, case, token, happens=None, at=0, *, after=False):
         processor = case.app.processors["bill"]
@@ -116,7 +116,7 @@ class Owning:
 
 
 class Case:
-    """One partition with its events, and what its owners did."""
+    """Hold one partition with its events, and its owners' work."""
 
     def __init__(self, url, name, kind):
         self.url, self.name = url, name
@@ -192,7 +192,7 @@ class Case:
 
 
 async def undisturbed(url, kind):
-    """How many commands an owner sends from take to close."""
+    """Return how many commands an owner sends from take to close."""
     case = Case(url, "undisturbed", kind)
     await case.fill()
     owning = Owning(case, 1)
@@ -241,7 +241,7 @@ async def disturbed(url, kind, happens, at, after):
 
 
 async def next_of(case, first, happens):
-    """The next owner; the first one may thaw when that has just begun."""
+    """Start the next owner; the first one may thaw just after that."""
     if happens != "naps":
         return Owning(case, 2)
     second = Owning(case, 2, "freezes", at=2)

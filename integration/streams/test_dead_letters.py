@@ -47,7 +47,7 @@ def numbers(letters):
 
 
 async def kept(shop):
-    """The letters that still lie in Redis."""
+    """Return the letters that still lie in Redis."""
     return (await admin.dead_letters(shop.app, processor="note")).letters
 
 

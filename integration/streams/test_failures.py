@@ -26,7 +26,10 @@ OUTAGE_S = float(os.environ.get("RINK_TEST_OUTAGE_S", "3"))
 
 
 class LegWithSeat(Record):
-    """A leg as a bad deploy wants it: events of before have no seat."""
+    """Describe a leg with a seat, which earlier events lack.
+
+    A bad deploy requires it.
+    """
 
     n: int
     who: str
@@ -183,7 +186,10 @@ async def test_outage_between_failures_of_an_event_is_not_counted(shop):
 
 @with_shop(partition_count=1)
 async def test_error_that_passes_within_retry_for_costs_no_event(shop):
-    """Far more than max_attempts failures, but not for as long as `retry_for`."""
+    """An error that passes within `retry_for` costs no event.
+
+    There are far more than max_attempts failures.
+    """
     tries = []
 
     @shop.app.processor(shop.legs, backoff=(0.001, 0.02), max_attempts=2, retry_for=30, **QUICK)
@@ -205,7 +211,7 @@ async def test_error_that_passes_within_retry_for_costs_no_event(shop):
 
 
 def bad_app(shop, **settings):
-    """The same app after a deploy with a new required field."""
+    """Return the same app after a deploy with a new required field."""
     app = App("shop", redis=shop.server.url, etcd=shop.app.etcd, ttl=10, session=shop.app.session)
     legs = app.stream(
         "legs", record=LegWithSeat, partition_by="who", partition_count=shop.legs.partition_count
@@ -417,7 +423,10 @@ async def test_thread_that_takes_too_long_is_counted_and_goes_on(shop):
 
 @with_shop(partition_count=1)
 async def test_idle_processor_and_slow_commit_are_not_timed_out(shop):
-    """Neither the wait for events nor that for Redis is an event's time."""
+    """An idle processor and a slow commit are not timed out.
+
+    Neither the wait for events nor that for Redis counts as an event's time.
+    """
     frozen = asyncio.Event()
 
     @shop.app.processor(shop.legs, timeout=1.5, commit="manual", **QUICK)

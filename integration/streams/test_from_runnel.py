@@ -432,7 +432,7 @@ def program(rink_redis, etcd_url, prefix, tmp_path):
 
 @pytest.fixture
 def sent(rink_redis):
-    """The program's stream, and what finds all that its workers have sent."""
+    """Return the program's stream, and a check of its workers' sends."""
     app = App("shop", redis=rink_redis.url)
     actions = actions_of(app, partition_count=8)
     out = actions_of(app, "out", partition_count=1)

@@ -228,7 +228,10 @@ async def test_reader_an_event_too_large_for_the_timeout_is_told_of(shop, rink_r
 
 @driven
 async def test_take_that_brings_too_much_for_a_slow_link_brings_less(shop, rink_redis):
-    """Else no event comes, and the partition is taken again for ever."""
+    """A take that brings too much for a slow link brings less next time.
+
+    Otherwise no event comes, and the partition is taken again for ever.
+    """
     slow = Wire(rink_redis.url, pace=MEGABYTE // 5)
     app, scans, _ = shop()
     of_one = [n for n in range(1000) if scans.partition_of(Scan(n=n, text="")) == 0][:40]
@@ -269,7 +272,10 @@ async def test_commit_outputs_beyond_the_bound_are_refused(shop):
 
 @driven
 async def test_commit_outputs_go_with_all_that_is_finished(shop, monkeypatch):
-    """Also where large dead letters among it would make several commits."""
+    """A commit's outputs go with all finished events.
+
+    This holds even if large dead letters among them would need several commits.
+    """
     app, scans, seen = shop(max_reply_bytes=2000)
     copies = app.stream("copies", record=Scan, partition_by="n", partition_count=8)
     steps, commit = [], Store.commit

@@ -221,7 +221,10 @@ def in_a_world(body):
 
 
 class Past(World):
-    """A world whose events were sent within ten days before now, in order."""
+    """Model a world whose events were sent within the last ten days.
+
+    They are in order.
+    """
 
     async def begin(self):
         self.now = await redis_ms(self.redis)

@@ -66,7 +66,10 @@ def three_masters(running_cluster):
 
 
 def test_workers_share_a_stream_on_a_cluster(three_masters, etcd_url, prefix):
-    """Its partitions lie on several nodes; order and hand-over are as on one."""
+    """Workers share a stream on a cluster.
+
+    Its partitions lie on several nodes. Order and hand-over are as on one node.
+    """
 
     async def body():
         def connect():
@@ -452,7 +455,10 @@ def test_worker_tells_of_a_redis_that_evicts(etcd_url, prefix, caplog, monkeypat
 
 
 def test_worker_says_nothing_of_a_redis_that_does_not_evict(etcd_url, prefix, caplog):
-    """Neither of one whose policy is noeviction, nor of one without a bound."""
+    """A worker logs nothing about a Redis that does not evict.
+
+    Its policy is noeviction, or it has no memory bound.
+    """
 
     async def body(url):
         async with Redis.from_url(url) as probe, shop_on(url, etcd_url, prefix, probe) as shop:

@@ -316,7 +316,7 @@ async def test_a_crash_counts_for_the_event_that_was_marked_and_no_other(steps, 
 
 @pytest.fixture
 def in_the_year(monkeypatch):
-    """Sets the clock of what is told to Redis."""
+    """Set the clock that Redis is told."""
 
     def in_the_year(year):
         monkeypatch.setattr(

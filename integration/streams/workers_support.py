@@ -25,10 +25,10 @@ class Leg(Record):
 
 
 class Shop:
-    """An app with one stream, and short words for what tests do with it.
+    """Hold an app with one stream, and short words for the tests.
 
     Attributes:
-        seen: what processors noted, in order: key and number.
+        seen: the processors' notes in order: key and number.
         server: the Redis server.
     """
 
@@ -40,7 +40,7 @@ class Shop:
         self.seen = []
 
     def of_key(self, number, partitions=4):
-        """A key whose records go to this partition."""
+        """Return a key whose records go to this partition."""
         return next(
             key for key in (f"k{i}" for i in range(10_000)) if self.partition(key) == number
         )
@@ -58,7 +58,7 @@ class Shop:
         return self.legs.names.partition(number)
 
     async def dead(self, processor, number):
-        """The dead letters of a partition, oldest first."""
+        """Return the dead letters of a partition, oldest first."""
         found = await self.redis.xrange(self.names(number).dead(processor))
         return [
             {key.decode(): value.decode() for key, value in fields.items()} for _, fields in found

@@ -36,7 +36,7 @@ _MARK = re.compile(r"<!-- run(?:: *(\w+))? *(?:\n(.*))?-->", re.DOTALL)
 
 
 class Enough(Exception):  # noqa: N818 - an end, not an error
-    """Ends an example that would go on for ever."""
+    """End an example that would go on for ever."""
 
 
 def shop():
@@ -62,7 +62,7 @@ def shop():
 
 @attrs.frozen
 class Block:
-    """One fenced block; `setup` is None where it is not to be run."""
+    """Hold one fenced block; `setup` is None if it is not run."""
 
     page: Path
     line: int
@@ -76,13 +76,13 @@ class Block:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     def compiled(self):
-        """The code, with the line numbers of its page."""
+        """Compile the code with the line numbers of its page."""
         lines = "\n" * self.line + self.code
         return compile(lines, str(self.page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def blocks(page, language):
-    """The blocks of a page in one language."""
+    """Return the blocks of a page in one language."""
     text = page.read_text(encoding="utf-8")
     for found in _FENCE.finditer(text):
         if found[2] != language:
@@ -145,12 +145,12 @@ def run(block, request, **names):
 
 
 def prose(page):
-    """A page without its blocks of code."""
+    """Return a page without its blocks of code."""
     return _FENCE.sub("", page.read_text(encoding="utf-8"))
 
 
 def links(page):
-    """Where the page's links lead."""
+    """Return the targets of the page's links."""
     return re.findall(r"\]\(([^)\s]+)\)", prose(page))
 
 
@@ -164,7 +164,7 @@ def anchors(page):
 
 
 def code_words(*pages):
-    """Every name that stands in code: in backticks, or in a block of Python."""
+    """Return every name in code: in backticks, or in a block of Python."""
     words = set()
     for page in pages:
         for span in re.findall(r"`([^`\n]+)`", prose(page)):

@@ -139,7 +139,10 @@ def test_index_names_every_page():
 
 
 def public(kind):
-    """The public attributes of a class, and of an attrs class its fields."""
+    """Return the public attributes of a class.
+
+    Of an attrs class they include its fields.
+    """
     fields = getattr(kind, "__attrs_attrs__", ())
     return {name for name in dir(kind) if not name.startswith("_")} | {f.name for f in fields}
 
@@ -211,7 +214,7 @@ def test_both_faces_take_the_same_settings():
 
 
 def shown_keys():
-    """Each key that `etcd-keys.md` shows, with the value below it."""
+    """Return each key that `etcd-keys.md` shows, with the value below it."""
     for block in blocks(ETCD_KEYS, "text"):
         lines = block.code.splitlines()
         for key, value in itertools.pairwise(lines):

@@ -1,4 +1,4 @@
-"""Two things that `api.md` says of processes at their limits are so."""
+"""Test what `api.md` says of processes at their limits."""
 
 import ctypes
 

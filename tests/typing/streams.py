@@ -78,7 +78,7 @@ async def untyped(events: Any) -> Any:
 
 @app.processor(orders, name="any_record")
 async def log_each(events: Events[Record]) -> None:
-    """A function for the records of several streams."""
+    """Log the records of several streams."""
 
 
 class Billing:

@@ -51,7 +51,7 @@ class QuietWaits(Waits):
 
 @attrs.define(eq=False)
 class Actor:
-    """One member in one state.
+    """Run one member in one state.
 
     If it steps by `halves`, it is `midway` after the first half of a step. Anything may happen
     until the second half.
@@ -73,7 +73,7 @@ class Actor:
     # ── what may happen to it ────────────────────────────────────────────────────────────────
 
     def start(self) -> list:
-        """Its user code waits for every role, and it begins to join."""
+        """Begin to join, while user code waits for every role."""
         for role in self.roles:
             self._want(role)
         return self.step([])
@@ -89,7 +89,7 @@ class Actor:
         return self._stepped(events)
 
     def _stepped(self, events: list) -> list:
-        """Place what the step asks for, and step: as the engine does."""
+        """Step as the engine does, after placing the roles that it needs."""
         effects = self.finish() if self.midway else []
         derived.place(self.node, events)
         effects += self.node.step_own(self.now, events)
@@ -105,7 +105,7 @@ class Actor:
         return effects
 
     def check(self) -> None:
-        """A step is done at once, and the member wakes in time for the next one."""
+        """Check that a step is done at once, and the next wake is in time."""
         wake_at = self.node.wake_at
         assert wake_at is None or wake_at > self.now, "it would wake at once, for ever"
         again = self._stepped([])
@@ -121,12 +121,12 @@ class Actor:
         return event
 
     def nudge(self) -> list:
-        """The engine hears that something under the lock has changed."""
+        """Let the engine hear that something under the lock has changed."""
         self.nudged = False
         return self.step([ev.Nudged()])
 
     def alarm(self) -> list:
-        """Time passes until the member wants to step."""
+        """Let time pass until the member wants to step."""
         assert self.node.wake_at is not None
         self.now = max(self.now, self.node.wake_at)
         return self.step([])
@@ -145,20 +145,20 @@ class Actor:
         return effects + self.step([])  # else `wake_at` might be of a deadline that has moved since
 
     def expire(self) -> list:
-        """The session's thread notices that the deadline has passed."""
+        """Let the session's thread notice that the deadline has passed."""
         self.now = max(self.now, self.node.tenure.deadline)
         self.nudged = True
         return self.node.expire(self.now)
 
     def renew(self) -> list:
-        """A keepalive is answered, by a call that is known to reach this history."""
+        """Answer a keepalive, by a call that is known to reach this history."""
         self.node.renewals.call = 0
         effects, must_step = self.node.renew(self.now, self.node.tenure.lease, self.now, 0)
         self.nudged |= must_step
         return effects
 
     def release(self, role: str) -> list:
-        """User code lets go of a role, and waits for it again."""
+        """Let user code release a role, and wait for it again."""
         for handle in [one for one in self.handles if one.role == role and one.hold is not None]:
             self.node.table.release(handle)
             self.handles.remove(handle)
@@ -176,14 +176,14 @@ class Actor:
         return self.release(role)
 
     def look(self, role: str) -> list:
-        """`get_role`, up to its lock: what is computed on the caller's thread."""
+        """Do the part of `get_role` before its lock, on the caller's thread."""
         gate, placement = self.node.table.gate, self.node.placement
         free = gate.is_mine(role, placement) and not gate.obstacle(role, placement)
         self.gates[role] = gate if free else None
         return []
 
     def take(self, role: str) -> list:
-        """The rest of `get_role`, under the lock."""
+        """Do the rest of `get_role`, under the lock."""
         gate, handle = self.gates.pop(role), Handle(role)
         table = self.node.table
         if gate is not None and table.take(gate, handle, self.now):
@@ -206,7 +206,7 @@ class Actor:
 
 @attrs.frozen
 class Work:
-    """A role that user code works on, by a grant under a lease."""
+    """Hold a role that user code works on, by a grant under a lease."""
 
     role: str
     token: int

@@ -24,7 +24,7 @@ A, B, AB, BA = ("a",), ("b",), ("a", "b"), ("b", "a")
 
 
 def _role(rank: int) -> str:
-    """A role that a group of two gives to one rank."""
+    """Return a role that a group of two gives to one rank."""
     return next(name for name in "pqrstuvw" if rank_of(name, 2) == rank)
 
 

@@ -261,7 +261,7 @@ class Calm:
 
 @attrs.define(eq=False)
 class Exploration:
-    """The way through one world."""
+    """Explore one world."""
 
     universe: Universe
     codes: Codes = attrs.field(factory=Codes)

@@ -21,7 +21,7 @@ UNPROCLAIMED = "the newest version is deleted by hand"
 
 
 class BrokenRuleError(AssertionError):
-    """A rule is broken in a state."""
+    """Report that a rule is broken in a state."""
 
 
 def check_state(universe: Universe, state: State) -> None:
@@ -93,7 +93,7 @@ def check_grant(universe: Universe, state: State, index: int, hold: Work) -> Non
 
 
 def _is_twins(universe: Universe, state: State, index: int, lease: int) -> bool:
-    """Whether a lease is that of another process of the same name."""
+    """Return whether a lease is that of a process of the same name."""
     name = universe.spec.names[index]
     return any(
         universe.spec.names[other] == name

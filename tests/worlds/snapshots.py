@@ -35,7 +35,7 @@ SHARED += (Version, View, Records, Roster, RecordStanding)
 
 
 class Snapshots:
-    """States of one member, each under a number."""
+    """Keep states of one member, each under a number."""
 
     def __init__(self) -> None:
         self._kept: list[bytes] = []

@@ -25,11 +25,10 @@ class One(NamedTuple):
 
 
 class State(NamedTuple):
-    """A whole world.
+    """Hold a whole world.
 
-    `tokens`: for each role, who was granted it last, and its token. `copy` is an earlier state of
-    etcd that may be restored, DEAD where there is none; `first_lease` the first one of the history
-    of etcd that goes on now.
+    `tokens`: for each role, its last grantee and token. `copy` is an earlier state of etcd that may
+    be restored, or DEAD; `first_lease` is the first lease of the present history of etcd.
     """
 
     etcd: int

@@ -52,7 +52,7 @@ class Contents:
 
 @attrs.define(eq=False)
 class Stores:
-    """The states that etcd has been in."""
+    """Hold the states that etcd has been in."""
 
     contents: list[Contents] = attrs.field(factory=list)
     _states: list[Etcd] = attrs.field(factory=list)

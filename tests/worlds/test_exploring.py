@@ -156,7 +156,10 @@ WIPED = BY_NAME["etcd loses its volume"]
 
 
 def test_grants_in_a_new_history_at_once_are_seen(monkeypatch):
-    """Somebody who is cut off may still hold the role by the old one."""
+    """Grants in a new history that come at once are seen.
+
+    A member that is cut off may still hold the role by the old history.
+    """
     monkeypatch.setattr(EtcdHistory, "why_closed", lambda self, now: "")
     assert "x is held by" in explore(WIPED).broken
 
@@ -195,7 +198,7 @@ def test_a_claim_that_was_given_up_may_be_granted_to_another():
 
 
 def served_without_compare(monkeypatch, kind, compare_of):
-    """An etcd that takes a request for one that asks for what lies there."""
+    """Let etcd serve requests of a kind as if their compare matched."""
     serve = Etcd.serve
 
     def obedient(etcd, name, effect, now, incarnation):

@@ -25,7 +25,7 @@ CHORES = (do.LookUpLease, do.RemoveRecord, ev.LeaseLookedUp)
 
 @attrs.define(eq=False)
 class Universe:
-    """A world's states, as far as they have been met."""
+    """Hold a world's states, as far as they have been met."""
 
     spec: Spec
     stores: Stores = attrs.field(factory=Stores)
@@ -173,7 +173,10 @@ class Universe:
         return state._replace(etcd=etcd, members=members, late=(), first_lease=first_lease)
 
     def kill(self, state: State, index: int) -> State:
-        """SIGKILL: what it asked for may still be carried out, at any time."""
+        """Kill a process by SIGKILL.
+
+        Its requests may still be carried out, at any time.
+        """
         one = state.members[index]
         late = tuple(sorted((*state.late, *((index, request) for request in one.requests))))
         return with_one(state._replace(late=late), index, One(DEAD, None, (), ()))
@@ -210,18 +213,18 @@ class Universe:
         return self.actors[index].facts[state.members[index].state].is_midway
 
     def covers(self, state: State, index: int, lease: int) -> bool:
-        """Whether the record under which something was granted still stands.
+        """Return whether the record that a grant was under still stands.
 
-        What was granted under another is a zombie's: its token is what keeps it out.
+        A grant under another record is a zombie's. Only its token keeps it out.
         """
         found = self.stores.contents[state.etcd].records.get(self.spec.names[index])
         return found is not None and found.lease == lease
 
     def is_adrift(self, state: State, index: int) -> bool:
-        """Whether a member lives in a history of etcd that is gone.
+        """Return whether a member lives in a history of etcd that is gone.
 
-        Its record is not there, or is as of before what it wrote last. It holds its roles until it
-        has noticed, or its own deadline: nothing in etcd stands for it.
+        Its record is missing, or older than its last write. It holds its roles until it notices, or
+        until its own deadline. Nothing in etcd stands for it.
         """
         facts = self.actors[index].facts[state.members[index].state]
         if facts.lease >= state.first_lease:
@@ -230,10 +233,10 @@ class Universe:
         return found is None or found.lease != facts.lease or found.mod < facts.wrote_at
 
     def is_anybody_adrift(self, state: State) -> bool:
-        """Whether a role may still be held, or granted, by a history that is gone.
+        """Return whether a role may still be held by a lost history.
 
-        An answer of the old etcd may reach a member late, so who holds nothing counts as well,
-        until its deadline.
+        It may also be granted: an answer of the old etcd may reach a member late. So a member that
+        holds no role counts as well, until its deadline.
         """
         return any(
             one.state != DEAD

@@ -33,7 +33,7 @@ class Sale(Record):
 
 
 def make() -> tuple[App, Any]:
-    """Anew in each event loop: its connections belong to one."""
+    """Make an app for one event loop, to which its connections belong."""
     app = App(given["app"], redis_url=given["redis"], log_level="critical")
     return app, app.stream(
         "sales", record=Sale, partition_by="who", partition_count=PARTITIONS, partition_size=SIZE
@@ -41,7 +41,7 @@ def make() -> tuple[App, Any]:
 
 
 def send(count: int) -> dict[str, float]:
-    """Its `send` of 1000 records, again and again."""
+    """Call Runnel's `send` with 1000 records, again and again."""
 
     async def body() -> dict[str, float]:
         _, sales = make()

@@ -76,7 +76,7 @@ class Surroundings:
 
 
 class Container:
-    """A container of a pod.
+    """Run a container of a pod.
 
     Attributes:
         spec: its part of the pod's spec.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Probes:
-    """The probes of one container. Each life of its process has new ones.
+    """Probe one container, with new probes for each life of its process.
 
     Readiness and liveness wait until the startup probe has succeeded. If that or liveness fails
     too often, the container is ended, and its restart policy decides what follows.

@@ -13,7 +13,7 @@ _NOT_COMMITTED = re.compile(r"the last commit of pings/(\d+) by processor 'plain
 
 @attrs.frozen
 class Note:
-    """One event, as `plain` noted it when it began with it."""
+    """Hold one event, as `plain` noted it before processing it."""
 
     at: int
     worker: str
@@ -25,7 +25,7 @@ class Note:
 
 @attrs.frozen
 class Copied:
-    """One output of `exact`, in the order of its partition."""
+    """Hold one output of `exact`, in the order of its partition."""
 
     partition: int
     who: str
@@ -51,7 +51,10 @@ class Verdict:
 
 
 def read_notes(text, worker):
-    """The notes of one worker; a line that was cut off by its end is left out."""
+    """Return the notes of one worker.
+
+    A last line that was cut off is left out.
+    """
     notes = []
     for line in text.split("\n")[:-1]:
         at, token, partition, who, n = line.split()

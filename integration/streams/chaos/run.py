@@ -107,7 +107,7 @@ class Workers:
 
 
 class Chaos:
-    """One run."""
+    """Hold one run."""
 
     def __init__(self, settings, folder, etcd, redis, console):
         self.settings = settings
@@ -140,7 +140,7 @@ class Chaos:
             await self.workers.stop(name)
 
     async def _send(self, stop):
-        """Each key's events one after the other, each until Redis has it."""
+        """Send each key's events in order, each until Redis has it."""
         while not stop.is_set():
             began = time.monotonic()
             batch = []

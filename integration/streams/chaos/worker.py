@@ -23,7 +23,7 @@ QUICK = {"rebalance_delay": 1.0, "initial_delay": 0.5, "grace": 4.0, "max_uncomm
 
 
 class Ping(Record):
-    """One event: the n-th of its key."""
+    """Hold one event: the n-th of its key."""
 
     who: str
     n: int
@@ -39,12 +39,12 @@ class Copy(Record):
 
 
 def connect():
-    """A client of the Redis that this run has."""
+    """Return a client of the Redis that this run has."""
     return Redis.from_url(os.environ["CHAOS_REDIS"], socket_timeout=2.0)
 
 
 def make_app():
-    """The app, and its two streams."""
+    """Return the app and its two streams."""
     app = App(
         "chaos",
         redis=connect,
