@@ -1,4 +1,4 @@
-"""Where the parts run: an etcd of the bench's own, and the processes that use it."""
+"""Run an etcd and the processes of a part of the bench."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _probes = itertools.count(1)
 
 @attrs.define
 class Arena:
-    """What a part is given.
+    """Give a part its etcd, its processes and its progress display.
 
     `progress(text, done, of)` shows how far it is. `tree` is the work tree whose members run.
     """
@@ -36,13 +36,16 @@ class Arena:
         return quick if self.quick else full
 
     def prefix(self) -> str:
-        """A key range that no other measurement uses."""
+        """Return a key range that no other measurement uses."""
         return f"bench-{next(_prefixes)}/"
 
     def member(
         self, prefix: str, *, ttl: float = 60, timeout: float = 5, trace: bool = False
     ) -> Child:
-        """A process for members; `timeout` is their sessions', for each request."""
+        """Start a process for members.
+
+        `timeout` is their sessions', for each request.
+        """
         given = {
             "endpoint": self.etcd.endpoint,
             "prefix": prefix,
@@ -53,7 +56,10 @@ class Arena:
         return Child("member.py", json.dumps(given), tree=self.tree)
 
     def probe(self, *, options: bool = False) -> Child:
-        """A process without Rink; `options`: with the settings that Rink gives its channels."""
+        """Start a process without Rink.
+
+        With `options`, its channel has the settings that Rink gives its channels.
+        """
         number = next(_probes)
         given = {"endpoint": self.etcd.endpoint, "options": options, "number": number}
         return Child("probe.py", json.dumps(given))
@@ -66,7 +72,7 @@ class Arena:
         return cpu_seconds(pid) if pid is not None else 0.0
 
     def folder(self) -> str:
-        """Where etcd's data lies, and on what."""
+        """Describe where etcd's data lies."""
         path = self.etcd.log_path
         if path is None:
             return "unknown"
@@ -75,7 +81,7 @@ class Arena:
 
 @attrs.frozen
 class Metrics:
-    """What etcd counts of itself."""
+    """Hold the metrics of an etcd."""
 
     values: dict[str, float]
 
@@ -87,7 +93,10 @@ class Metrics:
         return cls({name: float(value) for name, value in found})
 
     def total(self, name: str, *labels: str) -> float:
-        """The sum of a counter over all its labels, or over those that contain these texts."""
+        """Return the sum of a counter.
+
+        Only labels that contain all of these texts count.
+        """
         return sum(
             value
             for key, value in self.values.items()
@@ -100,7 +109,10 @@ class Metrics:
 
 @contextlib.contextmanager
 def etcd(quick: bool, progress: Callable[[str, int, int], None]) -> Iterator[Arena]:
-    """Run an etcd for as long as the `with` lasts: in memory, as it is a fair limit for all."""
+    """Run an etcd while the `with` lasts.
+
+    Its data is in memory, as a fair limit for all.
+    """
     os.environ.pop("RINK_TEST_ETCD", None)  # one that others use too would measure them
     with local_etcd() as node:
         yield Arena(node, quick, progress)
@@ -108,9 +120,10 @@ def etcd(quick: bool, progress: Callable[[str, int, int], None]) -> Iterator[Are
 
 @contextlib.contextmanager
 def redis() -> Iterator[RedisNode]:
-    """Run a Redis for as long as the `with` lasts, as one would for streams: with an append-only file.
+    """Run a Redis with an append-only file while the `with` lasts.
 
-    It is never rewritten meanwhile: that would be a second process, at a moment of its own choice.
+    The file is never rewritten meanwhile. A rewrite would start a second process at a random
+    moment.
     """
     os.environ.pop("RINK_TEST_REDIS", None)
     with local_redis(extra_args=("--auto-aof-rewrite-percentage", "0")) as node:
@@ -118,18 +131,18 @@ def redis() -> Iterator[RedisNode]:
 
 
 def about_redis(node: RedisNode) -> str:
-    """What a part says of its Redis."""
+    """Describe the Redis of a part."""
     info = str(node.call("INFO", "server"))
     version = re.search(r"redis_version:([0-9.]+)", info)
     folder = Path(str(node.call("CONFIG", "GET", "dir")[1]))
     return (
-        f"Redis {version[1] if version else 'unknown'}, append-only file with fsync every second, on "
-        f"{filesystem(folder)}."
+        f"Redis {version[1] if version else 'unknown'}, append-only file with fsync every second, "
+        f"on {filesystem(folder)}."
     )
 
 
 def filesystem(path: Path) -> str:
-    """The kind of file system that a path lies on."""
+    """Return the kind of file system that a path lies on."""
     best, kind = "", "unknown"
     for line in Path("/proc/mounts").read_text().splitlines():
         _, point, found, *_ = line.split()

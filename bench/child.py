@@ -33,11 +33,10 @@ def cpu_seconds(pid: int) -> float:
 
 
 class Child:
-    """Runs one process, and reads its answers on a thread.
+    """Run one process, and read its answers on a thread.
 
-    So a hung process costs a timeout only.
-
-    A command that is a str names a file in the `bench/` of `tree`.
+    A hung process costs only a timeout. A command that is a str names a file in the `bench/` of
+    `tree`.
     """
 
     def __init__(self, command: list[str] | str, *arguments: str, tree: Path = TREE) -> None:

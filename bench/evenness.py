@@ -1,7 +1,8 @@
-"""How evenly the schemes spread jobs over ranks, what moves, and how fast names are ranked.
+"""Measure how evenly the schemes spread jobs over ranks.
 
-Jump gives each name a rank at random, so its figures depend on the names: they are averages over
-25 sets of them, with the worst set beside. Balanced does not depend on what precedes the number.
+It also measures how many jobs move, and how fast names are ranked. Jump gives each name a rank at
+random, so its figures depend on the names: they are averages over 25 sets of them, with the worst
+set beside. Balanced does not depend on the part of a name before its number.
 """
 
 import argparse
@@ -17,7 +18,10 @@ TIMED_NAMES = 100_000
 
 
 def spread(scheme: Scheme, ranks: int, names: list[str]) -> dict[str, float]:
-    """One set of names: the fullest rank by the mean, idle ranks, and what moves."""
+    """Return the spread of one set of names.
+
+    It has the fullest rank by the mean, the idle ranks, and the jobs that move.
+    """
     owners = [scheme.rank(name, ranks) for name in names]
     joined = [scheme.rank(name, ranks + 1) for name in names]
     left = [scheme.rank(name, ranks - 1) for name in names]
@@ -47,7 +51,10 @@ def evenness(kind: str, ranks: int, jobs: int) -> dict[str, str | float]:
 
 
 def names_per_second(scheme: Scheme, names: list[str], ranks: int) -> float:
-    """The best of five runs, since other work on the machine only ever adds to the time."""
+    """Return the best rate of five runs.
+
+    Other work on the machine only ever adds to the time.
+    """
     best = float("inf")
     for _ in range(5):
         start = time.perf_counter()

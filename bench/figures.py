@@ -1,4 +1,4 @@
-"""What a run of the bench comes to: figures, their limits and targets, and how they are shown."""
+"""Hold the figures of a run, and show them beside their limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ DISTURBED = 0.05
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest of the values that at least this share of them does not exceed (nearest rank)."""
+    """Return the percentile of values by nearest rank.
+
+    It is the smallest of the values that at least this share of them does not exceed.
+    """
     if not values:
         raise ValueError("no values, no percentile")
     if not 0 <= share <= 1:
@@ -25,7 +28,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 @attrs.frozen
 class Spread:
-    """Several readings of one thing, in short."""
+    """Summarize several readings of one figure."""
 
     count: int
     least: float
@@ -46,7 +49,7 @@ class Spread:
 
 @attrs.frozen
 class Target:
-    """The bound of a figure; `says` is how people read it.
+    """Hold the bound of a figure; `says` is its text.
 
     Attributes:
         is_strict: a value that equals the bound does not meet it.
@@ -77,10 +80,10 @@ def below(bound: float, says: str = "") -> Target:
 
 @attrs.frozen(kw_only=True)
 class Figure:
-    """One thing measured.
+    """Hold one measured figure.
 
-    `limit` was measured in the same run, in the same unit: what the machine can do at best.
-    `more` holds what the table has no room for; it goes into the JSON.
+    `limit` was measured in the same run, in the same unit: the machine's best possible value.
+    `more` holds details that the table has no room for; it goes into the JSON.
     """
 
     key: str
@@ -99,13 +102,16 @@ class Figure:
 
     @property
     def by_limit(self) -> float | None:
-        """How many times the limit; for a rate, how much of it."""
+        """Return the multiple of the limit; for a rate, the share of it."""
         return self.value / self.limit if self.limit else None
 
 
 @attrs.frozen(kw_only=True)
 class PeerFigure:
-    """The same thing measured of another system; `key` is that of the figure it stands beside."""
+    """Hold a figure of another system.
+
+    `key` is that of our figure that it stands beside.
+    """
 
     peer: str
     key: str
@@ -117,7 +123,7 @@ class PeerFigure:
 
 @attrs.frozen(kw_only=True)
 class Table:
-    """A table of a part's own, such as where the time goes."""
+    """Hold a table of a part's own, such as the stages of a hand-over."""
 
     title: str
     heads: list[str]
@@ -126,7 +132,7 @@ class Table:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What one part of the bench has to say."""
+    """Hold the result of one part of the bench."""
 
     part: str
     title: str
@@ -140,7 +146,7 @@ class Outcome:
 
 
 def shown(value: float, unit: str) -> str:
-    """A value for people: three digits or so, and its unit."""
+    """Return a value for people: about three digits, and its unit."""
     digits = 0 if abs(value) >= 100 or value == int(value) else 1 if abs(value) >= 10 else 2
     if 0 < abs(value) < 0.1:
         digits = 3
@@ -149,7 +155,10 @@ def shown(value: float, unit: str) -> str:
 
 
 def rows(outcome: Outcome, beside: Iterable[PeerFigure]) -> tuple[list[str], list[list[str]]]:
-    """One part's figures as text, with a column for each peer that has any of them."""
+    """Return the figures of one part as text.
+
+    Each peer that has any of them gets a column.
+    """
     keys = {figure.key for figure in outcome.figures}
     found = {(one.peer, one.key): one for one in beside if one.key in keys}
     peers = list(dict.fromkeys(peer for peer, _ in found))
@@ -175,13 +184,13 @@ def rows(outcome: Outcome, beside: Iterable[PeerFigure]) -> tuple[list[str], lis
 
 
 def limits(outcome: Outcome) -> list[str]:
-    """What the limits of a part's figures are, each said once."""
+    """Return the descriptions of a part's limits, each once."""
     said = [f"Limit: {one.limit_is}." for one in outcome.figures if one.limit_is]
     return list(dict.fromkeys(said))
 
 
 def remarks(outcome: Outcome) -> list[str]:
-    """What is to be said below a part's tables."""
+    """Return the lines below a part's tables."""
     said = list(outcome.notes)
     if outcome.when:
         text = f"Measured {outcome.when}, in {outcome.seconds:.0f} s"
@@ -192,7 +201,7 @@ def remarks(outcome: Outcome) -> list[str]:
 
 
 def markdown(machine: dict[str, str], outcomes: list[Outcome]) -> str:
-    """The whole run as a page."""
+    """Return the whole run as a page."""
     lines = ["# What `make bench` measured", ""]
     lines += [f"- {name}: {value}" for name, value in machine.items()]
     peers = [one for outcome in outcomes for one in outcome.peers]
@@ -218,7 +227,7 @@ def _markdown_table(heads: list[str], table: list[list[str]]) -> list[str]:
 
 
 def as_json(machine: dict[str, str], outcomes: list[Outcome]) -> dict[str, Any]:
-    """The whole run for programs."""
+    """Return the whole run for programs."""
     parts = []
     for outcome in outcomes:
         part = attrs.asdict(outcome)
@@ -229,5 +238,5 @@ def as_json(machine: dict[str, str], outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def from_json(saved: dict[str, Any]) -> list[Outcome]:
-    """The outcomes of a run that was saved."""
+    """Return the outcomes of a saved run."""
     return [cattrs.structure(part, Outcome) for part in saved["parts"]]

@@ -1,4 +1,7 @@
-"""On what the figures were measured: a figure without its machine says nothing."""
+"""Describe the machine on which the figures were measured.
+
+Figures of different machines cannot be compared.
+"""
 
 from __future__ import annotations
 
@@ -31,25 +34,34 @@ def describe(arena: Arena) -> dict[str, str]:
 
 
 def when() -> str:
-    """Now, and what code is measured."""
+    """Return the time, and the measured commit."""
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC at commit {commit()}"
 
 
 class Neighbours:
-    """How much of the machine other processes use: figures taken beside them are not worth much."""
+    """Measure how much of the machine other processes use.
+
+    Figures that are taken beside busy processes are not worth much.
+    """
 
     def __init__(self) -> None:
         self._began = time.monotonic()
         self._busy = _busy_seconds() - _own_seconds()
 
     def share(self) -> float:
-        """Since the beginning, of all cores; ask when every process of our own has ended."""
+        """Return the share of all cores that others used since the beginning.
+
+        Call it when every process of the bench has ended.
+        """
         took = (time.monotonic() - self._began) * (os.cpu_count() or 1)
         return max(0.0, (_busy_seconds() - _own_seconds() - self._busy) / took)
 
 
 def _busy_seconds() -> float:
-    """CPU time that the whole machine has used: all but idle and waiting for disks."""
+    """Return the CPU seconds that the whole machine has used.
+
+    Idle time and waiting for disks do not count.
+    """
     name, *ticks = Path("/proc/stat").read_text().splitlines()[0].split()
     assert name == "cpu"
     user, nice, system, _, _, irq, softirq, steal = map(int, ticks[:8])
@@ -57,7 +69,10 @@ def _busy_seconds() -> float:
 
 
 def _own_seconds() -> float:
-    """CPU time of this process and of all its children that have ended, etcd among them."""
+    """Return the CPU seconds of this process and its ended children.
+
+    The etcd is one of these children.
+    """
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 

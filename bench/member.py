@@ -1,7 +1,7 @@
-"""A process with members in it, which holds roles and notes when; driven by `child.Child`.
+"""Run members in a process, hold roles, and note the times.
 
-What is timed runs on threads of its own and only appends to a list; everything is written out when
-it is asked for, after the time that counts.
+`child.Child` drives it. Timed code runs on threads of its own and only appends to a list. All notes
+are handed over on request, after the measured time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Stamp = tuple[float, str, str]
 
 
 class Blocking:
-    """A member on the blocking face."""
+    """Run a member on the blocking face."""
 
     face = rink
 
@@ -53,7 +53,7 @@ class Blocking:
             threading.Thread(target=self._one, args=([name],), daemon=True).start()
 
     def _one(self, names: list[str]) -> None:
-        """One role, as a worker with a stop event holds it."""
+        """Hold one role, as a worker with a stop event does."""
         while not self.ends.is_set():
             try:
                 role = self.rink.await_role(names[0])
@@ -65,7 +65,10 @@ class Blocking:
             role.release()
 
     def _set(self, names: list[str]) -> None:
-        """Many roles: what is lost is released when the next change is asked for."""
+        """Hold many roles.
+
+        Lost roles are released before the next change is awaited.
+        """
         with self.rink.roles(names) as roles:
             for change in roles:
                 what = "gained" if change.gained else "let go"
@@ -82,7 +85,7 @@ class Blocking:
 
 
 class Asyncio(Blocking):
-    """A member on the asyncio face; all of them on one event loop."""
+    """Run members on the asyncio face, all on one event loop."""
 
     face = rink.aio
 
@@ -155,10 +158,11 @@ def join(
     shared: bool = True,
     settings: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Make members and let them join, all at once; who fails tries again, as a supervisor would.
+    """Make members and let them join at the same time.
 
-    Hundreds of members in a few processes starve each other, so that etcd seems not to answer. What
-    a failed join has left behind may keep its name until its lease ends, so the next try has another.
+    A failed join is repeated, as a supervisor would do. Hundreds of members in a few processes
+    starve each other, and etcd seems not to answer. A failed join may leave its name taken until
+    its lease ends, so the next try has another name.
     """
     failed: list[str] = []
 
@@ -193,7 +197,7 @@ def knows(name: str, other: str) -> None:
 
 
 def held(name: str, roles: int) -> dict[str, Any]:
-    """Wait until so many roles were gained and not let go of; hand over the notes so far."""
+    """Wait until this many roles are held; return the notes so far."""
     stamps = members[name].stamps
 
     def holds() -> bool:
@@ -205,7 +209,7 @@ def held(name: str, roles: int) -> dict[str, Any]:
 
 
 def stamped(name: str) -> dict[str, Any]:
-    """The notes so far, and none of them again."""
+    """Return the new notes; each is returned once."""
     stamps = members[name].stamps
     taken = stamps[:]
     del stamps[: len(taken)]
@@ -215,7 +219,7 @@ def stamped(name: str) -> dict[str, Any]:
 def settled(
     names: list[str] | None = None, size: int = 0, timeout: float = 100.0
 ) -> dict[str, Any]:
-    """Wait until the group is settled at this size, in the view of each of these members."""
+    """Wait until all these members see a settled group of this size."""
     ends = now() + timeout
     for name in names or list(members):
         one = members[name]
@@ -229,7 +233,10 @@ def settled(
 
 
 def leave(names: list[str], keep_rank: bool = False, quiet: float = 0.0) -> dict[str, Any]:
-    """Leave; the answer is given a little later, so as not to run beside what is timed."""
+    """Make members leave, and return their notes.
+
+    The answer comes a little later, so that it does not disturb the measured time.
+    """
     with ThreadPoolExecutor(len(names)) as pool:
         asked = list(pool.map(lambda name: members[name].leave(keep_rank), names))
     left_at = now()
@@ -247,7 +254,7 @@ def info(name: str) -> dict[str, Any]:
 
 
 def calls() -> dict[str, Any]:
-    """How many requests all sessions have sent, by name."""
+    """Return how many requests all sessions have sent, by name."""
     total: dict[str, int] = {}
     for one in sessions:
         for name, count in one.etcd.calls.items():
@@ -256,12 +263,12 @@ def calls() -> dict[str, Any]:
 
 
 def threads() -> dict[str, Any]:
-    """The names of Python's threads, by the system's numbers of them."""
+    """Return the names of Python's threads, by the system's thread ids."""
     return {"threads": {str(one.native_id): one.name for one in threading.enumerate()}}
 
 
 def get_role(name: str, rounds: int, size: int) -> dict[str, Any]:
-    """The speed of get_role, on this thread, and what requests were sent meanwhile."""
+    """Measure get_role on this thread, and count the requests it sent."""
     gc.collect()
     before = calls()["calls"]
     found = speed.get_role(members[name].rink, rounds, size)

@@ -1,4 +1,4 @@
-"""The limits: what etcd and gRPC do without Rink, in a process of its own.
+"""Measure the limits: etcd and gRPC without Rink, in a process.
 
 Only the trimmed messages of the library are used, over a channel with gRPC's defaults: no client,
 no retries, no guard. One process puts, another watches, as the hand-over too has two.
@@ -58,7 +58,10 @@ events: list[tuple[float, str, str, int, int]] = []  # when, key, kind, bytes, r
 
 
 def watching(prefix: str, over: grpc.Channel) -> Iterator[Any]:
-    """The answers of a watch on a prefix; the first one says that etcd has begun."""
+    """Yield the answers of a watch on a prefix.
+
+    The first one says that etcd has begun.
+    """
     requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
     key = prefix.encode()
     end = key[:-1] + bytes([key[-1] + 1])
@@ -69,7 +72,7 @@ def watching(prefix: str, over: grpc.Channel) -> Iterator[Any]:
 
 
 def watch(prefix: str) -> None:
-    """Note each event under a prefix from now on; returns when etcd has begun to watch."""
+    """Note each event under a prefix; return when etcd watches."""
     begun = threading.Event()
 
     def read() -> None:
@@ -106,7 +109,10 @@ def put(key: str, count: int, pause: float = 0.0) -> dict[str, Any]:
 
 
 def idle(ttl: int) -> dict[str, Any]:
-    """What the least of members would do: a lease renewed every sixth of its TTL, and one watch."""
+    """Do the least that a member does: renew a lease, and watch.
+
+    The lease is renewed every sixth of its TTL.
+    """
     lease = unary(m.GRANT)(pb.LeaseGrantRequest(TTL=ttl)).ID
     requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
     answers = stream(m.KEEPALIVE, iter(requests.get, None))
@@ -123,7 +129,7 @@ def idle(ttl: int) -> dict[str, Any]:
 
 
 class Crowd:
-    """As many connections with a watch each as members would have, and one put by each of them."""
+    """Open a connection with a watch for each member, and put once on each."""
 
     def __init__(self) -> None:
         self._channels: list[grpc.Channel] = []
@@ -145,7 +151,10 @@ class Crowd:
             self._seen[index] += len(answer.events)
 
     def burst(self, size: int, total: int) -> dict[str, Any]:
-        """Each puts a value of this size; when every watch here had seen all of them."""
+        """Put a value of this size on each connection.
+
+        Return when every watch here had seen all of the values.
+        """
 
         def put_one(over: grpc.Channel) -> None:
             key = f"{self._prefix}{id(over)}-{given['number']}".encode()

@@ -1,4 +1,7 @@
-"""make bench: every figure beside its limit, measured in the same run, and beside its peers."""
+"""Run `make bench`: measure every figure beside its limit and peers.
+
+The limits are measured in the same run.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,10 @@ def main() -> int:
 
 
 def saved(files: list[Path]) -> tuple[dict[str, str], list[Outcome]]:
-    """Runs that were saved; of a part that several of them have, the last one counts."""
+    """Return the machine and the outcomes of saved runs.
+
+    If several runs have a part, the last one counts.
+    """
     found: dict[str, Outcome] = {}
     about: dict[str, str] = {}
     for file in files:

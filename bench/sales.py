@@ -1,6 +1,7 @@
-"""The events of the streams' parts: small, and the same for all who send and process them.
+"""Make the events of the streams' parts.
 
-Read by Runnel's processes too, which have nothing but the standard library and Runnel.
+They are small, and the same for all senders and processors. Runnel's processes read this file, too;
+they have only the standard library and Runnel.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def sale(number: int) -> dict[str, Any]:
-    """Three small fields."""
+    """Return a record with three small fields."""
     return {"n": number, "who": f"customer-{number % CUSTOMERS}", "amount": number % 97}
 
 
 class Clock:
-    """How long it took until every partition had its share.
+    """Measure the time until every partition had its share.
 
-    Processors count for themselves, in a local variable: what is measured is to cost next to nothing.
+    Processors count in a local variable, so that measuring costs next to nothing.
     """
 
     def __init__(self, partitions: int = PARTITIONS) -> None:
@@ -33,15 +34,15 @@ class Clock:
         self.began = self.ended = 0.0
 
     def begin(self) -> None:
-        """The first event is about to be processed, in whatever partition."""
+        """Note that the first event is about to be processed."""
         self.began = self.began or time.perf_counter()
 
     def end(self) -> bool:
-        """A partition has had its share; whether it was the last one."""
+        """Note that a partition had its share; return whether it was the last."""
         self.partitions -= 1
         return self.partitions == 0
 
     def stop(self) -> float:
-        """All is done, commits too; seconds since the beginning."""
+        """Return the seconds since the beginning, when all is committed."""
         self.ended = time.perf_counter()
         return self.ended - self.began

@@ -23,9 +23,10 @@ class _Standing(SystemClock):
 
 
 class Group:
-    """Step one member of a group as its engine does, but on the caller's thread.
+    """Step one member of a group as its engine does.
 
-    The member has the middle rank. If it `coordinates`, it has rank 0, and is the oldest.
+    The steps run on the caller's thread. The member has the middle rank. If it `coordinates`, it
+    has rank 0, and is the oldest.
     """
 
     def __init__(self, count: int, *, coordinates: bool = False) -> None:
@@ -51,7 +52,10 @@ class Group:
         return own.effects + self._stepper.step_group(own.unplaced)
 
     def member(self, number: int, **changed: Any) -> Member:
-        """Return the record of a rank, at this revision; the oldest is that of rank 0."""
+        """Return the record of a rank at this revision.
+
+        The oldest member has rank 0.
+        """
         fields = {"version": 1, "shares": (Share(number, self.count, "jump"),)}
         fields |= {**self.settings[number].recorded, **changed}
         record = MemberRecord(incarnation=f"i{number}", ttl=60, **fields)

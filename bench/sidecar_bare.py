@@ -1,4 +1,7 @@
-"""A bare Starlette route behind the server that the sidecar uses: what its calls are measured by."""
+"""Serve a bare Starlette route as the limit of the sidecar's calls.
+
+It runs behind the server that the sidecar uses.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,7 @@
-"""How many calls a second one thread makes; loops as short as they can be, the same for all."""
+"""Measure calls per second on one thread.
+
+The loops are as short as possible, and the same for all functions.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ _fresh = itertools.count()
 
 
 def rate(work: Callable[[], None], calls: int, rounds: int) -> list[float]:
-    """Calls per second, of each round."""
+    """Return the calls per second of each round."""
     work()  # a round that does not count: caches fill
     rates = []
     for _ in range(rounds):
@@ -40,12 +43,15 @@ def released(function: Callable[[str], Any], names: list[str], times: int) -> Ca
 
 
 def fresh_names(count: int) -> list[str]:
-    """Names of 12 bytes that nobody has asked for yet."""
+    """Return unused names of 12 bytes."""
     return [f"n{next(_fresh):011d}" for _ in range(count)]
 
 
 def fresh(function: Callable[[str], Any], count: int, rounds: int) -> list[float]:
-    """As `rate`, for names that are new each time; a role that is granted is let go of."""
+    """Return the rates for names that are new each time.
+
+    A granted role is released.
+    """
     lists = [fresh_names(count) for _ in range(rounds + 1)]
     at = iter(lists)
 
@@ -59,7 +65,7 @@ def fresh(function: Callable[[str], Any], count: int, rounds: int) -> list[float
 
 
 def get_role(rink: Any, rounds: int, size: int) -> dict[str, list[float]]:
-    """Every kind of call; `size` is about how many calls a round makes."""
+    """Measure every kind of call, about `size` calls a round."""
     names = [f"known-{index:06d}" for index in range(1000)]
     mine = [name for name in names if rink.owner(name) == rink.name]
     theirs = [name for name in names if rink.owner(name) not in {None, rink.name}]

@@ -1,6 +1,7 @@
-"""Notes when a hand-over passes the library's inner doors, for the table of where the time goes.
+"""Note when a hand-over passes the library's internal functions.
 
-Methods are wrapped in the processes of one short run, whose figures are used for nothing else.
+The table of the hand-over's stages is made of it. Methods are wrapped in the processes of one short
+run, whose figures are not used otherwise.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ def _noted(what: str, method: Any) -> Any:
 
 
 def _about(arguments: tuple[Any, ...]) -> str:
-    """What kind of thing it was called with: effects or events, the request's name, the changes."""
+    """Describe the arguments of a call.
+
+    These are the kinds of effects or events, the request's name, or the changes.
+    """
     found = arguments[-1] if arguments and isinstance(arguments[0], int) else None
     if found is not None:  # what a watch delivers, with the number of its round
         return ", ".join(map(_change, getattr(found, "events", ())))

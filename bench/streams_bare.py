@@ -1,4 +1,7 @@
-"""A process with redis-py and nothing else: what the machine can do at best, and steady senders."""
+"""Run redis-py alone in a process, as the machine's limit.
+
+It also sends events at a steady pace.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,10 @@ def on_loop(work: Any) -> Any:
 
 
 async def process(redis: Redis, keys: Sequence[str], each: int, batch: int) -> dict[str, Any]:
-    """XREAD of all partitions, JSON, and one commit for each partition and batch: a round trip each."""
+    """Process with XREAD of all partitions, JSON, and plain commits.
+
+    Each commit is for one partition and batch, with a round trip of its own.
+    """
     sha = await redis.script_load(COMMIT)
     positions = dict.fromkeys(keys, "0-0")
     for key in keys:
@@ -68,12 +74,15 @@ async def process(redis: Redis, keys: Sequence[str], each: int, batch: int) -> d
 
 
 def pairs(found: Any) -> Any:
-    """What XREAD has found, of either protocol."""
+    """Return the streams of an XREAD answer, of either protocol."""
     return found.items() if isinstance(found, dict) else found
 
 
 async def listen(redis: Redis, keys: Sequence[str], count: int) -> dict[str, Any]:
-    """Blocked in XREAD on all partitions; how old each event is when it has been decoded."""
+    """Read all partitions by blocking XREAD; return each event's age.
+
+    The age is taken when the event has been decoded.
+    """
     positions, delays = dict.fromkeys(keys, "0-0"), []
     while len(delays) < count:
         for key, entries in pairs(await redis.xread(positions, count=1000, block=BLOCK_MS)):
@@ -87,12 +96,12 @@ async def listen(redis: Redis, keys: Sequence[str], count: int) -> dict[str, Any
 
 
 async def fill(redis: Redis, keys: Sequence[str], each: int) -> dict[str, Any]:
-    """As many events for each partition; not timed."""
+    """Send this many events to each partition, without timing."""
     return await send(redis, keys, each * len(keys), at_once=1000)
 
 
 async def send(redis: Redis, keys: Sequence[str], count: int, at_once: int) -> dict[str, Any]:
-    """XADDs, so many in a pipeline; a single one without."""
+    """Send by XADD, with `at_once` of them in a pipeline."""
     records = [sale(number) for number in range(count)]
     began = time.perf_counter()
     if at_once == 1:
@@ -107,7 +116,10 @@ async def send(redis: Redis, keys: Sequence[str], count: int, at_once: int) -> d
 
 
 async def pace(redis: Redis, keys: Sequence[str], rate: float, count: int) -> dict[str, Any]:
-    """So many events a second, to each partition in turn, each with the time it was sent."""
+    """Send this many events a second, to each partition in turn.
+
+    Each has the time it was sent.
+    """
     began, sent = now(), 0
     most = int(rate * 4 * TICK_S) + 1  # what is late is not made up for all at once
     while sent < count:

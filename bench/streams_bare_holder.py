@@ -1,8 +1,9 @@
-"""A process that processes partitions and hands them over with redis-py and gRPC alone: a limit of `streams_handover`.
+"""Hand partitions over with redis-py and gRPC alone.
 
-It has no group, no lease, no token to wait for and nothing of its own for each partition: one blocking XREAD
-and one pipeline of commits for all. To leave it ends its loop, closes all partitions in one pipeline, and puts
-one key into etcd; whoever watches that key takes all of them in one pipeline, the first events along.
+It is a limit of `streams_handover`. It has no group, no lease, no token to wait for and no object
+for each partition: one blocking XREAD and one pipeline of commits serve all. To leave, it ends its
+loop, closes all partitions in one pipeline, and puts one key into etcd. The process that watches
+this key takes all partitions in one pipeline, together with the first events.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ threading.Thread(target=loop.run_forever, daemon=True).start()
 
 
 class Holder:
-    """All partitions of these keys, from a take to a close."""
+    """Hold all partitions of these keys from a take to a close."""
 
     def __init__(self, keys: Sequence[str], numbers: Sequence[int]) -> None:
         self._numbers = dict(zip(keys, numbers, strict=True))

@@ -1,6 +1,7 @@
-"""A process with a worker of `rink.streams` that notes when it processed which event; driven by `child.Child`.
+"""Run a worker that notes when it processed each event.
 
-The worker runs on a thread of its own, and what is timed only appends to lists.
+`child.Child` drives it. The worker runs on a thread of its own, and timed code only appends to
+lists.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def seen(count: int) -> None:
 
 
 def leave() -> dict[str, Any]:
-    """As at SIGTERM; answers when it has left."""
+    """Leave as at SIGTERM; return the times when it has left."""
     worker, running = workers.pop()
     at = now()
     loop.call_soon_threadsafe(worker.stop)
@@ -97,7 +98,7 @@ def leave() -> dict[str, Any]:
 
 
 def noted() -> dict[str, Any]:
-    """All notes since they were asked for last."""
+    """Return all notes since the last call."""
     found = {"events": events[:], "begins": begins[:], "ends": ends[:]}
     for name, notes in (("events", events), ("begins", begins), ("ends", ends)):
         del notes[: len(found[name])]

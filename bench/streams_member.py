@@ -1,6 +1,7 @@
-"""A process with an app of `rink.streams` in it: it processes what lies in Redis, listens, or sends.
+"""Run an app of `rink.streams` in a process.
 
-Every command makes an app of its own, whose name the bench has chosen.
+It processes the events in Redis, listens, or sends. Every command makes an app of its own, whose
+name the bench has chosen.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def make(name: str, record: type[Any]) -> tuple[App, Stream[Any]]:
 
 
 class Task:
-    """What a processor is to do: `each` events of every partition."""
+    """Describe a processor's task: `each` events of every partition."""
 
     def __init__(self, each: int) -> None:
         self.each = each
@@ -121,7 +122,7 @@ KINDS = {
 
 
 def process(app: str, kind: str, each: int) -> dict[str, Any]:
-    """One worker, from its first event until all is processed and committed."""
+    """Run one worker until all events are processed and committed."""
 
     async def body() -> dict[str, Any]:
         made, stream = make(app, Sale)
@@ -147,7 +148,7 @@ async def committed(app: App, each: int) -> None:
 
 @contextlib.asynccontextmanager
 async def running(worker: Worker) -> AsyncIterator[None]:
-    """A worker that runs for as long as the `with` lasts."""
+    """Run a worker while the `with` lasts."""
     task = asyncio.create_task(worker.run())
     try:
         yield
@@ -158,7 +159,7 @@ async def running(worker: Worker) -> AsyncIterator[None]:
 
 
 def listen(app: str, count: int) -> dict[str, Any]:
-    """How old each event is when it is processed, one by one."""
+    """Return the age of each event at its processing, one by one."""
 
     async def body() -> dict[str, Any]:
         made, stream = make(app, Stamped)
@@ -183,7 +184,10 @@ def listen(app: str, count: int) -> dict[str, Any]:
 
 
 def send(app: str, count: int, how: str) -> dict[str, Any]:
-    """Send records that are made already: `many`, one after the `other`, or 100 at `once`."""
+    """Send records that are made already.
+
+    `how` is `many`, one after the `other`, or 100 at `once`.
+    """
 
     async def body() -> dict[str, Any]:
         made, stream = make(app, Sale)
@@ -211,7 +215,7 @@ async def _at_once(stream: Stream[Any], records: list[Sale]) -> None:
 
 
 def pace(app: str, rate: float, count: int) -> dict[str, Any]:
-    """Single sends at a steady rate, each with the time it was sent."""
+    """Send single events at a steady rate, each with its time."""
 
     async def body() -> dict[str, Any]:
         made, stream = make(app, Stamped)

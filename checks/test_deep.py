@@ -42,7 +42,8 @@ class Printer:
             nodeids[item.get_closest_marker("deep") is not None].append(item.nodeid)
         print(json.dumps({"deep": nodeids[True], "others": nodeids[False]}))
 
-raise SystemExit(pytest.main(["-qq", "--collect-only", "-m", "", "tests", "integration"], plugins=[Printer()]))
+arguments = ["-qq", "--collect-only", "-m", "", "tests", "integration"]
+raise SystemExit(pytest.main(arguments, plugins=[Printer()]))
 """
 
 

@@ -1,4 +1,7 @@
-"""Check that `.ci/deep` counts only what passed, and stops when it is told."""
+"""Check which results `.ci/deep` counts, and that it can be stopped.
+
+It counts only passed runs.
+"""
 
 import os
 import signal
@@ -149,7 +152,10 @@ finally:
 @pytest.mark.parametrize("ignored", ["", "trap '' INT; "], ids=["", "in the background"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_script_that_is_stopped_ends_with_its_children(project, number, ignored):
-    """Scripts, such as those of the part `clients`, have a pytest as their child."""
+    """A script that is stopped ends with its children.
+
+    Scripts, such as those of the part `clients`, have a pytest as their child.
+    """
     build = project.root / "build"
     (project.root / "tests" / "script").write_text(SCRIPT)
     (project.root / "tests" / "child.py").write_text(CHILD)

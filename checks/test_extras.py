@@ -1,4 +1,7 @@
-"""Texts name the extras of our distribution, `etcd-rink`, and not of another project's, `rink`."""
+"""Check that texts name the extras of our distribution.
+
+It is `etcd-rink`; `rink` is another project.
+"""
 
 import re
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Check that `.ci/test`, which `make test` runs, fails when one of its runs fails."""
+"""Check that `.ci/test` fails when one of its runs fails.
+
+`make test` runs it.
+"""
 
 import shutil
 import subprocess
@@ -14,7 +17,10 @@ RUNS = (".ci/unit --measured", ".ci/integration waiting", ".ci/integration compu
 
 
 def run(folder, fails):
-    """Run `.ci/test` on scripts that do nothing; return its exit status and their calls."""
+    """Run `.ci/test` on scripts that do nothing.
+
+    Return its exit status and the scripts' calls.
+    """
     for name in (".ci/unit", ".ci/integration", ".venv/bin/python"):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""The list of mutants is kept: each still has a place in the source, and a row in the page."""
+"""Check the list of mutants.
+
+Each mutant must have a place in the source, and a row in the page.
+"""
 
 import re
 from pathlib import Path
@@ -17,7 +20,10 @@ ROWS = mutants.written()
 
 
 def text_of(path):
-    """A file of tests, and those that it has from another: a contract, say."""
+    """Return a file of tests, with the tests that it imports.
+
+    It may import a contract, for example.
+    """
     text = path.read_text(encoding="utf-8")
     for name in re.findall(r"^from (\w+) import \*", text, re.MULTILINE):
         [shared] = (ROOT / "tests").rglob(f"{name}.py")
@@ -35,7 +41,10 @@ def test_a_mutants_old_text_is_found_exactly_once(mutant):
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
 def test_every_mutant_of_python_compiles(mutant):
-    """Else each test would fail, and catch nothing."""
+    """Every mutant of Python compiles.
+
+    Otherwise each test would fail, and catch nothing.
+    """
     if mutant.file.endswith(".py"):
         text = (ROOT / mutant.file).read_text(encoding="utf-8")
         compile(text.replace(mutant.old, mutant.new), mutant.file, "exec")
@@ -47,7 +56,10 @@ def test_every_mutant_is_another():
 
 
 def test_the_page_is_what_the_script_writes_of_its_own_rows():
-    """So it has a row for each mutant, under its heading, and no other."""
+    """The page is the script's output for its own rows.
+
+    It has a row for each mutant, under its heading, and no other.
+    """
     assert list(ROWS) == [mutant.what for mutant in MUTANTS], "run `make mutants`"
     assert mutants.PAGE.read_text(encoding="utf-8") == mutants.page(ROWS), "run `make mutants`"
 

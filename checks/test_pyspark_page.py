@@ -1,4 +1,7 @@
-"""docs/pyspark.md has the rows that integration/spark/features_on_pyspark.py fills, and nothing fails there."""
+"""Check the rows of docs/pyspark.md, none of which may fail.
+
+integration/spark/features_on_pyspark.py fills them.
+"""
 
 import ast
 import importlib.machinery

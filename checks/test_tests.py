@@ -49,7 +49,10 @@ def test_every_row_names_a_test_or_what_it_comes_with(number):
 
 
 def test_no_fast_test_sleeps():
-    """Nor does a script within one: what happens is waited for, or time is virtual."""
+    """No fast test sleeps, nor does a script within one.
+
+    Tests wait for conditions, or their time is virtual.
+    """
     found = [
         f"{path.relative_to(ROOT)}: {pause[0]}"
         for folder in WITHOUT_SERVERS

@@ -11,18 +11,26 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FILES = [path for folder in ("examples", "bench", "integration") for path in sorted((ROOT / folder).rglob("*.py"))]  # fmt: skip
+FILES = [
+    path
+    for folder in ("examples", "bench", "integration")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+]
 
 
 def imported(tree):
-    """The modules of Rink that a file has names for; an error where it imports what there is not."""
+    """Return the modules of Rink that a file has names for.
+
+    Fail if the file imports a module that does not exist.
+    """
     found = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for one in node.names:
                 if one.name.partition(".")[0] == "rink":
                     module = importlib.import_module(one.name)
-                    found[one.asname or "rink"] = module if one.asname else importlib.import_module("rink")  # fmt: skip
+                    top = module if one.asname else importlib.import_module("rink")
+                    found[one.asname or "rink"] = top
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "rink":
             module = importlib.import_module(node.module)
             for one in node.names:
@@ -33,7 +41,7 @@ def imported(tree):
 
 
 def bound(tree):
-    """Names that are something else somewhere in a file."""
+    """Return names that have another meaning somewhere in a file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
@@ -73,7 +81,10 @@ def test_such_a_name_is_found():
 
 
 def test_simple_queues_are_only_read_without_a_timeout():
-    """With one, `get` may wait for ever: see `_Ring` in `rink.engine.clock`."""
+    """Simple queues are only read without a timeout.
+
+    With one, `get` may wait for ever: see `_Ring` in `rink.engine.clock`.
+    """
     files = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "rink").rglob("*.py")

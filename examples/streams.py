@@ -1,9 +1,9 @@
-"""A year of flights as a stream: 16 partitions, three workers, a deploy, a freeze and a kill -9.
+"""Process a year of flights as a stream, through deploy, freeze and kill -9.
 
-Each aircraft's running delay and its longest chain of late legs are worked out by two processors:
-one whose outputs and offset go in one step, one that writes to a ledger elsewhere. At the end every
-state that they put out is compared with one plain pass over the file. Exit status 0: equal, in
-order, nothing lost, nothing doubled; 1: not so.
+The stream has 16 partitions and three workers. Two processors compute each aircraft's running delay
+and its longest chain of late legs. One commits its outputs and its offset in one step, the other
+writes to a ledger elsewhere. At the end every output state is compared with one plain pass over the
+file. Exit status 0: equal, in order, nothing lost, nothing doubled; 1: not so.
 
 The code to read is streams_demo/app.py (the work) and streams_demo/ledger.py (the fence elsewhere).
 """
@@ -13,49 +13,45 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
-from flights_demo.entry import parse, parser_of, present
+from common.display import make_display
+from common.entry import add_seed, parse, parser_of, present
 from rich.console import Console
-from streams_demo import report
-from streams_demo.here import Here
+from streams_demo import report, scene
+from streams_demo.here import WorkerHere
 from streams_demo.legs import plain_pass, read_legs
-from streams_demo.orchestrate import Demo, DemoError, Settings
-from streams_demo.scene import make_show
+from streams_demo.orchestrate import Demo, Settings
 
 from rink.testing import local_etcd
 from rink.testing.redis_server.local import local_redis, redis_cluster
 
 
 def main() -> int:
-    told = parse_arguments()
+    options = parse_arguments()
 
     def run(directory: Path, console: Console) -> report.Report:
-        settings = Settings(
-            directory=directory,
-            seconds=told.seconds,
-            ttl=told.ttl,
-            months=told.months,
-            seed=told.seed,
-            cluster=told.cluster,
-            careless=told.careless,
-        )
-        return carry_out(settings, console)
+        return carry_out(Settings.of(directory, options), console)
 
-    return present(told, run, report.show, folder="rink-streams-", kept="Notes and ledger")
+    return present(options, run, report.show, folder="rink-streams-", kept="Notes and ledger")
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = parser_of(
         __doc__,
-        seconds="how long the flights should flow",
-        ttl="seconds a silent worker keeps its partitions",
-        keep="keep the notes and the ledger",
+        seconds=45,
+        flow="the flights should flow",
+        ttl=3,
+        member="worker keeps its partitions",
+        quick="three months in fifteen seconds",
+        keep="the notes and the ledger",
     )
+    add_seed(parser)
     parser.add_argument("--cluster", action="store_true", help="on a Redis Cluster of three nodes")
-    # Shows that the checks notice it when outputs and offset go in two steps, and nothing is fenced.
+    # Shows that the checks notice it when outputs and offset go in two steps, without a fence.
     parser.add_argument("--careless", action="store_true", help=argparse.SUPPRESS)
-    return parse(parser, fewest_months=1)
+    return parse(parser, seconds=15, months=3)
 
 
 def carry_out(settings: Settings, console: Console) -> report.Report:
@@ -63,9 +59,9 @@ def carry_out(settings: Settings, console: Console) -> report.Report:
     with (
         local_etcd() as etcd,
         running_redis(settings.cluster) as url,
-        make_show(console) as display,
+        make_display(console, scene.draw, scene.progress_line) as display,
     ):
-        here = Here(
+        here = WorkerHere(
             folder=str(settings.directory),
             redis=url,
             cluster="yes" if settings.cluster else "",
@@ -73,19 +69,13 @@ def carry_out(settings: Settings, console: Console) -> report.Report:
             ttl=str(settings.ttl),
             careless="yes" if settings.careless else "",
         )
-        os.environ.update(here.environment())
+        os.environ.update(here.variables())
         from streams_demo.app import app  # only now: it takes its settings from the environment
 
-        demo = Demo(settings, here, app, sum(map(len, expected.values())), display)
-        unfinished = ""
-        try:
-            try:
-                demo.run()
-            except DemoError as error:
-                unfinished = str(error)  # what was seen until then may well say why
+        legs = sum(map(len, expected.values()))
+        with closing(Demo(settings, here, app, legs, display)) as demo:
+            unfinished = demo.run_to_the_end()
             return report.build(demo.evidence(expected, unfinished))
-        finally:
-            demo.close()
 
 
 @contextlib.contextmanager

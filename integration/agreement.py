@@ -1,7 +1,8 @@
-"""Whether the nodes of a cluster hold the same data.
+"""Compare the data of a cluster's nodes.
 
-etcd 3.5.0 to 3.5.2 may bring a node that was killed back with other data than the rest, for good: a test that goes on with
-such a cluster would blame Rink, whose members see versions and leases come and go with the node that they talk to.
+etcd 3.5.0 to 3.5.2 may permanently bring a killed node back with other data than the rest. A test
+that goes on with such a cluster would blame Rink: its members see versions and leases come and go
+with the node that they talk to.
 """
 
 import time
@@ -13,7 +14,10 @@ WITHIN_S = 10.0
 
 
 def agree(nodes, within_s=WITHIN_S):
-    """Look at all of their keys until they are the same everywhere; False where they stay different."""
+    """Wait until the keys of all nodes are the same.
+
+    Return False if they still differ when the time is over.
+    """
     end = time.monotonic() + within_s
     while len({_held_by(node) for node in nodes}) > 1:
         if time.monotonic() > end:

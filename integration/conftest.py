@@ -56,7 +56,10 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Run the files `*_on_spark.py` in two processes, to start two JVMs: Spark waits much of the time."""
+    """Run the files `*_on_spark.py` in two processes.
+
+    So only two JVMs start. Spark waits much of the time, so two suffice.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class TwoJvms(LoadScopeScheduling):
@@ -72,25 +75,25 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.fixture(scope="session")
 def etcd_node():
-    """One etcd for the whole run, or the one that RINK_TEST_ETCD names."""
+    """Run one etcd for the whole run, or use that of RINK_TEST_ETCD."""
     with local_etcd() as node:
         yield node
 
 
 @pytest.fixture(scope="session")
 def etcd_url(etcd_node):
-    """Where it answers."""
+    """Return the endpoint of the etcd."""
     return etcd_node.endpoint
 
 
 @pytest.fixture
 def prefix():
-    """A key prefix that no other test uses."""
+    """Return a key prefix that no other test uses."""
     return f"test-{uuid.uuid4().hex}/"
 
 
 class ThreeNodes:
-    """A cluster of a file's own."""
+    """Run a cluster for one file."""
 
     def __init__(self):
         self._opened = contextlib.ExitStack()
@@ -115,7 +118,10 @@ def three_nodes():
 
 @pytest.fixture
 def cluster(three_nodes):
-    """All three run when a test begins, have a leader, and hold the same data."""
+    """Return a cluster whose three nodes run and hold the same data.
+
+    It has a leader when a test begins.
+    """
     made = three_nodes.cluster
     for node in made.nodes:
         node.thaw()
@@ -134,7 +140,7 @@ def cluster(three_nodes):
 
 @pytest.fixture
 def wire_to():
-    """Lays wires to servers; all are gone in the end."""
+    """Lay wires to servers; remove them in teardown."""
     wires = []
 
     def wire_to(node, host="127.0.0.1", port=None):

@@ -1,6 +1,6 @@
-"""Fork processes from a process that has done their imports, and read them.
+"""Fork processes from one that has done their imports, and read them.
 
-Reading is done by one thread for all of them.
+One thread reads for all of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A resource that checks fencing tokens, for all members of a test: the README's SQL, on SQLite.
+"""Serve a resource that checks fencing tokens to a test's members.
 
-It is served on a socket by the process of the test, so that what was accepted, and in which order,
-is known from the resource itself; and a member that is frozen in the middle of a write keeps no
-lock from the others.
+Its SQL is the README's, on SQLite. The process of the test serves it on a socket. So the resource
+itself knows which writes it accepted, in which order. A member that is frozen in the middle of a
+write holds no lock that others need.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ WHERE totals.token <= excluded.token
 
 
 class Ledger:
-    """The resource, open until `close`.
+    """Serve the resource until `close`.
 
     Args:
-        history: where each write goes, accepted or refused.
+        history: gets each write, accepted or refused.
         folder: for the socket.
 
     Attributes:
         path: of the socket. It takes lines of JSON: who, role, token, until; and answers each.
-        until: each writer's deadline, as it last said.
+        until: each writer's latest deadline.
     """
 
     def __init__(self, history: History, folder: Path) -> None:
@@ -52,7 +52,7 @@ class Ledger:
         self._begin(self._accept)
 
     def write(self, who: str, role: str, token: int, until: float | None) -> bool:
-        """Whether the write was accepted."""
+        """Return whether the write was accepted."""
         with self._lock:
             changed = self._rows.execute(FENCED, {"role": role, "token": token}).rowcount
             what = "accepted" if changed else "refused"

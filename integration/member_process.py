@@ -1,14 +1,12 @@
-"""A member in a process of its own, which says what happens to it as lines of JSON.
+"""Run a member in a process of its own, and report as JSON lines.
 
-Started by `members.Worker`. Its first argument is JSON; commands come as lines on stdin:
-`rank`, `calls`, `members`, `held`, `remaining`, `leave`, `keep` (leave, keeping the rank),
-`no threads` (none can be started from now on), `threads`.
-A role counts as held from the line `gained` to the line `let go`, which is said before it is
-released: what user code would do between the two.
+`members.Worker` starts it. Its first argument is JSON; commands come as lines on stdin: `rank`,
+`calls`, `members`, `held`, `remaining`, `leave`, `keep` (leave, keeping the rank), `no threads`
+(none can be started from now on), `threads`. A role counts as held from the line `gained` to the
+line `let go`, which is written before the release: user code would work between the two.
 
-Where there is a ledger, a few of the roles that are held write to it all the time. Their writes
-are a little late and check nothing, as a job's may be: whether one still counts is for the ledger
-to say, by its token.
+If there is a ledger, a few of the held roles write to it all the time. Their writes are a little
+late and check nothing, as a job's may be. The ledger decides by the token whether a write counts.
 """
 
 import json
@@ -44,7 +42,10 @@ def follow(roles):
 
 
 def write(path, name, member, done):
-    """What was held is written a moment later; after a thaw, what was held before the freeze."""
+    """Write the held roles' tokens a moment later.
+
+    After a thaw, these are the roles held before the freeze.
+    """
     with socket.socket(socket.AF_UNIX) as ledger, ledger.makefile("rw") as lines:
         ledger.connect(path)
         while not done.is_set():
@@ -92,8 +93,10 @@ def refuse(thread):
     raise RuntimeError("can't start new thread")
 
 
+# Every command must write one line or end the loop: the test reads an answer for each command.
+# A command that is added without an answer would leave `members.Worker` waiting.
 def serve(member, session):
-    """Answer until it is to leave."""
+    """Answer commands until one makes the member leave."""
     start = threading.Thread.start
     for line in sys.stdin:
         match line.strip():

@@ -1,6 +1,6 @@
-"""Members in processes of their own: started, frozen, killed, and heard.
+"""Run members in processes of their own; freeze, kill and hear them.
 
-What they say of their roles goes into a `rink.testing.history.History`; the rest is waited for.
+Their messages about roles go into a `rink.testing.history.History`. Tests wait for the others.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ QUICK = {"rebalance_delay": 0.0, "initial_delay": 0.0}
 
 
 class Worker:
-    """One process with one member.
+    """Run one process with one member.
 
     Args:
-        history: where it tells what it gains and lets go of.
+        history: gets the roles that the member gains and lets go of.
         name: the member's.
         endpoints: for the session.
         prefix: for the session.
-        roles: what it follows.
+        roles: the roles that it follows.
         session: more settings of its session.
         ledger: the socket of a `ledger.Ledger` that it writes to, with its tokens.
-        command: what to start it with, such as `ip netns exec name`.
+        command: the start of its command line, such as `ip netns exec name`.
         settings: of the member.
     """
 
@@ -98,14 +98,14 @@ class Worker:
         self._said.put(None)
 
     def hear(self, said: dict[str, Any]) -> None:
-        """Whatever it says, as it comes; for subclasses."""
+        """Take each message as it comes; for subclasses."""
 
     def _read_errors(self) -> None:
         assert self.process.stderr is not None
         self._errors = self.process.stderr.read()
 
     def wait(self, what: str, timeout: float = LONG_S, **fields: Any) -> dict[str, Any]:
-        """The next thing of this kind that it says."""
+        """Return the member's next message of this kind."""
         end = SYSTEM.now() + timeout
         while True:
             said = self._said.get(timeout=max(0.001, end - SYSTEM.now()))
@@ -141,7 +141,7 @@ class Worker:
         self.ends()
 
     def ends(self) -> None:
-        """Wait until the process has ended well; else show what its threads are doing."""
+        """Wait until the process has ended well, or show its threads' stacks."""
         try:
             code = self.process.wait(LONG_S)
         except subprocess.TimeoutExpired:
@@ -187,10 +187,10 @@ class Worker:
 
 
 def settle(history: History, workers: list[Worker], roles: list[str]) -> None:
-    """Wait until these members have every rank and hold the roles of it: nothing moves now.
+    """Wait until the members have every rank and hold its roles.
 
-    That all roles are held, by all of them, is not enough: what a newcomer has gained may be
-    read here before what is still to move to it has been let go of. Nor is it enough that each
+    It is not enough that all members together hold all roles: a newcomer's gain may be read here
+    before another member has let go of the roles that still move to it. Nor is it enough that each
     role is held by its owner: each member reports through its own pipe, so a gain may be read
     before the loss that came first.
     """

@@ -1,8 +1,11 @@
-"""A network of namespaces, in which packets are dropped: no refusal, no reset, only silence.
+"""Build a network of namespaces in which packets can be dropped.
 
-Every party (an etcd node, a member) has a network namespace of its own, with one link to a router, which is
-a namespace too; the process of the tests is a party as well, by one more link. To part two of them the router gets
-a policy rule that swallows what it would forward: no firewall is needed, only `ip` and the right to use it.
+The sender sees no refusal and no reset, only silence.
+
+Every party (an etcd node, a member) has a network namespace of its own, with one link to a router,
+which is a namespace too. The process of the tests is a party as well, by one more link. To part two
+of them, the router gets a policy rule that swallows what it would forward. No firewall is needed,
+only `ip` and the right to use it.
 
 A `Branch` is a further subnet at the same router. Another process can add parties to it, such as a
 node of Kubernetes its pods.
@@ -26,11 +29,11 @@ PREFIX = "rinkt"  # of namespaces and links
 
 @attrs.frozen
 class Party:
-    """One end of the network.
+    """Hold one end of the network.
 
     Attributes:
         address: where others reach it.
-        command: what runs a process in it.
+        command: the command that runs a process in it.
     """
 
     address: str
@@ -77,11 +80,11 @@ class Branch:
 
 
 class Subnet:
-    """A subnet that no other network of this machine has, until `close`.
+    """Reserve a subnet that no other network of this machine has.
 
     It is not enough that no route leads there: two processes that look at once may choose the same
-    subnet. So its owner holds an abstract socket with its number. The socket ends with the process,
-    and is seen in the same network namespace as the routes.
+    subnet. So its owner holds an abstract socket with its number, until `close`. The socket ends
+    with the process, and is seen in the same network namespace as the routes.
 
     Attributes:
         number: the third number of its addresses.
@@ -107,7 +110,7 @@ class Subnet:
 
 
 class Network:
-    """The router and all parties, until `close`."""
+    """Hold the router and all parties, until `close`."""
 
     def __init__(self) -> None:
         _sweep()
@@ -126,7 +129,7 @@ class Network:
             raise
 
     def add(self) -> Party:
-        """A party in a namespace of its own."""
+        """Add a party in a namespace of its own."""
         name = f"{self._name}-{len(self._parties)}"
         ip("netns", "add", name)
         self._parties.append(name)
@@ -177,7 +180,10 @@ class Network:
         return self._subnets[-1].number
 
     def _link(self, namespace: str | None) -> str:
-        """Lay a link from the router to a namespace, None is ours; the address of that end."""
+        """Lay a link from the router to a namespace; return its address.
+
+        None is our own namespace.
+        """
         number, self._links = self._links, self._links + 1
         return lay_link(self._router, self._subnet, number, namespace)
 
@@ -187,7 +193,10 @@ class Network:
 
 
 def lay_link(router: str, subnet: int, number: int, namespace: str | None) -> str:
-    """Lay a link from a router to a namespace; None is ours. Return the address of that end."""
+    """Lay a link from a router to a namespace; return its address.
+
+    None is our own namespace.
+    """
     near, far = (f"{PREFIX}{subnet}{side}{number}" for side in "rp")
     gateway, address = (f"{NET}.{subnet}.{4 * number + host}" for host in (1, 2))
     at = ("-n", namespace) if namespace else ()
@@ -204,7 +213,7 @@ def lay_link(router: str, subnet: int, number: int, namespace: str | None) -> st
 
 
 def refusal() -> str | None:
-    """Why there can be no such network here; None where there can."""
+    """Return why there can be no such network here, or None."""
     try:
         with contextlib.closing(Network()) as network:
             network.cut_off(network.add())
@@ -234,7 +243,10 @@ def _sweep() -> None:
 
 
 def ip(*arguments: str, check: bool = True) -> bool:
-    """Run the command `ip`; return whether it succeeded. With `check`, raise where it did not."""
+    """Run the command `ip`; return whether it succeeded.
+
+    With `check`, raise if it failed.
+    """
     done = subprocess.run(["ip", *arguments], check=False, capture_output=True, text=True)
     if check and done.returncode:
         raise RuntimeError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")

@@ -1,4 +1,4 @@
-"""A CA and certificates as PEM files, which a test may replace."""
+"""Write a CA and certificates as PEM files, which a test may replace."""
 
 import trustme
 
@@ -6,7 +6,7 @@ from rink.testing import TlsFiles
 
 
 class Files:
-    """A CA, and certificates signed by it, as PEM files."""
+    """Hold a CA, and certificates signed by it, as PEM files."""
 
     def __init__(self, folder, *names):
         folder.mkdir()
@@ -17,7 +17,7 @@ class Files:
         self.issue()
 
     def renew_authority(self):
-        """Replace the CA's file; certificates that it signed before are worth nothing."""
+        """Replace the CA's file, which makes all earlier certificates invalid."""
         self.authority = trustme.CA()
         self.ca.write_bytes(self.authority.cert_pem.bytes())
         return self.authority

@@ -1,4 +1,4 @@
-"""What the kernel says of a process: whether it has stopped, and whether it is alive."""
+"""Read the state of a process from the kernel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ STOPS_WITHIN_S = 30.0
 
 
 def thread_states(pid: int) -> set[str]:
-    """The states of a process's threads: `T` is stopped, `Z` and `X` are dead; empty if gone."""
+    """Return the states of a process's threads.
+
+    `T` is stopped, `Z` and `X` are dead. The set is empty if the process is gone.
+    """
     states = set()
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
@@ -24,7 +27,7 @@ def thread_states(pid: int) -> set[str]:
 
 
 def is_alive(pid: int) -> bool:
-    """It exists, and is not dead.
+    """Return whether a process exists and is not dead.
 
     A dead one is `Z` until its parent asks after it, and `X` for a moment then.
     """
@@ -32,7 +35,7 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_stopped(pid: int) -> None:
-    """Return when none of the threads of a process that was sent SIGSTOP runs any more."""
+    """Wait until no thread of a process that was sent SIGSTOP runs."""
     end = time.monotonic() + STOPS_WITHIN_S
     while (states := thread_states(pid)) != {"T"}:
         assert states, f"process {pid} is gone: it cannot stop"

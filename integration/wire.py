@@ -1,6 +1,6 @@
-"""The way to a server, which a test can cut: what SIGSTOP and SIGKILL of the server cannot show.
+"""Give a test a way to a server that it can cut.
 
-The server itself goes on for everybody else.
+It shows what SIGSTOP and SIGKILL of the server cannot: the server goes on for everybody else.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ HOST = "127.0.0.1"
 
 
 class Wire:
-    """Forwards connections to an endpoint.
+    """Forward connections to an endpoint.
 
     Args:
         endpoint: the server's.
         host: the address to listen on.
-        port: the port to listen on; a free one where None.
+        port: the port to listen on; a free one if None.
         pace: bytes a second in each direction, of all connections together; None is no bound.
 
     Attributes:
-        endpoint: what to give to a client instead of the server's own.
+        endpoint: the address for a client, instead of the server's own.
         carried: how many bytes came from the server.
     """
 
@@ -64,7 +64,10 @@ class Wire:
             listener.close()
 
     def silence(self) -> None:
-        """Deliver nothing: connections stay open, as where a network drops its packets."""
+        """Deliver nothing, with connections left open.
+
+        A network that drops its packets looks the same.
+        """
         self._flows.clear()
 
     def heal(self) -> None:
@@ -117,7 +120,7 @@ class Wire:
 
 
 class _Pace:
-    """The bytes of one direction: all connections share what a slow link carries in a second."""
+    """Limit the bytes per second of one direction, for all connections."""
 
     def __init__(self, rate: float | None) -> None:
         self.count = 0

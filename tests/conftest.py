@@ -1,4 +1,4 @@
-"""What all fast tests share: a busy machine fails none of them."""
+"""Keep a busy machine from failing fast tests."""
 
 from hypothesis import HealthCheck, settings
 

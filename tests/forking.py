@@ -1,4 +1,4 @@
-"""Forks, for scripts that tests run in processes of their own."""
+"""Fork, for scripts that tests run in processes of their own."""
 
 import os
 import select
@@ -8,7 +8,10 @@ import traceback
 
 
 def fork(body, seconds=30):
-    """Run a body in a child, which ends as any process does; what it raises is printed, and fails."""
+    """Run a body in a child process that ends normally.
+
+    An exception of the body is printed, and fails the test.
+    """
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:

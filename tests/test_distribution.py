@@ -1,4 +1,4 @@
-"""The name that pip knows Rink by, and an environment where another distribution is named so."""
+"""Test the name of our distribution, beside another `rink`."""
 
 import importlib.metadata
 import os
@@ -22,7 +22,8 @@ def test_import_beside_other_distribution_raises_import_error(tmp_path, name):
     (tmp_path / "rink").symlink_to(PACKAGE)
     done = subprocess.run(
         [sys.executable, "-P", "-c", "import rink"],
-        check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        check=False, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )  # fmt: skip
     last = done.stderr.splitlines()[-1]
     assert last.startswith("ImportError: ")

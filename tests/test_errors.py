@@ -1,4 +1,4 @@
-"""The public errors: one root, a sentence for people, attributes for code."""
+"""Test the public errors: their root, their text, their attributes."""
 
 import copy
 import pickle

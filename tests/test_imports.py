@@ -1,4 +1,7 @@
-"""Imports point down only, as the design's rooms have it: read from the source, not from a run."""
+"""Test that imports point down only, by the rooms of the design.
+
+They are read from the source, not from a run.
+"""
 
 import ast
 import importlib
@@ -75,7 +78,10 @@ def exists(module):
 
 
 def imports(module, source):
-    """Every module that the source imports, wherever in it and also for types only."""
+    """Return every module that the source imports.
+
+    Imports inside functions, and for types only, count too.
+    """
     package = module if is_package(module) else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -91,7 +97,10 @@ def imports(module, source):
 
 
 def room_of(module):
-    """The room of one of our modules: a package, `rink.errors`, or the top-level faces."""
+    """Return the room of one of our modules.
+
+    It is a package, `rink.errors`, or the top-level faces.
+    """
     room = ".".join(module.split(".")[:2])
     if room == "rink" or (room not in {*FLOORS, TESTING} and not is_package(room)):
         return "faces"
@@ -100,7 +109,7 @@ def room_of(module):
 
 
 def breaches(module, source):
-    """What a module of ours imports against the rules, each as `importer -> imported`."""
+    """Return the forbidden imports of a module, as `importer -> imported`."""
     room = room_of(module)
     for imported in imports(module, source):
         top = imported.split(".")[0]
@@ -277,7 +286,10 @@ def test_the_command_line_brings_nothing_of_streams_before_it_is_asked():
 
 
 def test_asyncio_has_every_public_name_and_one_more():
-    """`lost` is awaited there, so it is a class of its own; all else has the blocking name."""
+    """rink.aio has every public name of rink and one more.
+
+    `lost` is awaited there, so it is a class of its own. Each other name is the blocking one.
+    """
     assert sorted({*rink.__all__, "Lost"}) == sorted(rink.aio.__all__)
     assert [name for name in rink.aio.__all__ if not hasattr(rink.aio, name)] == []
 
@@ -293,7 +305,10 @@ LAZY = ["rink", "rink.streams", "rink.guards", "rink.spark"]
 
 
 def static_imports(package):
-    """What type checkers take the names of a package to be: name, module, and the name there."""
+    """Return the names of a package as type checkers resolve them.
+
+    Each has its name, its module, and the name in that module.
+    """
     source = (SITE / package.replace(".", "/") / "__init__.py").read_text(encoding="utf-8")
     (block,) = [
         node
@@ -327,17 +342,22 @@ def test_a_name_that_there_is_not_is_no_attribute(package):
         exec(f"from {package} import Nobody")
 
 
-def test_names_are_listed_before_they_are_asked_for_and_their_modules_are_attributes():
+def test_names_are_listed_before_their_modules_are_imported():
+    """The lazy names are listed before they are used."""
     code = (
-        "import rink; assert set(rink.__all__) <= set(dir(rink)); assert 'rink.session' not in __import__('sys').modules; "
-        "from rink import *; assert Session is rink.Session; assert rink.roles.Role is Role; import pickle; "
+        "import pickle, sys, rink; assert set(rink.__all__) <= set(dir(rink)); "
+        "assert 'rink.session' not in sys.modules; "
+        "from rink import *; assert Session is rink.Session; assert rink.roles.Role is Role; "
         "assert pickle.loads(pickle.dumps(rink.Role)) is rink.Role"
     )
     run_python(code)
 
 
 def test_aio_after_import_of_rink_alone_is_an_attribute():
-    """The code runs in its own process: here, other tests have imported `rink.aio`."""
+    """`import rink` alone makes `rink.aio` an attribute.
+
+    The code runs in its own process: here, other tests have imported `rink.aio`.
+    """
     code = (
         "import sys, rink; assert 'rink.aio' not in sys.modules; assert 'aio' in dir(rink); "
         "assert rink.aio.Session is sys.modules['rink.aio'].Session"
@@ -356,7 +376,11 @@ def test_what_an_extra_brings_is_named_where_it_is_missing():
 
 
 def test_a_source_of_spark_brings_no_session_and_no_worker():
-    """Each query starts several processes that import it; and `etcd-rink[spark]` has not all that `etcd-rink[streams]` has."""
+    """A source of Spark imports no session and no worker.
+
+    Each query starts several processes that import it. Also, `etcd-rink[spark]` lacks some
+    dependencies of `etcd-rink[streams]`.
+    """
     pytest.importorskip("pyspark")
     loaded = set(loaded_by("rink.spark.datasource"))
     of_workers = {"grpc", "google.protobuf", "prometheus_client", "cronsim"}

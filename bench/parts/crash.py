@@ -1,4 +1,7 @@
-"""kill -9: how long until another member holds the roles, and what of it etcd's lease takes."""
+"""Measure how long after kill -9 another member holds the roles.
+
+The share of etcd's lease in this time is shown, too.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,10 @@ def run(arena: Arena) -> Outcome:
 
 
 def _round(arena: Arena, ttl: int) -> list[tuple[float, float]]:
-    """Kill one holder in each of several groups; for each: until taken over, until etcd ended it."""
+    """Kill one holder in each of several groups.
+
+    For each group, return the seconds until the takeover, and until etcd ended the lease.
+    """
     prefix = arena.prefix()
     watcher, heirs = arena.probe(), arena.member(prefix, ttl=ttl)
     holders = []

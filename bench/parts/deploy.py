@@ -79,7 +79,10 @@ class Deploys:
         child.ask("hold", name=name, roles=self._roles, how=self._how)
 
     def _wait_seen(self, leaver: Child, name: str, newcomer: str) -> None:
-        """Wait until the leaver knows its successor; else it leaves as the last one does."""
+        """Wait until the leaver knows its successor.
+
+        Otherwise it would leave as the last member does.
+        """
         leaver.ask("knows", name=name, other=newcomer)
 
     def _settle(self, more: int) -> None:

@@ -39,7 +39,7 @@ MAX_ROUNDS_S = 15.0
 
 @attrs.frozen
 class Case:
-    """A group that takes part in a comparison, and the most that it may cost.
+    """Describe a group in a comparison, and its target.
 
     Attributes:
         bound: the target, as a multiple of the limit; None for the limit itself.
@@ -154,7 +154,7 @@ def _figure(case: Case, limit_is: str, times: list[float], limits: list[float]) 
 
 
 class Timed(Group):
-    """A settled group whose events are timed."""
+    """Time the events of a settled group."""
 
     def times(self, count: int) -> list[float]:
         """Return the CPU of each of some more events, in µs."""

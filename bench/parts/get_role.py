@@ -1,4 +1,7 @@
-"""get_role on one thread: calls a second, beside a bare dict's, and the requests they make: none."""
+"""Measure calls of get_role per second on one thread.
+
+They stand beside those of a bare dict. The calls must send no requests.
+"""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def run(arena: Arena) -> Outcome:
 
 
 def put_to_event(putter: Child, watcher: Child, count: int) -> list[float]:
-    """Seconds from just before a put to its event in the other process."""
+    """Return the seconds from a put to its event in the other process."""
     sent = putter.ask("put", key="bench-limit/x", count=count, pause=0.002)["sent"]
     events: list[Any] = []
     while len(events) < count:
@@ -85,7 +85,7 @@ def put_to_event(putter: Child, watcher: Child, count: int) -> list[float]:
 
 
 class PingPong:
-    """Two processes, one of which holds every role; each turn hands them all to the other."""
+    """Run two processes that hand all roles to each other in turn."""
 
     def __init__(self, arena: Arena, roles: int, how: str, face: str, *, trace: bool = False):
         self._roles, self._how, self._face = roles, how, face
@@ -103,7 +103,7 @@ class PingPong:
 
     @property
     def holding(self) -> str:
-        """The name of the member that holds every role now."""
+        """Return the name of the member that holds every role now."""
         return self._name
 
     def _join(self, child: Child) -> None:
@@ -112,7 +112,10 @@ class PingPong:
         child.ask("hold", name=self._name, roles=self._roles, how=self._how)
 
     def _wait_seen(self, leaver: str) -> None:
-        """The leaver must know of the heir, or it leaves as the last one does."""
+        """Wait until the leaver knows of the heir.
+
+        Otherwise it would leave as the last member does.
+        """
         self.holder.ask("knows", name=leaver, other=self._name)
 
     def hand_over(self) -> tuple[list[float], float]:

@@ -1,7 +1,7 @@
-"""Where the time of a hand-over of one role goes: the stages between `let go` and `gained`.
+"""Show the stages of a role's hand-over between `let go` and `gained`.
 
-The notes of both processes are read backwards from the grant: what woke the step that granted, which
-request of the leaver came before that, and so on.
+The notes of both processes are read backwards from the grant: the event that woke the granting
+step, the leaver's request before that event, and so on.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def breakdown(arena: Arena, ping_pong: Any, count: int) -> list[Table]:
 
 
 def critical_path(notes: list[Note], start: float, gained: float) -> list[float]:
-    """When each stage began, and the last one's end."""
+    """Return the begin of each stage, and the end of the last one."""
 
     def last(whose: str, what: str, before: float, about: str = "") -> float:
         found = [
@@ -83,7 +83,10 @@ def critical_path(notes: list[Note], start: float, gained: float) -> list[float]
 
 
 def waits_for_own_claim(notes: list[Note], delivered: float, name: str) -> bool:
-    """Whether the last event before the grant was the new owner's own claim: no release was late."""
+    """Return whether the new owner's own claim was the last event.
+
+    If so, no release was late.
+    """
     return any(
         (at, who, what) == (delivered, "new owner", "delivered") and f"put of members/{name}" in of
         for at, who, what, of in notes
@@ -91,7 +94,7 @@ def waits_for_own_claim(notes: list[Note], delivered: float, name: str) -> bool:
 
 
 def _timeline(seen: list[tuple[float, list[float], list[Note], float]]) -> Table:
-    """One hand-over of median length, door by door."""
+    """Return one hand-over of median length, stage by stage."""
     gap, _, notes, start = sorted(seen, key=lambda one: one[0])[len(seen) // 2]
     rows = [
         [f"{1e6 * (at - start):,.0f}", who, f"{what} {about}".strip()]

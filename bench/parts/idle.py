@@ -1,4 +1,7 @@
-"""What a member costs that has nothing to do, beside a bare keepalive stream and a bare watch."""
+"""Measure the cost of an idle member.
+
+A bare keepalive stream and a bare watch stand beside it.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def run(arena: Arena) -> Outcome:
 
 
 def _joined(arena: Arena, ttl: int) -> list[Child]:
-    """Start a group of members, each in a process, and wait until it is settled."""
+    """Start a settled group of members, each in a process."""
     prefix = arena.prefix()
     settings = {"rebalance_delay": 0, "initial_delay": 0}
     members = {f"m{i}": arena.member(prefix, ttl=ttl) for i in range(MEMBERS)}
@@ -72,7 +75,7 @@ def _calls(members: list[Child]) -> dict[str, int]:
 
 
 def _used(arena: Arena, groups: dict[str, list[Child]], seconds: int) -> dict[str, list[float]]:
-    """The share of a core that each process used, in percent."""
+    """Return the share of a core that each process used, in percent."""
     began = now()
     before = {name: [cpu_seconds(one.pid) for one in group] for name, group in groups.items()}
     for second in range(seconds):
@@ -90,7 +93,7 @@ def _used(arena: Arena, groups: dict[str, list[Child]], seconds: int) -> dict[st
 
 @attrs.frozen
 class Thread:
-    """What one thread has used: seconds of CPU, and how often it went to sleep."""
+    """Hold the CPU seconds of a thread, and how often it went to sleep."""
 
     name: str
     cpu: float
@@ -98,7 +101,7 @@ class Thread:
 
 
 class Threads:
-    """The threads of a process, and what they use from now on."""
+    """Measure the threads of a process from now on."""
 
     def __init__(self, pid: int, names: dict[str, str]) -> None:
         self._pid = pid

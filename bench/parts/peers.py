@@ -1,6 +1,7 @@
-"""The same things of other systems: Go Rink v2 on etcd, kazoo's SetPartitioner on ZooKeeper.
+"""Measure the same figures of other systems.
 
-Their figures stand beside ours in the tables of the other parts.
+They are Go Rink v2 on etcd, and kazoo's SetPartitioner on ZooKeeper. Their figures stand beside
+ours in the tables of the other parts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How a group's cost grows with its members: joining at once, one more, one replaced, one fewer."""
+"""Measure how the cost of a change grows with the group.
+
+The changes are a joint start, one more member, one replaced, and one fewer.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ WAITS = {"rebalance_delay": 600, "initial_delay": 600}
 
 @attrs.frozen(kw_only=True)
 class Cost:
-    """What one change of a group took."""
+    """Hold the cost of one change of a group."""
 
     seconds: float
     revisions: float
@@ -36,7 +39,10 @@ class Cost:
 
 
 def cost_of(arena: Arena, processes: list[Child], change: Callable[[], float]) -> Cost:
-    """What a change takes, which says when it was over."""
+    """Return the cost of a change.
+
+    `change` returns the time at which it was over.
+    """
 
     def cpu() -> float:
         return sum(cpu_seconds(process.pid) for process in processes)
@@ -57,7 +63,10 @@ def cost_of(arena: Arena, processes: list[Child], change: Callable[[], float]) -
 
 
 def bare(arena: Arena, size: int) -> Cost:
-    """The limit: as many bare watches, and one bare put of a record's size by each of them."""
+    """Return the limit: the cost of bare watches and puts.
+
+    There is a watch for each member, and each puts one value of a record's size.
+    """
     processes = [arena.probe() for _ in range(PROCESSES)]
     prefix = arena.prefix()
     for process in processes:
@@ -76,7 +85,7 @@ def bare(arena: Arena, size: int) -> Cost:
 
 
 class Group:
-    """Members spread over a few processes, and what their changes cost."""
+    """Spread members over a few processes, and measure their changes."""
 
     def __init__(self, arena: Arena, size: int) -> None:
         self._arena = arena
@@ -90,7 +99,7 @@ class Group:
             self._names[f"m{index:03d}"] = self._processes[index % PROCESSES]
 
     def start(self) -> Cost:
-        """All join at once."""
+        """Let all members join at once."""
 
         def all_at_once() -> None:
             for process in self._processes:
@@ -105,11 +114,14 @@ class Group:
         return self._cost(all_at_once)
 
     def one_more(self) -> Cost:
-        """One joins a settled group, which grows for it at once."""
+        """Let one member join a settled group, which grows at once."""
         return self._cost(lambda: self._join("more", MORE))
 
     def one_replaced(self) -> Cost:
-        """One that waits takes the rank of one that leaves; its joining is not counted here."""
+        """Return the cost of a waiting member that takes a leaver's rank.
+
+        Its joining is not counted here.
+        """
         time.sleep(START["rebalance_delay"])  # until then newcomers are ranked soon
         self._join("heir", WAITS)
         time.sleep(1)
@@ -120,7 +132,7 @@ class Group:
         return self._cost(replace)
 
     def one_fewer(self) -> Cost:
-        """One leaves, and nobody waits: the group shrinks."""
+        """Let one member leave; no other waits, so the group shrinks."""
         return self._cost(self._leave)
 
     def close(self) -> None:
@@ -146,7 +158,7 @@ class Group:
         return cost_of(self._arena, self._processes, settled)
 
     def _settled(self) -> float:
-        """When the last member saw the group settled at its present size."""
+        """Return when the last member saw the group settled at its size."""
         size = len(self._names)
         for process in self._processes:
             process.tell("settled", size=size, timeout=LONG_S)

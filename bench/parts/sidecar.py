@@ -1,4 +1,7 @@
-"""What a sidecar costs: memory and CPU, idle and with many streams; and what its clients cost."""
+"""Measure the memory and CPU of a sidecar and its clients.
+
+It is measured idle and with many streams.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,10 @@ def _measure(arena: Arena, folder: Path) -> list[Figure]:
         busy = many.cpu(streams, seconds)
         resident = many.rss()
     return [
-        Figure(key="sidecar.rss", what="memory, joined, without a client", value=idle, unit="MB", target=at_most(60)),
+        Figure(
+            key="sidecar.rss", what="memory, joined, without a client", value=idle,
+            unit="MB", target=at_most(60),
+        ),
         Figure(
             key="sidecar.cpu.1", what=f"CPU with one stream, over {seconds} s", value=alone,
             unit="% of a core", target=at_most(0.5),
@@ -96,7 +102,7 @@ def _line(arena: Arena, streams: int) -> list[str]:
 
 
 class _Process:
-    """A server in a process of its own, which says where it listens."""
+    """Run a server in a process, and read its address."""
 
     def __init__(self, line: list[str], log: Path, says: str) -> None:
         self._line = line
@@ -137,7 +143,7 @@ class _Process:
 
 
 class _Streams:
-    """Streams of consumers, each with a role of its own, read by this process."""
+    """Read streams of consumers in this process, each with its own role."""
 
     def __init__(self, port: int, count: int) -> None:
         self._poll = select.epoll()
@@ -184,7 +190,10 @@ def _connect(port: int, body: dict, *, stream: bool) -> socket.socket:
 
 
 def _rates(arena: Arena, one: _Process, folder: Path) -> tuple[float, float, float]:
-    """Return the median ratio, and the best rates, of a route of ours and of a bare one, in turn."""
+    """Return the median ratio, and the best rates, of two routes.
+
+    One is ours and one is bare; they are measured in turn.
+    """
     line = [sys.executable, os.fspath(BARE)]
     with _Process(line, folder / "bare.log", "listens at") as bare:
         rates, limits = [], []

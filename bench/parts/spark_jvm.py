@@ -1,4 +1,7 @@
-"""A Spark session in a process of its own, for the parts that measure Spark; no part itself."""
+"""Run a Spark session in a process, for the parts that measure Spark.
+
+It is no part itself.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ SETTINGS = {
 
 @contextlib.contextmanager
 def session(settings: dict[str, str]) -> Iterator[tuple[Any, Any]]:
-    """Have a session on all cores, and the process of its JVM, which ends with the `with`."""
+    """Run a session on all cores; yield it and the process of its JVM.
+
+    Both end with the `with`.
+    """
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable

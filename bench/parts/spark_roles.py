@@ -1,7 +1,8 @@
-"""Roles to ranks on Spark: `rink.spark.roles.assign` beside Spark's own hash and a plain Python UDF.
+"""Measure the mapping of roles to ranks on Spark.
 
-Spark runs in a process of its own (this file), so that its JVM ends with what it measured. Each way is run warm, over
-names that Spark makes while it runs; making them alone is measured too.
+`rink.spark.roles.assign` stands beside Spark's own hash and a plain Python UDF. Spark runs in a
+process of its own (this file), so that its JVM ends with this part. Each way is run warm, over
+names that Spark makes while it runs. Making the names alone is measured too.
 """
 
 from __future__ import annotations
@@ -22,15 +23,21 @@ import pyarrow as pa
 
 TITLE = "rink.spark.roles: names to 64 ranks, on all cores"
 RANKS = 64
-LIMIT_IS = "Spark's `pmod(xxhash64(role), 64)` over the same names in the same run: another hash, and not sticky"
+LIMIT_IS = (
+    "Spark's `pmod(xxhash64(role), 64)` over the same names in the same run: another hash, and not "
+    "sticky"
+)
 MILLION = 1_000_000
 ROUNDS = [5, 3]
 SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false -XX:+UseParallelGC",
+    "spark.driver.extraJavaOptions": (
+        "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false "
+        "-XX:+UseParallelGC"
+    ),
 }
-"""What `docs/role-maps.md` says makes it fast. Whatever runs here has them, Spark's own hash too."""
+"""The settings that `docs/role-maps.md` advises for speed. Every way runs with them."""
 
 
 def run(arena: Any) -> Any:
@@ -47,14 +54,26 @@ def run(arena: Any) -> Any:
     )
     found = json.loads(done.stdout.splitlines()[-1])
     notes = [
-        "Names are `orders/` and a number, made by Spark as it runs; making them alone is the figure `names`.",
-        f"{given['rounds'][0]} rounds, and {given['rounds'][1]} of the larger size, all ways in turn in each.",
-        "Of each way the middle round counts, by its part of the limit that the same round has seen; `assign` has it on both sides.",
-        "The machine's speed changes within seconds, with what others do on it: so the same is told in core seconds, too.",
+        (
+            "Names are `orders/` and a number, made by Spark as it runs; making them alone is the "
+            "figure `names`."
+        ),
+        (
+            f"{given['rounds'][0]} rounds, and {given['rounds'][1]} of the larger size, all ways "
+            "in turn in each."
+        ),
+        (
+            "Of each way the middle round counts, by its part of the limit in the same round. For "
+            "`assign` the limit is measured before and after it."
+        ),
+        (
+            "The machine's speed changes within seconds, with the load of others. So the cost is "
+            "given in core seconds, too."
+        ),
         f"{found['spark']}, {os.cpu_count()} cores.",
         "Settings: " + "; ".join(f"`{key}={value}`" for key, value in SETTINGS.items()) + ".",
-        "Of that hash the way to Python and back takes more than the ranks do: see what zeros cost.",
-        f"Memory is the most that each of {found['workers']} Python workers and the JVM had (VmHWM).",
+        "Most of the time goes to Python and back, not to the ranks: see the cost of zeros.",
+        f"Memory is the peak of each of {found['workers']} Python workers and of the JVM (VmHWM).",
     ]
     return Outcome(part="spark_roles", title=TITLE, figures=_figures(given, found), notes=notes)
 
@@ -74,8 +93,9 @@ def _figures(given: dict[str, Any], found: dict[str, Any]) -> list[Any]:
         rate, limits = _middle(rates, size)
         figures += [
             Figure(
-                key=f"spark_roles.assign.{size}", what=f"assign (by Numba), {says} rows", value=rate["assign"], unit="rows/s",
-                limit=limits["assign"], limit_is=LIMIT_IS, target=at_least(0.35 * limits["assign"], "≥ 0.35 x limit"),
+                key=f"spark_roles.assign.{size}", what=f"assign (by Numba), {says} rows",
+                value=rate["assign"], unit="rows/s", limit=limits["assign"], limit_is=LIMIT_IS,
+                target=at_least(0.35 * limits["assign"], "≥ 0.35 x limit"),
                 more={"seconds": found["seconds"][f"assign.{size}"]},
             ),
             Figure(
@@ -83,7 +103,8 @@ def _figures(given: dict[str, Any], found: dict[str, Any]) -> list[Any]:
                 value=rate["numpy"], unit="rows/s", limit=limits["numpy"], limit_is=LIMIT_IS,
             ),
             Figure(
-                key=f"spark_roles.member.{size}", what=f"assign with a version (member too), {says}",
+                key=f"spark_roles.member.{size}",
+                what=f"assign with a version (member too), {says}",
                 value=rate["member"], unit="rows/s", limit=limits["member"], limit_is=LIMIT_IS,
             ),
             Figure(
@@ -95,7 +116,8 @@ def _figures(given: dict[str, Any], found: dict[str, Any]) -> list[Any]:
                 value=rate["names"], unit="rows/s",
             ),
             Figure(
-                key=f"spark_roles.zeros.{size}", what=f"an Arrow function of Python's that gives zeros, {says}",
+                key=f"spark_roles.zeros.{size}",
+                what=f"an Arrow function of Python's that gives zeros, {says}",
                 value=rate["zeros"], unit="rows/s", limit=limits["zeros"], limit_is=LIMIT_IS,
             ),
             Figure(
@@ -144,12 +166,15 @@ def _figures(given: dict[str, Any], found: dict[str, Any]) -> list[Any]:
 
 
 def _core_ns(found: dict[str, Any], way: str, size: int) -> float:
-    """What a row costs in its middle round, of all cores together."""
+    """Return the nanoseconds of all cores per row, by the middle round."""
     return statistics.median(found["core_seconds"][f"{way}.{size}"]) / size * 1e9
 
 
 def _middle(rates: dict[str, list[float]], size: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Of each way's rounds the middle one, by its part of the limit that the same round has seen."""
+    """Return each way's middle round, and the limit in that round.
+
+    The rounds are ordered by their part of the limit of the same round.
+    """
     rate, limits = {}, {}
     before, after = rates[f"native.{size}"], rates[f"native_after.{size}"]
     around = [statistics.harmonic_mean(pair) for pair in zip(before, after, strict=True)]
@@ -255,7 +280,7 @@ def _ways(spark: Any) -> dict[str, Any]:
 
 
 class Peaks(threading.Thread):
-    """The most memory that the JVM and any of its Python workers have had, in MB."""
+    """Track the peak memory of the JVM and of its Python workers, in MB."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -291,7 +316,7 @@ def _peak_mb(pid: int) -> float:
 
 
 def _core_seconds(pid: int) -> float:
-    """What a process and all below it have had of the cores."""
+    """Return the CPU seconds of a process and all its descendants."""
     ticks = 0
     for one in [pid, *_below(pid)]:
         with contextlib.suppress(OSError):  # it has ended
@@ -301,12 +326,15 @@ def _core_seconds(pid: int) -> float:
 
 
 def _stat(path: Path) -> list[str]:
-    """What the kernel says of a process, from its state on: its name may hold spaces."""
+    """Return the fields of a process's stat, from its state on.
+
+    Its name before them may hold spaces.
+    """
     return path.read_text().rpartition(")")[2].split()
 
 
 def _below(pid: int) -> list[int]:
-    """All processes that a process has started, and those have."""
+    """Return all descendants of a process."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

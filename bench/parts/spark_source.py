@@ -1,6 +1,7 @@
-"""Streams as a source of Spark, beside the same reader without Spark; and how fast jobs end when a role is lost.
+"""Measure streams as a source of Spark.
 
-Spark runs in a process of its own (this file), so that its JVM ends with what it measured.
+The same reader without Spark stands beside it. It also measures how fast jobs end when a role is
+lost. Spark runs in a process of its own (this file), so that its JVM ends with this part.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ TITLE = (
 PARTITIONS = 8
 LIMIT_IS = "the same reader in one process, without Spark, in the same run"
 NO_LIMIT = (
-    "From the loss of a role to the end of its jobs there is no limit in the same run: nothing here "
-    "ends a job without Rink. So these two figures have no target."
+    "From the loss of a role to the end of its jobs there is no limit in the same run: nothing "
+    "here ends a job without Rink. So these two figures have no target."
 )
 RECORD = b'{"n":%08d,"text":"' + b"x" * 76 + b'"}'
 
@@ -53,8 +54,8 @@ def run(arena: Any) -> Any:
     limit, ends = rate["outside"], found["ends"]
     figures = [
         Figure(
-            key="spark_source.query", what="a streaming query, one batch, bytes", value=rate["query"],
-            unit="rows/s", limit=limit, limit_is=LIMIT_IS,
+            key="spark_source.query", what="a streaming query, one batch, bytes",
+            value=rate["query"], unit="rows/s", limit=limit, limit_is=LIMIT_IS,
             target=at_least(0.75 * limit, "≥ 0.75 x limit"),
             more={"seconds": found["seconds"]},
         ),
@@ -63,24 +64,36 @@ def run(arena: Any) -> Any:
             unit="rows/s", limit=limit, limit_is=LIMIT_IS,
         ),
         Figure(
-            key="spark_source.columns", what="a streaming query, columns of the record and metadata",
+            key="spark_source.columns",
+            what="a streaming query, columns of the record and metadata",
             value=rate["columns"], unit="rows/s", limit=limit, limit_is=LIMIT_IS,
         ),
         Figure(
-            key="spark_source.loss", what="from the loss of a role to the end of its Spark jobs, p95",
+            key="spark_source.loss",
+            what="from the loss of a role to the end of its Spark jobs, p95",
             value=percentile(ends, 0.95) * 1000, unit="ms",
             more={"spread": Spread.of(ends), "at": found["lost_by"]},
         ),
         Figure(
-            key="spark_source.query_loss", what="the same of a streaming query that is amid a batch, p95",
+            key="spark_source.query_loss",
+            what="the same of a streaming query that is amid a batch, p95",
             value=percentile(found["query_ends"], 0.95) * 1000, unit="ms",
             more={"spread": Spread.of(found["query_ends"])},
         ),
     ]  # fmt: skip
     notes = [
-        f"Best of {given['rounds']} rounds, all ways in turn in each. {found['spark']}, {os.cpu_count()} cores.",
-        f"Records of {len(RECORD % 0)} bytes of JSON. The query's one batch of {given['rows']:,} rows goes into Spark's sink `noop`.",
-        f"A job's role was lost {given['losses']} times, a query's {given['query_losses']}: cut off from an etcd in memory, its session reached its deadline.",
+        (
+            f"Best of {given['rounds']} rounds, all ways in turn in each. {found['spark']}, "
+            f"{os.cpu_count()} cores."
+        ),
+        (
+            f"Records of {len(RECORD % 0)} bytes of JSON. The query's one batch of "
+            f"{given['rows']:,} rows goes into Spark's sink `noop`."
+        ),
+        (
+            f"A job's role was lost {given['losses']} times, a query's {given['query_losses']}: "
+            "its session was cut off from an etcd in memory, and reached its deadline."
+        ),
         NO_LIMIT,
         about,
     ]
@@ -98,7 +111,8 @@ def measure(given: dict[str, Any]) -> dict[str, Any]:
             "from rink.streams import App, Record\n"
             "class Row(Record):\n    n: int\n    text: str\n"
             f"app = App('bench', redis={given['redis']!r})\n"
-            f"rows = app.stream('rows', record=Row, partition_by='n', partition_count={PARTITIONS})\n"
+            "rows = app.stream('rows', record=Row, partition_by='n', "
+            f"partition_count={PARTITIONS})\n"
         )
         sys.path.insert(0, folder)
         os.environ["PYTHONPATH"] = folder
@@ -179,7 +193,10 @@ def ways(spark: Any, given: dict[str, Any], folder: str, number: int) -> dict[st
 
 
 def losses(spark: Any, count: int) -> list[float]:
-    """Seconds from each loss of a role to the end of its Spark jobs, which are Python's, on all cores."""
+    """Return the seconds from each loss of a role to the end of its jobs.
+
+    The jobs are Python's, on all cores.
+    """
 
     def busy(_: int) -> None:
         time.sleep(30)
@@ -199,7 +216,10 @@ def losses(spark: Any, count: int) -> list[float]:
 
 
 def losses_of_a_query(spark: Any, count: int, folder: str) -> list[float]:
-    """The same of a query whose batch is with its Python workers."""
+    """Return the same figures of a query amid a batch.
+
+    The batch is with its Python workers.
+    """
 
     def busy(batches: Any) -> Any:
         for batch in batches:
@@ -221,7 +241,7 @@ def losses_of_a_query(spark: Any, count: int, folder: str) -> list[float]:
 
 @contextlib.contextmanager
 def runner(spark: Any) -> Iterator[Any]:
-    """A driver that is alone, and what cuts it off from its etcd."""
+    """Run a driver that is alone, and a way to cut it off from its etcd."""
     import rink
     from rink.spark import JobRunner
     from rink.testing.memory.cluster import MemoryCluster
@@ -235,7 +255,10 @@ def runner(spark: Any) -> Iterator[Any]:
 
 
 def seconds_to_the_end(spark: Any, client: Any, role: Any) -> float:
-    """Cut a driver off while Spark is at work for it: from the loss of the role to the end of all Spark jobs."""
+    """Cut a driver off while Spark works for it.
+
+    Return the seconds from the loss of the role to the end of all Spark jobs.
+    """
     tracker, lost_at = spark.sparkContext.statusTracker(), []
     role.lost.then(lambda: lost_at.append(time.perf_counter()))
     while not tracker.getActiveJobsIds():

@@ -1,5 +1,6 @@
-"""One worker on Redis streams beside a bare redis-py loop and beside Runnel: events a second, and how old
-they are when they are processed.
+"""Measure one worker on Redis streams: events a second, and their age.
+
+A bare redis-py loop and Runnel stand beside it. The age is taken when an event is processed.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from parts.streams_stage import Stage
 
 TITLE = f"One worker on Redis streams, {PARTITIONS} partitions, small JSON records"
 LOOP_IS = (
-    "a bare asyncio loop with redis-py and hiredis: XREAD of all partitions, json.loads, one commit "
-    "(Lua) for each partition and batch"
+    "a bare asyncio loop with redis-py and hiredis: XREAD of all partitions, json.loads, one "
+    "commit (Lua) for each partition and batch"
 )
 PIPELINE_IS = "a bare asyncio pipeline of XADDs with the same JSON"
 HALF, OF_PIPELINE, BY_RUNNEL = 0.5, 0.6, 4
@@ -87,7 +88,10 @@ def _sending(arena: Arena, stage: Stage, peer: runnel.Peer, how: str):
 
 
 def _beside(arena: Arena, what: str, rates: dict[str, Rate]) -> dict[str, list[float]]:
-    """Measure several by turns, each round in the other order: what disturbs hits all alike."""
+    """Measure several programs in turn, each round in reversed order.
+
+    So a disturbance hits all alike.
+    """
     found: dict[str, list[float]] = {name: [] for name in rates}
     rounds = arena.pick(5, 2)
     for turn in range(rounds):
@@ -105,7 +109,7 @@ def in_turn(names: list[str], turn: int) -> list[str]:
 
 
 def _add(outcome: Outcome, key: str, what: str, share, found, limit_is: str, note: str) -> None:
-    """A figure beside its limit; and beside Runnel, where that does the same."""
+    """Add a figure beside its limit, and beside Runnel's if it has one."""
     ours, limit = median(found["ours"]), median(found["limit"])
     outcome.figures.append(
         Figure(
@@ -127,7 +131,10 @@ def _add(outcome: Outcome, key: str, what: str, share, found, limit_is: str, not
 
 
 def times_figure(key: str, what: str, times: float) -> Figure:
-    """Runnel was to be left behind in processing; of sending nothing was said."""
+    """Return the figure that compares us with Runnel.
+
+    Only processing has a target; sending has none.
+    """
     processed = not key.startswith("streams.send")
     return Figure(
         key=f"{key}.by_runnel",

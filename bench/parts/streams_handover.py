@@ -1,4 +1,7 @@
-"""A worker leaves, another takes its 64 partitions: how long each of them rests, and whether the others do."""
+"""Measure the pause of 64 partitions when their worker leaves.
+
+Another worker takes them. The pauses of the other partitions are measured, too.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ QUIET = 3
 """Windows without a rebalance, just before each hand-over."""
 WARM_S = 1.0
 TTL = 3
-LIMIT_IS = "the same partitions of the same worker in the seconds just before, when nothing was handed over"
+LIMIT_IS = (
+    "the same partitions of the same worker in the seconds just before, when nothing was handed "
+    "over"
+)
 BARE_IS = "of a hand-over: the same with redis-py and gRPC alone, one leave of each by turns"
 Stamp = Sequence[float]
 """Processed at, partition, sent at."""
@@ -28,7 +34,7 @@ Stamp = Sequence[float]
 
 @attrs.frozen
 class Load:
-    """How much there is to do meanwhile.
+    """Describe the load during a hand-over.
 
     Attributes:
         every: seconds between two events of one partition.
@@ -48,9 +54,10 @@ BUSY = Load("busy.", 0.05, 4.9)
 """With the sender, Redis, etcd and three workers on two cores, little of these is left."""
 
 HOW = (
-    f"Three workers in processes of their own: two have {SHARE} partitions each, one stands by. A bare "
-    f"sender gives each partition an event every {1000 * CALM.every:g} or {1000 * BUSY.every:g} ms. One of the two "
-    "leaves (as at SIGTERM); the one that stood by takes its partitions; it comes back and stands by in turn."
+    f"Three workers in processes of their own: two have {SHARE} partitions each, one stands by. A "
+    f"bare sender gives each partition an event every {1000 * CALM.every:g} or "
+    f"{1000 * BUSY.every:g} ms. One of the two leaves (as at SIGTERM), and the one that stood by "
+    "takes its partitions. The leaver comes back and stands by in turn."
 )
 
 
@@ -78,14 +85,14 @@ def run(arena: Arena) -> Outcome:
 
 @attrs.frozen
 class Leave:
-    """One hand-over, in seconds.
+    """Hold the seconds of one hand-over.
 
     Attributes:
-        between: of each moved partition: from the return of the processor here, the end of its drain, to
-            its call there.
+        between: of each moved partition, from the return of the leaver's processor (the end of
+            the drain) to the call of the new owner's.
         gaps: between its last event here and its first there, less the interval of sending.
-        took: of the leave as a whole, for who asked for it.
-        stayed: the largest gap of a partition that did not move, meanwhile.
+        took: the leave as a whole, for its caller.
+        stayed: meanwhile, the largest gap of a partition that did not move.
         quiet: the same in each of the windows before.
     """
 
@@ -116,7 +123,10 @@ def _leave(trio: BaseTrio, every: float) -> Leave:
 
 
 def moved(old: Iterable[Stamp], new: Iterable[Stamp], every: float) -> list[float]:
-    """For each partition that both have processed: its gap less the interval."""
+    """Return the gap of each partition that both have processed.
+
+    The interval of sending is subtracted.
+    """
     last = {partition: at for at, partition, _ in old}
     first: dict[float, float] = {}
     for at, partition, _ in new:
@@ -125,14 +135,17 @@ def moved(old: Iterable[Stamp], new: Iterable[Stamp], every: float) -> list[floa
 
 
 def rested(ends: Iterable[Sequence[float]], begins: Iterable[Sequence[float]]) -> list[float]:
-    """For each partition that ended with the one and began with the other: the time between."""
+    """Return the pause of each partition that moved from one to the other."""
     ended = {partition: at for at, partition in ends}
     began = {partition: at for at, partition in begins}
     return [began[one] - ended[one] for one in sorted(ended.keys() & began.keys())]
 
 
 def largest_gap(stamps: Iterable[Stamp], begin: float, seconds: float) -> float:
-    """Between two events of one partition, of which the second lies in the window."""
+    """Return the longest time between two events of one partition.
+
+    The second event must lie in the window.
+    """
     before: dict[float, float] = {}
     largest = 0.0
     for at, partition, _ in stamps:
@@ -149,20 +162,21 @@ def _moved(load: Load, found: list[Leave], bare: list[Leave]) -> list[Figure]:
     return [
         Figure(
             key=f"streams_handover.{load.name}p99",
-            what=f"{load}: of a moved partition, from the end of the drain to the call of the processor: "
-            f"p99 of {between.count}",
+            what=f"{load}: of a moved partition, from the end of the drain to the call of the "
+            f"processor: p99 of {between.count}",
             value=between.p99,
             unit="ms",
             limit=bare_between.p99,
             limit_is=f"{BARE_IS} (p50 {bare_between.p50:.0f} ms, most {bare_between.most:.0f} ms)",
             target=at_most(load.bound * bare_between.p99, f"≤ {load.bound:g} x limit"),
-            note=f"{len(found)} leaves, p50 {between.p50:.0f} ms, most {between.most:.0f} ms; the slowest of a "
-            f"leave's {SHARE}: median {slowest:.0f} ms",
+            note=f"{len(found)} leaves, p50 {between.p50:.0f} ms, most {between.most:.0f} ms; the "
+            f"slowest of a leave's {SHARE}: median {slowest:.0f} ms",
             more={"between_ms": [[round(1000 * one, 2) for one in each.between] for each in found]},
         ),
         Figure(
             key=f"streams_handover.{load.name}gap.p99",
-            what=f"{load}: between its last event here and its first there, beyond the interval of sending: p99",
+            what=f"{load}: between its last event here and its first there, beyond the interval of "
+            "sending: p99",
             value=gaps.p99,
             unit="ms",
             limit=bare_gaps.p99,
@@ -184,7 +198,11 @@ def _spread(found: list[Leave], of: Callable[[Leave], list[float]]) -> Spread:
 
 
 def _stayed(load: Load, found: list[Leave], bare: list[Leave]) -> Figure:
-    """Medians: with as many windows on both sides, the largest of all would be anybody's by chance."""
+    """Return the figure of the partitions that stayed.
+
+    It compares medians: both sides have as many windows, and the largest of all would be on either
+    side by chance.
+    """
     stayed = [1000 * one.stayed for one in found]
     quiet = [1000 * max(one.quiet) for one in found]
     limit = median(quiet)
@@ -194,16 +212,17 @@ def _stayed(load: Load, found: list[Leave], bare: list[Leave]) -> Figure:
     bare_single = median(1000 * one for leave in bare for one in leave.quiet)
     return Figure(
         key=f"streams_handover.{load.name}unaffected",
-        what=f"{load}: the largest gap of an unaffected partition in the {WINDOW_S:g} s of a hand-over",
+        what=f"{load}: the largest gap of an unaffected partition in the {WINDOW_S:g} s of a "
+        "hand-over",
         value=median(stayed),
         unit="ms",
         limit=limit,
         limit_is=LIMIT_IS,
         target=at_most(limit, f"≤ the largest of {QUIET} s before"),
-        note=f"medians of {len(found)}, most {max(stayed):.0f} ms; before: of a single second {single:.0f} ms, "
-        f"most {max(quiet):.0f} ms; largest of its {QUIET + 1} s in {first} leaves, by chance in "
-        f"{len(found) / (QUIET + 1):.0f}; with redis-py and gRPC alone {bare_stayed:.0f} ms, of a single second "
-        f"before {bare_single:.0f} ms",
+        note=f"medians of {len(found)}, most {max(stayed):.0f} ms; before: of a single second "
+        f"{single:.0f} ms, most {max(quiet):.0f} ms; largest of its {QUIET + 1} s in {first} "
+        f"leaves, by chance in {len(found) / (QUIET + 1):.0f}; with redis-py and gRPC alone "
+        f"{bare_stayed:.0f} ms, of a single second before {bare_single:.0f} ms",
         more={
             "stayed_ms": stayed,
             "quiet_ms": [[1000 * q for q in one.quiet] for one in found],
@@ -236,7 +255,10 @@ def _crashes(arena: Arena, redis: Any) -> list[Figure]:
 
 
 def _crash(trio: Trio) -> list[float]:
-    """For each partition of the one that is killed: until its first event at the heir."""
+    """Return the pause of each partition of a killed worker.
+
+    It lasts until the partition's first event at the heir.
+    """
     trio.send(BUSY.every, WARM_S + TTL + 2)
     time.sleep(WARM_S)
     killed = trio.leaver.kill()

@@ -1,4 +1,7 @@
-"""From send to processed: beside a bare XADD whose event wakes a reader in another process."""
+"""Measure the time from send to processed.
+
+A bare XADD whose event wakes a reader in another process stands beside it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,11 @@ BUSY_IS = "the same events, from the same bare sender, to a bare XREAD loop"
 
 
 def figures(arena: Arena, stage: Stage, busy: float) -> list[Figure]:
-    """At a low rate, by our own `send`; and at half of what is processed one by one, by a bare sender."""
+    """Return the figures at a low rate and at a high one.
+
+    At the low rate our own `send` sends. At half of the rate of processing one by one, a bare
+    sender does.
+    """
     found = []
     for name, rate, is_slow in (("slow", SLOW, True), ("busy", busy, False)):
         arena.progress(f"from send to processed, {rate:,.0f}/s", 0, 1)
@@ -56,7 +63,7 @@ def _bare(stage: Stage, rate: float, count: int) -> tuple[list[float], float]:
 
 
 def spreads(name: str, delays: dict[str, list[float]], rate: float, limit_is: str) -> list[Figure]:
-    """p50 and p99, in milliseconds."""
+    """Return p50 and p99, in milliseconds."""
     ours, limit = (Spread.of([1000 * one for one in delays[who]]) for who in ("ours", "limit"))
     return [
         Figure(

@@ -1,4 +1,7 @@
-"""What the part `streams` measures on: a Redis, one process with Rink and one without, and their events."""
+"""Run the processes that the part `streams` measures.
+
+They are a Redis, one process with Rink and one without, and their events.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ READY_S = 30.0
 
 
 class Stage:
-    """The same events for everybody: made once, and copied in Redis for each measurement."""
+    """Give all measurements the same events.
+
+    They are made once, and copied in Redis for each measurement.
+    """
 
     def __init__(self, arena: Arena, redis: RedisNode) -> None:
         self.redis = redis
@@ -35,7 +41,10 @@ class Stage:
             child.close()
 
     def fresh(self) -> tuple[str, list[str]]:
-        """The name of an app that nobody has used, and the keys of its partitions; Redis is empty but for it."""
+        """Return an unused app's name and the keys of its partitions.
+
+        All else is removed from Redis, except the templates.
+        """
         app = f"bench-{next(self._apps)}"
         for key in self.redis.call("KEYS", "*"):
             if key not in self._templates:
@@ -43,7 +52,7 @@ class Stage:
         return app, keys_of(app)
 
     def prepare(self, each: int) -> None:
-        """Have so many events for each partition ready to be copied."""
+        """Make templates with this many events for each partition."""
         if each == self._each:
             return
         self._templates = [f"template-{number}" for number in range(PARTITIONS)]
@@ -97,5 +106,5 @@ def places_of(app: str, stream: str = "sales", count: int = PARTITIONS):
 
 
 def keys_of(app: str, stream: str = "sales", count: int = PARTITIONS) -> list[str]:
-    """The keys of a stream's partitions in Redis."""
+    """Return the keys of a stream's partitions in Redis."""
     return [place.stream for place in places_of(app, stream, count)]

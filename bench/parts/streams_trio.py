@@ -1,4 +1,7 @@
-"""Three workers, one of which stands by, and a sender: what the part `streams_handover` measures on."""
+"""Run three workers and a sender for the part `streams_handover`.
+
+One of the workers stands by.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ _apps = itertools.count(1)
 
 
 class BaseTrio:
-    """`leaver` and `other` have half of the partitions each, `heir` has none."""
+    """Run three workers and a sender.
+
+    `leaver` and `other` have half of the partitions each, `heir` has none.
+    """
 
     leaver: Child
     heir: Child
@@ -28,7 +34,10 @@ class BaseTrio:
     _sender: Child
 
     def send(self, every: float, seconds: float) -> None:
-        """Begin to send, an event to each partition in so many seconds; `sent` waits for the end of it."""
+        """Begin to send; `sent` waits for the end.
+
+        Each partition gets an event every `every` seconds.
+        """
         rate = PARTITIONS / every
         self._sender.tell("pace", keys=self._keys, rate=rate, count=int(rate * seconds))
 
@@ -36,11 +45,11 @@ class BaseTrio:
         self._sender.answer()
 
     def leave(self) -> dict[str, Any]:
-        """One leaves, as at SIGTERM; when it was told to, and had left."""
+        """Let a worker leave as at SIGTERM; return its request and its end."""
         raise NotImplementedError
 
     def turn(self) -> None:
-        """Who has left comes back and stands by."""
+        """Bring the worker that left back, to stand by."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -49,7 +58,7 @@ class BaseTrio:
 
 
 class Trio(BaseTrio):
-    """Three workers of `rink.streams`."""
+    """Run three workers of `rink.streams`."""
 
     def __init__(self, arena: Arena, redis: RedisNode, ttl: float) -> None:
         app = f"trio-{next(_apps)}"
@@ -92,7 +101,10 @@ class Trio(BaseTrio):
 
 
 class BareTrio(BaseTrio):
-    """The same without Rink: as little as there is to do, by processes that know beforehand who has what."""
+    """Run the same trio without Rink.
+
+    It does as little as possible, with processes that know beforehand which partitions they get.
+    """
 
     def __init__(self, arena: Arena, redis: RedisNode) -> None:
         self._keys = keys_of(f"bare-{next(_apps)}", count=PARTITIONS)

@@ -1,4 +1,7 @@
-"""What etcd has to write when one member is replaced, whatever the number of roles."""
+"""Measure etcd's writes when one member is replaced.
+
+They must not depend on the number of roles.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,8 @@ def run(arena: Arena) -> Outcome:
         figures.append(
             Figure(
                 key=f"writes.{roles}.all",
-                what=f"{roles:,} roles: all revisions, from the newcomer's join to the leaver's end",
+                what=f"{roles:,} roles: all revisions, from the newcomer's join to the leaver's "
+                "end",
                 value=kinds.total(),
                 unit="",
                 more={"kinds": kinds, "requests": calls},

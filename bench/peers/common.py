@@ -1,4 +1,4 @@
-"""What the peers' measurements share."""
+"""Share helpers between the peers' measurements."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ APART_S = 0.2
 
 
 class NotToBeHadError(Exception):
-    """The peer cannot be run on this machine; the message says why, and what would help."""
+    """Report that a peer cannot be run on this machine.
+
+    The message says why, and what would help.
+    """
 
 
 def handover_figures(
     peer: str, roles: int, gaps: list[list[float]], spans: list[float]
 ) -> list[PeerFigure]:
-    """The figures of a planned leave, under the names of ours."""
+    """Return the figures of a planned leave, under the names of ours."""
     spread = Spread.of([1000 * gap for turn in gaps for gap in turn])
     found = [("p50", spread.p50), ("p99", spread.p99)]
     if roles > 1:

@@ -1,4 +1,7 @@
-"""Go Rink v2: our small program on it (`gorink_program`), driven as our own members are."""
+"""Measure Go Rink v2.
+
+Our small program on it (`gorink_program`) is driven as our own members are.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,9 @@ def measure(arena: Arena) -> tuple[list[PeerFigure], list[str]]:
 
 
 def build(folder: Path) -> tuple[Path, str]:
-    """Build the program in a folder of its own, with the module from Go's proxy or a checkout.
+    """Build the program in a folder of its own.
+
+    Its module comes from Go's proxy or a checkout.
 
     Raises:
         NotToBeHadError: no Go, or no module.
@@ -103,7 +108,7 @@ def start(arena: Arena, program: Path) -> Child:
 
 
 class GoPingPong(PingPong):
-    """As ours: two processes, which leave and join by turns."""
+    """Run two Go processes that leave and join in turn, as ours do."""
 
     def __init__(self, arena: Arena, program: Path, roles: int) -> None:
         self._roles = roles
@@ -141,7 +146,10 @@ def _handovers(arena: Arena, program: Path) -> list[PeerFigure]:
 def _together(
     arena: Arena, program: Path, names: list[str], wait: float, apart: float = 0.0
 ) -> tuple[dict, float]:
-    """Members in processes of their own, started at once; and the seconds until all have ranks."""
+    """Start members in processes of their own, all at once.
+
+    Return them, and the seconds until all have ranks.
+    """
     group = arena.prefix().strip("/")
     children = {name: start(arena, program) for name in names}
     for name, child in children.items():

@@ -1,7 +1,7 @@
-"""A process with kazoo's SetPartitioner in it, which holds items of a set and notes when.
+"""Run kazoo's SetPartitioner in a process, and note when it holds items.
 
-It speaks what bench/member.py speaks. The loop is that of kazoo's documentation, woken by the event
-that SetPartitioner sets with each change of state, where the documentation polls.
+It takes the commands of bench/member.py. The loop is that of kazoo's documentation, but woken by
+the event that SetPartitioner sends with each change of state, where the documentation polls.
 """
 
 from __future__ import annotations
@@ -86,7 +86,10 @@ def join(group: str, names: list[str], boundary: float, roles: int) -> dict[str,
 
 
 def settled(name: str, roles: int) -> dict[str, Any]:
-    """Wait until so many items are held here; when they were, and the notes so far."""
+    """Wait until this many items are held here.
+
+    Return the time of that, and the notes so far.
+    """
     member = members[name]
     ends = now() + 100
     while not member.acquired_at or len(member.held) != roles:

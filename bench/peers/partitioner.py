@@ -1,7 +1,8 @@
-"""kazoo's SetPartitioner on ZooKeeper: a program on it (`kazoo_member.py`), and what it measures.
+"""Measure kazoo's SetPartitioner on ZooKeeper.
 
-With it nobody waits in reserve: whoever joins or leaves has the whole set partitioned anew. So
-every item that anybody has let go of counts, not only those of the leaver.
+The program on it is `kazoo_member.py`. No member waits in reserve: each join and each leave
+partitions the whole set anew. So every item that any member has let go of counts, not only those of
+the leaver.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Runnel 0.1.0b1, which stopped in 2020: in an environment of its own, on the same Redis, in processes of its own."""
+"""Measure Runnel 0.1.0b1, which stopped in 2020.
+
+It has an environment and processes of its own, on the same Redis.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,17 @@ PROGRAM = Path(__file__).with_name("runnel_program") / "member.py"
 # Its own requirements allow these and later ones; it was seen to work with these.
 WANTED = ["runnel==0.1.0b1", "aredis==1.1.8", "anyio==2.2.0", "hiredis==1.1.0", "pydantic==1.10.*"]
 TAIL = 0.95
-"""Of what was sent, this much is timed: its last batches wait a second each to be filled."""
+"""The timed share of the sent events. The last batches wait a second each to be filled."""
 INSTALL_S = 300
 NOTE = (
     "Runnel 0.1.0b1 with its own defaults, but join_delay=0, and for take(100, within=1) "
-    "prefetch_count=200; under Python 3.11 with asyncio's `loop=` arguments put back. It sends 1000 "
-    "records in each call, and acknowledges each event, or batch, by itself."
+    "prefetch_count=200; under Python 3.11 with asyncio's `loop=` arguments put back. It sends "
+    "1000 records in each call, and acknowledges each event, or batch, by itself."
 )
 
 
 class Peer:
-    """Runnel, or why it is not to be had."""
+    """Hold Runnel, or the reason why it is missing."""
 
     def __init__(self, python: Path | None, note: str) -> None:
         self._python = python
@@ -51,7 +54,7 @@ class Peer:
 
     @contextlib.contextmanager
     def _child(self, url: str) -> Iterator[Child]:
-        """A fresh process, whose app nobody has used."""
+        """Start a fresh process with an unused app."""
         if self._python is None:
             raise NotToBeHadError(self.note)
         given = {"redis": url, "app": f"peer-{next(self._apps)}"}
@@ -68,7 +71,7 @@ class Peer:
 
 @contextlib.contextmanager
 def installed(arena: Arena) -> Iterator[Peer]:
-    """Runnel for as long as the `with` lasts."""
+    """Install Runnel while the `with` lasts."""
     with tempfile.TemporaryDirectory(prefix="bench-runnel-") as folder:
         arena.progress("Runnel: installing", 0, 1)
         try:

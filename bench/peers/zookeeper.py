@@ -1,4 +1,7 @@
-"""A ZooKeeper of the bench's own: Debian's jars, a free port, its data in memory."""
+"""Run a ZooKeeper of the bench's own.
+
+It has Debian's jars, a free port, and its data in memory.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ TICK_MS = 500  # a session may then be as short as one second
 
 @attrs.frozen
 class ZooKeeper:
-    """One that runs."""
+    """Hold a running ZooKeeper."""
 
     port: int
     version: str
@@ -32,7 +35,10 @@ class ZooKeeper:
         return f"127.0.0.1:{self.port}"
 
     def counts(self) -> tuple[int, int]:
-        """Writes so far (transactions), and packets received (pings of sessions too)."""
+        """Return the transactions and the packets received so far.
+
+        The packets include the pings of sessions.
+        """
         said = dict(
             line.split("\t", 1) for line in ask(self.port, "mntr").splitlines() if "\t" in line
         )

@@ -1,4 +1,7 @@
-"""The bench's own arithmetic: a wrong percentile or a wrong verdict would show nowhere else."""
+"""Test the bench's own arithmetic.
+
+A wrong percentile or verdict would show nowhere else.
+"""
 
 import json
 import sys

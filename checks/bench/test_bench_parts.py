@@ -1,4 +1,4 @@
-"""What the parts of the bench make of what they have read."""
+"""Test how the parts of the bench evaluate their readings."""
 
 import gc
 import sys
@@ -64,7 +64,8 @@ def test_the_kind_of_a_file_system():
     assert filesystem(Path("/proc-like-name")) != "proc"
 
 
-def test_of_the_rounds_of_a_way_the_middle_one_counts_beside_the_limit_of_the_same_round():
+def test_middle_round_is_shown_with_the_limit_of_the_same_round():
+    """The middle round counts, with the limit of that round."""
     rates = {
         "native.10": [8.0, 20.0, 24.0],
         # 0.5, 0.3 and 0.4 of what was before and after it, as if in one run
@@ -88,7 +89,7 @@ def test_events_count_by_the_round_with_the_median_ratio():
 
 
 class _Noted:
-    """A group that notes its turns."""
+    """Note the turns of a group."""
 
     def __init__(self, name: str, turns: list[str]) -> None:
         self.name, self.turns = name, turns

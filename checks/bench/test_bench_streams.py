@@ -1,4 +1,4 @@
-"""What the streams' parts of the bench make of what they have read."""
+"""Test how the bench's parts on streams evaluate their readings."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Makes the examples' modules importable, as they are when an example runs as a script."""
+"""Make the examples' modules importable, as when an example runs."""
 
 import sys
 from pathlib import Path

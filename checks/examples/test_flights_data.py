@@ -1,4 +1,7 @@
-"""The flights example's input is read whole, and cut into jobs without losing a flight."""
+"""Test that the flights' input is read whole.
+
+It is cut into jobs without losing a flight.
+"""
 
 import pytest
 from flights_demo.data import (

@@ -1,11 +1,14 @@
-"""What the flights example shows follows from the events, with and without a terminal."""
+"""Test the flights' display, with and without a terminal.
+
+It follows from the events.
+"""
 
 import io
 import json
 
-from flights_demo.display import LiveDisplay, PlainDisplay, draw, make_display
-from flights_demo.events import EventLog, Tail
-from flights_demo.scene import Scene
+from common.display import LiveDisplay, PlainDisplay, make_display
+from common.events import EventLog, Tail
+from flights_demo.scene import Scene, draw, progress_line
 from rich.console import Console
 
 
@@ -53,7 +56,7 @@ def test_an_older_version_read_late_does_not_bring_old_ranks_back():
 
 def test_without_a_terminal_there_are_plain_lines_and_no_control_codes():
     console = Console(file=io.StringIO())
-    with make_display(console) as display:
+    with make_display(console, draw, progress_line) as display:
         assert isinstance(display, PlainDisplay)
         display.show(scene_of(STARTED, JOINED, RANKED))
     text = console.file.getvalue()
@@ -64,12 +67,13 @@ def test_without_a_terminal_there_are_plain_lines_and_no_control_codes():
 
 def test_on_a_terminal_the_display_is_live():
     console = Console(file=io.StringIO(), force_terminal=True)
-    with make_display(console) as display:
+    with make_display(console, draw, progress_line) as display:
         assert isinstance(display, LiveDisplay)
         display.show(scene_of(STARTED))
 
 
-def test_a_tail_reads_each_whole_line_once_and_waits_for_the_rest_of_another(tmp_path):
+def test_tail_of_a_half_written_line_waits_for_its_rest(tmp_path):
+    """A tail reads each whole line once, and a half-written one later."""
     log = EventLog(tmp_path, "a")
     tail = Tail(tmp_path)
     log.write("joined")

@@ -1,12 +1,13 @@
-"""The judge of the flights on Kubernetes finds what it is there for."""
+"""Test that the judge of the flights on Kubernetes finds faults."""
 
 import contextlib
 import json
 
 import flights_pods
 import pytest
+from common.flights_file import ALL_YEAR
 from flights_demo import checks
-from flights_demo.data import ALL_YEAR, CHUNK, make_jobs, read_flights
+from flights_demo.data import CHUNK, make_jobs, read_flights
 from flights_demo.store import Store
 
 CARRIER = "carrier/UA"
@@ -16,7 +17,7 @@ PODS = {"old": "python", "new": "python", "old-go": "go", "new-go": "go"}
 
 @pytest.fixture(scope="module")
 def jobs():
-    """All jobs of the first day: the whole year takes long to write."""
+    """Return all jobs of the first day, since a year takes long to write."""
     return {name: job for name, job in make_jobs(read_flights(1)).items() if job.day == 1}
 
 
@@ -54,7 +55,10 @@ def joined(pod):
 
 
 def rolled(*holders):
-    """Return the history of a roll in which the carrier's role has these holders in turn."""
+    """Return the history of a roll with these holders in turn.
+
+    They hold the carrier's role.
+    """
     history = [joined(pod) for pod in PODS]
     for number, holder in enumerate(holders):
         at = 1 if number == 0 else 10 + number

@@ -1,4 +1,4 @@
-"""The flights example's store lets nothing through that comes with a stale token."""
+"""Test that the flights' store refuses stale tokens."""
 
 import pytest
 from flights_demo import checks
@@ -20,7 +20,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def stores(path):
-    """Two members' connections and one that checks no fence."""
+    """Open the connections of two members and one without a fence."""
     opened = [Store(path, "a"), Store(path, "b"), Store(path, "c", check_fence=False)]
     yield opened
     for store in opened:
@@ -64,7 +64,8 @@ def test_the_board_is_fenced_too(stores):
         a.publish("UA", "carrier/UA", token=4)
 
 
-def test_pending_jobs_are_those_delivered_and_not_done_with_those_begun_first(stores):
+def test_pending_jobs_are_the_delivered_ones_that_are_not_done(stores):
+    """The pending jobs are delivered and not done."""
     a, _, _ = stores
     assert a.pending() == [JOB.id]
     a.open(2)
@@ -91,7 +92,10 @@ def test_a_store_in_the_middle_of_a_write_says_that_it_is_locked(stores):
 
 
 def test_with_the_fence_switched_off_the_checks_find_the_stale_write(stores):
-    """A check that cannot fail is worth nothing: this is the damage that the fence prevents."""
+    """Without the fence, the checks find the stale write.
+
+    So the checks can fail. This is the damage that the fence prevents.
+    """
     a, b, unfenced = stores
     a.add(JOB, 0, 2, token=7)
     b.add(JOB, 2, 2, token=9)

@@ -1,4 +1,7 @@
-"""The checks of the pipeline on Spark find each kind of fault, and nothing where there is none."""
+"""Test that the checks of the Spark pipeline find each fault.
+
+They find nothing if there is no fault.
+"""
 
 import pandas as pd
 import pytest
@@ -18,7 +21,7 @@ def fence(token, driver="d1"):
 
 
 def rows(*found):
-    """Rows of Parquet: batch, token, carrier, how many flights."""
+    """Return rows of Parquet: batch, token, carrier, number of flights."""
     made = [
         (day, carrier, "JFK", "calm", "clear", flights, 0, 3 * flights, batch, token)
         for batch, token, day, carrier, flights in found
@@ -87,7 +90,10 @@ def test_nothing_is_found_where_nothing_is_wrong():
         ("doubled in Redis", {"accepted": [*ACCEPTED, part(1, 1, 9, "d2")]}),
         ("totals in Redis that differ", {"totals": {}}),
         ("tokens not rising", {"history": [*HISTORY, event(20.0, "granted", "d1", token=7)]}),
-        ("the fence was never put to the test", {"history": [one for one in HISTORY if one["what"] != "refused"]}),
+        (
+            "the fence was never put to the test",
+            {"history": [event for event in HISTORY if event["what"] != "refused"]},
+        ),
         ("the demo could not be finished", {"unfinished": "waited in vain"}),
     ],
 )  # fmt: skip
@@ -112,7 +118,8 @@ def test_a_batch_that_is_missing_in_the_files_is_found():
     assert faults(rows=ROWS.iloc[:0]) == {"rows in Parquet that differ": 2}
 
 
-def test_what_was_warned_of_last_is_told_where_the_demo_could_not_be_finished():
+def test_unfinished_demo_reports_its_last_warning():
+    """A demo that could not be finished reports its last warning."""
     history = [
         *HISTORY,
         event(9.0, "warned", "d1", why="first"),
@@ -133,10 +140,10 @@ def test_a_takeover_is_told_beside_the_lease_and_a_cold_start():
     ]
     cold, killed = checks.takeovers(held, TTL)
     assert cold == {
-        "cause": "start", "driver": "d1", "until_granted": None, "until_begun": 3.0, "until_committed": 3.0,
-        "all": 6.0, "lease_and_cold_start": None,
+        "cause": "start", "driver": "d1", "until_granted": None, "until_begun": 3.0,
+        "until_committed": 3.0, "all": 6.0, "lease_and_cold_start": None,
     }  # fmt: skip
     assert killed == {
-        "cause": "killed", "driver": "d2", "until_granted": 5.0, "until_begun": 1.0, "until_committed": 5.0,
-        "all": 11.0, "lease_and_cold_start": 11.0,
+        "cause": "killed", "driver": "d2", "until_granted": 5.0, "until_begun": 1.0,
+        "until_committed": 5.0, "all": 11.0, "lease_and_cold_start": 11.0,
     }  # fmt: skip

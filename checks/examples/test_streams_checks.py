@@ -1,4 +1,7 @@
-"""The checks of the streams example find each kind of fault, and nothing where there is none."""
+"""Test that the checks of the streams example find each fault.
+
+They find nothing if there is no fault.
+"""
 
 import pytest
 from streams_demo import checks
@@ -99,7 +102,10 @@ def test_more_than_the_window_is_a_fault():
 
 
 def test_what_one_owner_left_may_come_again_to_several_and_counts_once():
-    """The next one had to give the partition up before it was through with what was left."""
+    """Uncommitted legs may come again to several owners, and count once.
+
+    The next owner had to give the partition up before it had processed the rest.
+    """
     some = again(1, 2) + again(2, 3, token=9)
     assert unexplained(some) == []
     assert len(unexplained(some, window=2)) == 1
@@ -110,7 +116,8 @@ def test_what_comes_again_after_a_deploy_is_a_fault():
     assert found == "partition 0: 1 legs that were put out with token 3, but w1 ended well"
 
 
-def test_what_a_later_owner_put_out_is_not_explained_by_the_end_of_an_earlier_one():
+def test_repeated_leg_of_a_later_owner_is_not_explained_by_an_earlier_end():
+    """The end of an earlier owner does not explain a later one's leg."""
     [found] = unexplained(again(1, key="N2", token=9))
     assert "token 7, but w2 ended well" in found
 
@@ -125,7 +132,8 @@ def test_a_freeze_before_the_grant_explains_nothing():
 
 
 @pytest.mark.parametrize("why", ["member 'w1' lost its session: x", "the last commit of legs/0"])
-def test_an_owner_that_told_of_an_overrun_may_have_left_something_uncommitted(why):
+def test_owner_with_an_overrun_may_leave_uncommitted_legs(why):
+    """An owner that reported an overrun may leave uncommitted legs."""
     told = [{"at": 4.0, "member": "w1", "what": "warned", "why": why}]
     assert unexplained(again(1), checks.overruns(told)) == []
 

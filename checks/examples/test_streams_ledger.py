@@ -1,4 +1,4 @@
-"""The ledger of the streams example lets through who has the greatest token, and nobody else."""
+"""Test that the ledger accepts only the greatest token."""
 
 import pytest
 from streams_demo.ledger import Ledger

@@ -1,4 +1,7 @@
-"""What the streams example counts follows from the order of the legs, and its input is read whole."""
+"""Test the counts of the streams example.
+
+They follow from the order of the legs, and the input is read whole.
+"""
 
 from itertools import permutations
 
@@ -17,7 +20,8 @@ def legs():
     return list(read_legs())
 
 
-def test_every_flight_is_a_leg_and_those_without_an_aircraft_go_by_their_carrier(legs):
+def test_flight_without_an_aircraft_is_keyed_by_its_carrier(legs):
+    """Every flight is a leg; one without an aircraft has its carrier's key."""
     assert len(legs) == 336_776
     assert sum(one.tail is None for one in legs) == 2512
     assert {one.key for one in legs if one.tail is None} <= {one.carrier for one in legs}
@@ -45,7 +49,8 @@ def test_the_first_months_can_be_read_alone(legs):
     assert list(read_legs(1)) == january
 
 
-def test_a_chain_goes_on_while_each_leg_is_late_and_soon_after_the_one_before():
+def test_chain_grows_while_legs_are_late_and_close_together():
+    """A chain grows while each leg is late, soon after the one before."""
     [history] = plain_pass(
         [leg(1, 1, 5), leg(2, 1, 1), leg(3, 2, 9), leg(4, 4, 3), leg(5, 5, 0)]
     ).values()

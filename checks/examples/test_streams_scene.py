@@ -1,9 +1,13 @@
-"""What the streams example shows follows from the notes, with and without a terminal."""
+"""Test the streams' display, with and without a terminal.
+
+It follows from the notes.
+"""
 
 import io
 
+from common.display import make_display
 from rich.console import Console
-from streams_demo.scene import Scene, draw, make_show, progress_line
+from streams_demo.scene import Scene, draw, progress_line
 
 
 def note(member, what, **facts):
@@ -87,7 +91,7 @@ def test_the_frame_shows_who_has_which_partitions():
 def test_without_a_terminal_there_are_plain_lines():
     console = Console(file=io.StringIO())
     scene = scene_of(STARTED, granted(4))
-    with make_show(console) as display:
+    with make_display(console, draw, progress_line) as display:
         display.show(scene)
     text = console.file.getvalue()
     assert progress_line(scene) in text

@@ -77,7 +77,7 @@ CODE_LANGUAGES = {"python", "sh", "bash", "yaml", "lua"}
 
 @attrs.frozen(order=True)
 class Finding:
-    """One place that breaks a rule.
+    """Describe one place that breaks a rule.
 
     Attributes:
         path: the file, relative to the checkout.
@@ -101,7 +101,7 @@ class Finding:
 
 
 class Checkout:
-    """The files of one checkout, read once."""
+    """Hold the files of one checkout, read once."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

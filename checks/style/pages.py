@@ -27,7 +27,7 @@ _WORD = re.compile(r"\w")
 
 @attrs.frozen
 class Text:
-    """A paragraph, list item, heading or cell.
+    """Hold a paragraph, list item, heading or cell.
 
     Attributes:
         line: where it begins.
@@ -40,7 +40,7 @@ class Text:
 
 @attrs.frozen
 class Sentence:
-    """One sentence.
+    """Hold one sentence.
 
     Attributes:
         line: where its text begins.

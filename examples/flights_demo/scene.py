@@ -1,10 +1,14 @@
-"""What the onlooker of the flights knows beside what any demo tells: ranks, jobs, carriers."""
+"""Fold the events into ranks, jobs and carriers, and draw them."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from flights_demo.events import Event
-from flights_demo.show import Actor, Show
+from common.display import actors_table, bar, frame, state_text
+from common.events import Event
+from common.show import Actor, Show
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 
 
 @dataclass(kw_only=True)
@@ -62,3 +66,37 @@ class Scene(Show):
                 self.say(event["at"], f"{member.name}'s write was refused: {event['why']}")
             case _:
                 super()._apply_member(member, event)
+
+
+def draw(scene: Scene) -> Panel:
+    progress = bar(scene.jobs_done, scene.jobs, f"{scene.jobs_done:,} of {scene.jobs:,} jobs")
+    return frame(scene, "Rink: a year of flights", progress, Text(), members_table(scene))
+
+
+def members_table(scene: Scene) -> Table:
+    table = actors_table("member", "pid", "rank", "state", "job in hand")
+    table.add_column("jobs done", justify="right", no_wrap=True)
+    table.add_column("carriers' boards", ratio=1, no_wrap=True)
+    for member in scene.members.values():
+        rank = scene.rank(member.name)
+        is_waiting = member.state == "running" and rank is None
+        table.add_row(
+            member.name,
+            str(member.pid),
+            "" if rank is None else str(rank),
+            state_text("waiting" if is_waiting else member.state),
+            member.job,
+            str(member.jobs_done),
+            " ".join(sorted(member.carriers)),
+            style="dim" if member.is_over else "",
+        )
+    return table
+
+
+def progress_line(scene: Scene) -> str:
+    held = "  ".join(
+        f"{member.name}:{'-' if (rank := scene.rank(member.name)) is None else rank}:{member.state}"
+        for member in scene.members.values()
+        if not member.is_over
+    )
+    return f"{scene.jobs_done:,} of {scene.jobs:,} jobs  {held}"

@@ -1,22 +1,21 @@
-"""A small store that checks fencing tokens: the half of the safety that is not Rink's to give.
+"""Store the results, and check fencing tokens.
 
-Rink sees to it that two live processes never hold one role. Nobody can see to it that a process
-which was frozen in the middle of a write does not finish that write when it thaws, long after its
-role went elsewhere. Only the store can refuse it, and all it needs is to remember, per role, the
-highest token it has seen.
+Rink guarantees that two live processes never hold one role. But a process that was frozen in the
+middle of a write finishes it when it thaws, long after its role went elsewhere. Only the store can
+refuse this write. It needs only the highest token that it has seen for each role.
 
-The totals are kept by *adding*, and how far a job has come by *overwriting*, on purpose without a
-second guard: a chunk written twice, or by two owners, makes the totals wrong and stays wrong.
+The totals are kept by *adding*, and the position of a job by *overwriting*. There is no second
+guard on purpose: a chunk that is written twice, or by two owners, makes the totals wrong for good.
 """
 
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+
+from common.database import Database
 
 from flights_demo.data import Job, Total, Totals
-from flights_demo.database import Database
 
 SCHEMA = """
 CREATE TABLE fences (role TEXT PRIMARY KEY, token INTEGER NOT NULL);
@@ -25,7 +24,7 @@ CREATE TABLE jobs (id TEXT PRIMARY KEY, carrier TEXT, month INTEGER, day INTEGER
 CREATE TABLE totals (carrier TEXT, month INTEGER, flights INTEGER, cancelled INTEGER,
     delay INTEGER, PRIMARY KEY (carrier, month));
 CREATE TABLE board (carrier TEXT PRIMARY KEY, flights INTEGER, member TEXT, token INTEGER);
--- For the checks afterwards: every write that was let through, and every one that was not.
+-- For the checks afterwards: every accepted write, and every refused one.
 CREATE TABLE accepted (seq INTEGER PRIMARY KEY, role TEXT, token INTEGER, member TEXT,
     first INTEGER, count INTEGER, at REAL);
 CREATE TABLE refused (seq INTEGER PRIMARY KEY, role TEXT, token INTEGER, highest INTEGER,
@@ -34,17 +33,12 @@ CREATE TABLE open_until (month INTEGER);
 """
 
 
-class StaleWrite(Exception):  # noqa: N818 - it names what happened, as Rink's own errors do
-    """The role has gone to somebody with a greater token; nothing was written."""
+class StaleWrite(Exception):  # noqa: N818 - it names the event, as Rink's own errors do
+    """Report that a greater token was seen for the role; nothing was written."""
 
 
 class Store(Database):
-    """One connection to the store, for one member. Its methods may be called from any thread."""
-
-    def __init__(self, path: Path, member: str = "", *, check_fence: bool = True) -> None:
-        super().__init__(path)
-        self.member = member
-        self.check_fence = check_fence  # False only to show that the checks notice it
+    """Hold one member's connection to the store. Any thread may use it."""
 
     def create(self, jobs: Iterable[Job], open_until: int) -> None:
         self._db.executescript(SCHEMA)
@@ -55,10 +49,10 @@ class Store(Database):
                 [(job.id, job.carrier, job.month, job.day, len(job.delays)) for job in jobs],
             )
 
-    # What a processor does.
+    # For processors.
 
     def pending(self) -> list[str]:
-        """The jobs that are not done, those begun by somebody first."""
+        """Return the delivered jobs that are not done, begun ones first."""
         return [
             row[0]
             for row in self._read(
@@ -68,7 +62,7 @@ class Store(Database):
         ]
 
     def position(self, job: str) -> int:
-        """How far the job has come; it travels with the job, whoever does it."""
+        """Return the number of flights of the job that are done."""
         [(position,)] = self._read("SELECT next FROM jobs WHERE id = ?", job)
         return int(position)
 
@@ -85,7 +79,10 @@ class Store(Database):
             )
 
     def publish(self, carrier: str, role: str, *, token: int) -> None:
-        """Put the carrier's line on the board, if `token` is still good for the carrier's role."""
+        """Put the carrier's line on the board, if `token` is still good.
+
+        It must be good for the carrier's role.
+        """
         with self._fenced(role, token) as db:
             db.execute(
                 "INSERT OR REPLACE INTO board"
@@ -97,7 +94,7 @@ class Store(Database):
     def _fenced(
         self, role: str, token: int, first: int | None = None, count: int = 0
     ) -> Iterator[sqlite3.Connection]:
-        """A transaction that happens only if no greater token was seen for the role."""
+        """Run a transaction if no greater token was seen for the role."""
         with self._transaction() as db:
             row = db.execute("SELECT token FROM fences WHERE role = ?", (role,)).fetchone()
             highest = row[0] if row else token
@@ -119,7 +116,7 @@ class Store(Database):
         # Only here is the refusal itself committed.
         raise StaleWrite(f"{role}: token {token}, but {highest} has been seen")
 
-    # What the onlooker asks.
+    # For the onlooker.
 
     def open(self, month: int) -> None:
         """Let the processors see the jobs up to this month."""
@@ -138,11 +135,11 @@ class Store(Database):
         return dict(self._read("SELECT id, size FROM jobs"))
 
     def accepted(self) -> list[tuple[str, int, str, int | None, int]]:
-        """Every write that was let through, in order: role, token, member, first, count."""
+        """Return the accepted writes in order: role, token, member, first, count."""
         return self._read("SELECT role, token, member, first, count FROM accepted ORDER BY seq")
 
     def refused(self) -> list[tuple[str, int, int, str]]:
-        """Every write that was refused, in order: role, token, highest seen, member."""
+        """Return the refused writes in order: role, token, highest, member."""
         return self._read("SELECT role, token, highest, member FROM refused ORDER BY seq")
 
     def greatest_token(self, role: str) -> int:

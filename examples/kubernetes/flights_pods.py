@@ -21,9 +21,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from common.events import Event, EventLog, Tail
+from common.flights_file import ALL_YEAR
 from flights_demo import checks
-from flights_demo.data import ALL_YEAR, Job, make_jobs, plain_totals, read_flights
-from flights_demo.events import Event, EventLog, Tail
+from flights_demo.data import Job, make_jobs, plain_totals, read_flights
 from flights_demo.processor import Processor
 from flights_demo.report import faults_of_rink, faults_of_the_work
 from flights_demo.store import Store

@@ -1,1 +1,4 @@
-"""The parts of `examples/pipeline.py`: flights through Spark, by drivers that are killed, frozen and thawed."""
+"""Hold the parts of `examples/pipeline.py`.
+
+Flights go through Spark, by drivers that are killed, frozen and thawed.
+"""

@@ -1,7 +1,7 @@
-"""What is checked afterwards, from what lies in Redis and in the files, and from the notes: pure functions.
+"""Check Redis, the files and the notes afterwards, by pure functions.
 
-They trust neither the guards nor Spark: what was accepted is judged by the tokens beside it, what was counted by
-comparison with one plain pass.
+They trust neither the guards nor Spark. They judge the accepted parts by their tokens, and compare
+the totals with one plain pass.
 """
 
 from collections import Counter
@@ -10,24 +10,20 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
-from flights_demo.events import Event
+from common.checks import repeated
+from common.events import Event
+from common.show import SENDER
 
 from pipeline_demo.plain import GRAIN
 
 Entry = dict[str, Any]  # of the list in Redis: a fence that was raised, or a part that was accepted
 
 
-def differences(got: Mapping[Any, Any], expected: Mapping[Any, Any]) -> list[str]:
-    """Every key whose numbers are not exactly the expected ones. Must be empty."""
-    return [
-        f"{key}: {got.get(key)}, expected {expected.get(key)}"
-        for key in sorted(got.keys() | expected.keys())
-        if got.get(key) != expected.get(key)
-    ]
-
-
 def stale_parts(accepted: Iterable[Entry]) -> list[str]:
-    """Every part that Redis took behind a greater token, or behind a greater token's fence. Must be empty."""
+    """Return every part that Redis accepted with a stale token. Must be empty.
+
+    A token is stale after a part, or a fence, with a greater one.
+    """
     greatest, found = 0, []
     for one in accepted:
         token = one.get("fence", one.get("token"))
@@ -39,17 +35,13 @@ def stale_parts(accepted: Iterable[Entry]) -> list[str]:
 
 
 def doubled_parts(accepted: Iterable[Entry]) -> list[str]:
-    """Every part that Redis took more than once. Must be empty."""
-    times = Counter((one["batch"], one["part"]) for one in accepted if "token" in one)
-    return [
-        f"part {part} of batch {batch}: {count} times"
-        for (batch, part), count in sorted(times.items())
-        if count > 1
-    ]
+    """Return every part that Redis accepted more than once. Must be empty."""
+    parts = sorted((one["batch"], one["part"]) for one in accepted if "token" in one)
+    return repeated(Counter(f"part {part} of batch {batch}" for batch, part in parts))
 
 
 def stale_rows(rows: pd.DataFrame) -> list[str]:
-    """Every batch that was published behind one with a greater token. Must be empty."""
+    """Return every batch that was published with a stale token. Must be empty."""
     greatest, found = 0, []
     in_order = rows[["batch", "token"]].drop_duplicates().itertuples(index=False, name=None)
     for batch, token in in_order if len(rows) else ():
@@ -60,19 +52,22 @@ def stale_rows(rows: pd.DataFrame) -> list[str]:
 
 
 def doubled_rows(rows: pd.DataFrame) -> list[str]:
-    """Every batch with two rows about the same. Must be empty."""
+    """Return every batch with two rows of the same key. Must be empty."""
     again = rows[rows.duplicated(["batch", *GRAIN])]
     return [
         f"batch {batch}: {count:,} rows" for batch, count in again.groupby("batch").size().items()
     ]
 
 
-# ── who had the role, and what ended it ──────────────────────────────────────────────────────
+# ── holders and their ends ───────────────────────────────────────────────────────────────────
 
 
 @dataclass(kw_only=True)
 class Holding:
-    """One driver had the role from `start` to `end`, by its own account; a killed one until then."""
+    """Hold the time in which one driver had the role, by its own account.
+
+    A killed driver had it until the kill.
+    """
 
     driver: str
     token: int
@@ -80,14 +75,17 @@ class Holding:
     end: float
     silenced: str = ""  # "frozen" or "killed", where that ended it
     silenced_at: float = 0.0
-    cause: str = "start"  # what ended the one before
+    cause: str = "start"  # of the end of the holding before
     cause_at: float = 0.0
-    begun: float = 0.0  # the first batch was given to its function
-    committed: float = 0.0  # and was committed by Spark
+    begun: float = 0.0  # the function got the first batch
+    committed: float = 0.0  # Spark committed this batch
 
 
 def holdings(events: Iterable[Event], commits: Mapping[int, float]) -> list[Holding]:
-    """By token. What was never let go ends with the last event."""
+    """Return the holdings by token.
+
+    A role that was never let go is held until the last event.
+    """
     in_order = sorted(events, key=lambda event: event["at"])
     found: dict[int, Holding] = {}
     for event in in_order:
@@ -123,11 +121,11 @@ def _link(held: list[Holding], commits: Mapping[int, float]) -> None:
 
 
 def tokens_not_rising(events: Iterable[Event]) -> list[str]:
-    """Every grant with a token that is no greater than the one before. Must be empty."""
+    """Return every grant whose token is smaller than an earlier one. Must be empty."""
     greatest, found = 0, []
     for event in sorted(events, key=lambda event: event["at"]):
         if event["what"] != "granted" or event["token"] == greatest:
-            continue  # the query is started again under the grant it has
+            continue  # the query is restarted under the same grant
         if event["token"] < greatest:
             found.append(f"{event['member']} got token {event['token']} after {greatest}")
         greatest = max(greatest, event["token"])
@@ -135,9 +133,10 @@ def tokens_not_rising(events: Iterable[Event]) -> list[str]:
 
 
 def takeovers(held: list[Holding], ttl: float) -> list[dict[str, Any]]:
-    """What passed, in seconds, from the end of a driver to the next one's first batch.
+    """Return the seconds from the end of a driver to the next one's first batch.
 
-    Beside it: the lease, and what Spark itself took for the very first one, which took over from nobody.
+    The lease and a cold start of Spark stand beside them. The cold start is the first driver's,
+    which took over from no other.
     """
     cold = next((one.committed - one.start for one in held if one.committed), 0.0)
     return [
@@ -158,14 +157,14 @@ def takeovers(held: list[Holding], ttl: float) -> list[dict[str, Any]]:
 def timeline(
     events: list[Event], held: list[Holding], commits: Mapping[int, float]
 ) -> dict[str, Any]:
-    """What the picture shows, in seconds since the first event."""
+    """Return the data of the time line, in seconds since the first event."""
     began = min(event["at"] for event in events)
 
     def since(at: float) -> float:
         return round(at - began, 3)
 
-    def who(at: float) -> str:
-        # A batch is committed by who has begun one last: its successor has not begun any yet.
+    def committer(at: float) -> str:
+        # The driver that has begun a batch last: its successor has not begun any yet.
         return max((one for one in held if 0 < one.begun < at), key=lambda one: one.begun).driver
 
     drivers = {one["target"]: since(one["at"]) for one in events if one["what"] == "started"}
@@ -178,7 +177,7 @@ def timeline(
         "drivers": {
             name: [start, ends.get(name, since(max(event["at"] for event in events)))]
             for name, start in drivers.items()
-            if name != "sender"
+            if name != SENDER
         },
         "up": {one["member"]: since(one["at"]) for one in events if one["what"] == "joined"},
         "held": [
@@ -190,7 +189,7 @@ def timeline(
             }
             for one in held
         ],
-        "commits": [[number, since(at), who(at)] for number, at in sorted(commits.items())],
+        "commits": [[number, since(at), committer(at)] for number, at in sorted(commits.items())],
         "mishaps": [
             [event["what"], event["target"], since(event["at"])]
             for event in events

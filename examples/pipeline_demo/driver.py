@@ -1,4 +1,7 @@
-"""A driver: a Spark session, a member of the group, and the query while it holds the role `delays`."""
+"""Run a driver: a Spark session, a member, and the query of the role `delays`.
+
+The query runs while the driver holds this role.
+"""
 
 import logging
 import os
@@ -8,22 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from common.here import end_with_the_demo
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from streams_demo.here import end_with_the_demo
 
 import rink
 from pipeline_demo import query
-from pipeline_demo.here import FOLDER, OF_DRIVER, Here
+from pipeline_demo.here import FOLDER, OF_DRIVER, DriverHere
 from pipeline_demo.noting import NotingGuard
 from rink.guards import ParquetGuard, RedisGuard
 from rink.spark import Job, JobRunner
 
-# The first driver has a rank at once; those after it stand by for so long, unless they are to replace one that is gone:
-# for a single query a group need not grow.
+# The first driver has a rank at once. A later one stands by for this long, unless it replaces a
+# driver that is gone: a group with a single query need not grow.
 STANDS_BY_S = 600.0
-# For a JVM that lives a minute or two, with others, on two cores. `make` has noted down which classes Spark loads, so that
-# it starts in half of the time; an archive of another Java is passed over.
+# These suit a JVM that lives a minute or two, beside others on two cores. With the archive of
+# classes that `make` writes, it starts in half of the time. An archive of another Java is ignored.
 ARCHIVE = Path(pyspark.__file__).parents[4] / "spark.jsa"
 JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 if ARCHIVE.exists():
@@ -31,7 +34,7 @@ if ARCHIVE.exists():
 
 
 def main() -> None:
-    here = Here.read()
+    here = DriverHere.read()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     asked_to_leave = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked_to_leave.set())
@@ -44,7 +47,7 @@ def main() -> None:
         rink.Rink(
             session,
             "pipeline",
-            name=here.driver,
+            name=here.name,
             rebalance_delay=STANDS_BY_S,
             initial_delay=STANDS_BY_S,
         ) as group,
@@ -58,7 +61,7 @@ def main() -> None:
     spark.stop()
 
 
-def run_query(here: Here, jobs: JobRunner, observed: Any) -> None:
+def run_query(here: DriverHere, jobs: JobRunner, observed: Any) -> None:
     in_redis = NotingGuard(RedisGuard(here.redis), "Redis", here)
     in_files = NotingGuard(ParquetGuard(here.parquet), "Parquet", here)
 
@@ -76,12 +79,12 @@ def run_query(here: Here, jobs: JobRunner, observed: Any) -> None:
         )
 
 
-def make_session(here: Here) -> SparkSession:
-    local = f"{here.folder}/{here.driver}"
+def make_session(here: DriverHere) -> SparkSession:
+    local = f"{here.folder}/{here.name}"
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        # A JVM that is killed leaves files there: they go with the demo's folder.
+        # A killed JVM leaves files there, which are removed with the demo's folder.
         "spark.driver.extraJavaOptions": f"{JVM} -Djava.io.tmpdir={here.folder}",
         "spark.driver.memory": "700m",
         "spark.local.dir": local,
@@ -93,7 +96,7 @@ def make_session(here: Here) -> SparkSession:
     }
     if not here.master.startswith("local"):
         settings |= for_executors(here)
-    builder = SparkSession.builder.master(here.master).appName(here.driver)
+    builder = SparkSession.builder.master(here.master).appName(here.name)
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -101,16 +104,19 @@ def make_session(here: Here) -> SparkSession:
     return spark
 
 
-def for_executors(here: Here) -> dict[str, str]:
-    """What a cluster is told: one core for each driver, so that both have one; and what executors must know."""
+def for_executors(here: DriverHere) -> dict[str, str]:
+    """Return the settings for a cluster and its executors.
+
+    Each driver gets one core, so that both have one.
+    """
     return {
         "spark.cores.max": "1",
         "spark.executor.memory": "512m",
         "spark.executor.extraJavaOptions": JVM,
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],  # the demo's own modules
-        # By these the demo finds them when it freezes a driver with all that is its own, and when it ends.
+        # By these the demo finds the executors, when it freezes their driver and when it ends.
         f"spark.executorEnv.{FOLDER}": here.folder,
-        f"spark.executorEnv.{OF_DRIVER}": here.driver,
+        f"spark.executorEnv.{OF_DRIVER}": here.name,
     }
 
 

@@ -1,4 +1,4 @@
-"""What flows: one record for each flight, in the order of the time at which it was to leave.
+"""Define the stream: one record for each flight, by its planned departure.
 
 Spark's executors import this too, so it brings neither PySpark nor the rest of the demo.
 """
@@ -6,9 +6,9 @@ Spark's executors import this too, so it brings neither PySpark nor the rest of 
 from collections.abc import Iterator
 from datetime import datetime
 
-from flights_demo.data import ALL_YEAR, departure_delay, read_rows
+from common.flights_file import ALL_YEAR, departure_delay, read_rows, tail_number
 
-from pipeline_demo.here import Here
+from pipeline_demo.here import DriverHere
 from rink.streams import App, Record
 
 PARTITIONS = 8
@@ -18,16 +18,16 @@ class Flight(Record):
     tail: str | None
     carrier: str
     origin: str
-    hour: int  # in which it was to leave, as seconds since 1970: its time, and the weather's
+    hour: int  # of its planned departure, in seconds since 1970; also the weather's hour
     delay: int | None  # minutes late at departure; None: cancelled, it never departed
 
     @property
     def key(self) -> str:
-        """2,512 flights tell no tail number: they go by their carrier."""
+        """Return the tail number, or the carrier of a flight without one."""
         return self.tail or self.carrier
 
 
-app = App("pipeline", redis=Here.read().redis)
+app = App("pipeline", redis=DriverHere.read().redis)
 flights = app.stream(
     "flights",
     record=Flight,
@@ -38,11 +38,14 @@ flights = app.stream(
 
 
 def read_flights(months: int = ALL_YEAR) -> Iterator[Flight]:
-    """The flights of the first months, hour after hour; the file has October after January."""
+    """Yield the flights of the first months, hour after hour.
+
+    The file has October after January.
+    """
     rows = sorted(read_rows(months), key=lambda row: row["time_hour"])
     for row in rows:
         yield Flight(
-            tail=row["tailnum"] if row["tailnum"] != "NA" else None,
+            tail=tail_number(row),
             carrier=row["carrier"],
             origin=row["origin"],
             hour=int(datetime.fromisoformat(row["time_hour"]).timestamp()),

@@ -1,51 +1,33 @@
-"""What the demo tells each of its processes, by environment variables; and the notes they take for it."""
+"""Hold the settings of a driver or the sender, its notes, and its holds."""
 
 import json
-import logging
-import os
 import time
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import redis
-from flights_demo.events import EventLog
+from common.here import Here
 
 PREFIX = "PIPELINE_"
 FOLDER = PREFIX + "FOLDER"
-DRIVER = PREFIX + "DRIVER"
+DRIVER = PREFIX + "NAME"
 OF_DRIVER = PREFIX + "OF_DRIVER"
-"""Whose executor a process belongs to, on a cluster."""
+"""Names the driver of an executor, on a cluster."""
 
 ACCEPTED = "accepted"
-"""A list in Redis: what was accepted, in its order, and each time that a fence was raised."""
+"""A list in Redis: the accepted parts and the raised fences, in their order."""
 
-_LOOK_EVERY_S = 0.02
+_LOOK_INTERVAL_S = 0.02
 
 
-@dataclass(frozen=True)
-class Here:
-    folder: str = "."
-    driver: str = ""
-    redis: str = "redis://127.0.0.1:6379"
-    etcd: str = "http://127.0.0.1:2379"
+@dataclass(frozen=True, kw_only=True)
+class DriverHere(Here):
+    PREFIX: ClassVar[str] = PREFIX
+
     ttl: str = "5"
     rows: str = "10000"  # of a batch, at most
-    master: str = "local[1]"  # of Spark, as each driver is told it
-    careless: str = ""  # not empty: do without fences and marks, to show that the checks notice it
-
-    @classmethod
-    def read(cls) -> Self:
-        known = {name: os.environ.get(PREFIX + name.upper()) for name in asdict(cls())}
-        return cls(**{name: value for name, value in known.items() if value is not None})
-
-    def variables(self) -> dict[str, str]:
-        return {PREFIX + name.upper(): value for name, value in asdict(self).items()}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # It travels to Spark's workers, and an open file does not.
-        return type(self), tuple(asdict(self).values())
+    master: str = "local[1]"  # of Spark, for each driver
 
     @property
     def parquet(self) -> Path:
@@ -55,22 +37,9 @@ class Here:
     def checkpoint(self) -> Path:
         return Path(self.folder) / "checkpoint"
 
-    # Notes, from the driver and from the Python workers that Spark starts for it.
-
-    @cached_property
-    def _notes(self) -> EventLog:
-        return EventLog(Path(self.folder) / "events", self.driver)
-
-    def note(self, what: str, **facts: Any) -> None:
-        self._notes.write(what, **facts)
-
-    def note_warnings(self) -> None:
-        """Note what Rink warns of: a session that was lost, a query that is started again."""
-        logging.getLogger("rink").addHandler(_Warnings(self._notes))
-
     def note_fence(self, token: int) -> None:
-        """Write down, among what is accepted from now on, that this token counts."""
-        entry = {"fence": token, "driver": self.driver}
+        """Add a raised fence to the list of accepted parts."""
+        entry = {"fence": token, "driver": self.name}
         redis.Redis.from_url(self.redis).rpush(ACCEPTED, json.dumps(entry))
 
     # Holds: a process waits where the demo wants to hit it.
@@ -86,27 +55,7 @@ class Here:
             return
         self.note("waiting", where=where, **facts)
         while self._hold(where).exists():
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_LOOK_INTERVAL_S)
 
     def _hold(self, where: str) -> Path:
         return Path(self.folder) / f"hold-{where}"
-
-    # How much of the year may flow.
-
-    @property
-    def limit(self) -> float:
-        return float((Path(self.folder) / "limit").read_text())
-
-    def set_limit(self, share: float) -> None:
-        new = Path(self.folder) / "limit.new"
-        new.write_text(str(share))
-        new.rename(Path(self.folder) / "limit")  # so that nobody reads half of it
-
-
-class _Warnings(logging.Handler):
-    def __init__(self, notes: EventLog) -> None:
-        super().__init__(logging.WARNING)
-        self._notes = notes
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._notes.write("warned", why=record.getMessage())

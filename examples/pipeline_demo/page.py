@@ -1,4 +1,4 @@
-"""The page: what came out, as one HTML file that needs nothing else."""
+"""Write the report as one HTML file that needs no other file."""
 
 from html import escape
 from pathlib import Path

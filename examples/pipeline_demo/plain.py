@@ -1,10 +1,11 @@
-"""What the pipeline must arrive at: one plain pass over the files with pandas; no stream, no Spark, no batches."""
+"""Compute the expected totals by one plain pass with pandas."""
 
 from typing import Any
 
 import pandas as pd
+from common.flights_file import file_of
 
-from pipeline_demo.weather import UNKNOWN, VISIBILITY, WIND, file_of
+from pipeline_demo.weather import UNKNOWN, VISIBILITY, WIND
 
 MEASURES = ["flights", "cancelled", "delay"]
 GRAIN = ["day", "carrier", "origin", "wind", "visibility"]
@@ -13,7 +14,7 @@ Totals = dict[str, tuple[int, ...]]  # by key: flights, cancelled, minutes of de
 
 
 def plain_pass(months: int) -> pd.DataFrame:
-    """One row for each day, carrier, airport and kind of weather."""
+    """Return one row for each day, carrier, airport and kind of weather."""
     flights = pd.read_csv(file_of("flights.csv.zip"))
     flights = flights[flights.month <= months]
     observed = pd.read_csv(file_of("weather.csv"))
@@ -37,12 +38,12 @@ def plain_pass(months: int) -> pd.DataFrame:
 
 
 def classes(measured: pd.Series, bounds: dict[str, float]) -> Any:
-    """The class of each measurement; none where nothing was measured."""
+    """Return the class of each measurement; none for a missing one."""
     return pd.cut(measured, [-1.0, *bounds.values()], right=False, labels=list(bounds))
 
 
 def totals_of(rows: pd.DataFrame) -> Totals:
-    """The totals that lie in Redis, from rows such as those in the Parquet directory."""
+    """Return the totals in Redis that rows of the Parquet directory imply."""
     month = rows.day.str[:7]
     keys = {
         "carrier": rows.carrier + "/" + month,
@@ -53,12 +54,12 @@ def totals_of(rows: pd.DataFrame) -> Totals:
     found: Totals = {}
     for dimension, key in keys.items():
         for name, sums in rows.groupby(key)[MEASURES].sum().iterrows():
-            found[f"{dimension}/{name}"] = tuple(int(one) for one in sums)
+            found[f"{dimension}/{name}"] = tuple(map(int, sums))
     return found
 
 
 def folded(rows: pd.DataFrame) -> dict[tuple[str, ...], tuple[int, ...]]:
-    """Rows of any number of batches, added up by what they are about."""
+    """Return the sums of the rows of all batches, by the columns of `GRAIN`."""
     if rows.empty:
         return {}
     sums = rows.groupby(GRAIN)[MEASURES].sum()

@@ -1,4 +1,7 @@
-"""The plots of the page: who ran the query when, and what it found. Each is returned as SVG text."""
+"""Draw the plots of the page as SVG text.
+
+They show which driver ran the query when, and the results.
+"""
 
 import io
 from typing import Any
@@ -64,7 +67,10 @@ def time_line(told: dict[str, Any]) -> str:
 
 
 def _draw_holding(axes: Axes, one: dict[str, Any], row: int) -> None:
-    """A bar; from the freeze on it is the frozen driver's belief alone."""
+    """Draw a holding as a bar.
+
+    From the freeze on, only the frozen driver believes in it.
+    """
     until = one["silenced_at"] if one["silenced"] == "frozen" else one["end"]
     axes.barh(row, until - one["start"], left=one["start"], height=0.44, color=BLUE)
     if one["silenced"] == "frozen":
@@ -88,7 +94,7 @@ def _draw_mishaps(axes: Axes, told: dict[str, Any], rows: dict[str, int]) -> Non
 
 
 def mean_delay(rows: pd.DataFrame, by: Any) -> pd.Series:
-    """Minutes late at departure, of those that departed."""
+    """Return the mean minutes late of the departed flights."""
     sums = rows.groupby(by)[["flights", "cancelled", "delay"]].sum()
     return sums.delay / (sums.flights - sums.cancelled)
 

@@ -1,7 +1,8 @@
-"""A driver is many processes: Python, a JVM, and the Python workers that Spark starts. Hit all of them, or none.
+"""Kill, freeze or thaw all processes of a driver.
 
-They are found by their environment, which each inherits: Spark's workers leave the process group, and once
-their driver is dead nobody's children are left to look for.
+They are Python, a JVM, and the Python workers that Spark starts. They are found by their
+environment, which each inherits: Spark's workers leave the process group, and after their driver's
+death they are no longer its children.
 """
 
 import contextlib
@@ -11,12 +12,15 @@ import sys
 import time
 from pathlib import Path
 
-PATIENCE_S = 10.0
+SIGNAL_TIMEOUT_S = 10.0
 
 
-def those_with(*variables: str) -> list[int]:
-    """The processes whose environment has all of these, such as NAME=value; zombies have none."""
-    wanted = {one.encode() for one in variables}
+def processes_with(*variables: str) -> list[int]:
+    """Return the processes whose environment has all of these `NAME=value`.
+
+    Zombies have no environment.
+    """
+    wanted = {variable.encode() for variable in variables}
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -28,28 +32,28 @@ def those_with(*variables: str) -> list[int]:
 
 
 def kill(*variables: str) -> None:
-    """Kill them, and those that they have started meanwhile, until there are none."""
-    deadline = time.monotonic() + PATIENCE_S
-    while (found := those_with(*variables)) and time.monotonic() < deadline:
+    """Kill the processes, and those that they start meanwhile."""
+    deadline = time.monotonic() + SIGNAL_TIMEOUT_S
+    while (found := processes_with(*variables)) and time.monotonic() < deadline:
         _signal(found, signal.SIGKILL)
         time.sleep(0.01)
 
 
 def freeze(*variables: str) -> int:
-    """Stop them; returns how many processes, once all have stopped."""
-    deadline = time.monotonic() + PATIENCE_S
+    """Stop the processes; return their number once all have stopped."""
+    deadline = time.monotonic() + SIGNAL_TIMEOUT_S
     while time.monotonic() < deadline:
-        found = those_with(*variables)
+        found = processes_with(*variables)
         running = [pid for pid in found if not _is_stopped(pid)]
         if not running:
             return len(found)
         _signal(running, signal.SIGSTOP)
         time.sleep(0.002)
-    raise TimeoutError(f"these do not stop: {running}")
+    raise TimeoutError(f"the processes {running} do not stop")
 
 
 def thaw(*variables: str) -> None:
-    _signal(those_with(*variables), signal.SIGCONT)
+    _signal(processes_with(*variables), signal.SIGCONT)
 
 
 def _signal(pids: list[int], number: int) -> None:
@@ -60,16 +64,18 @@ def _signal(pids: list[int], number: int) -> None:
 
 def _is_stopped(pid: int) -> bool:
     try:
-        # Behind the name in brackets, which may hold anything.
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[
-            0
-        ] in "TXZ"
+        stat = (Path("/proc") / str(pid) / "stat").read_text()
+        # The state follows the name in brackets, which may hold any character.
+        return stat.rpartition(")")[2].split()[0] in "TXZ"
     except OSError:
         return True
 
 
 def main() -> None:
-    """Wait until the demo is gone, however it ended (our standard input closes then), and kill what it has left."""
+    """Kill the processes that the demo has left, once it is gone.
+
+    Our standard input closes then, however the demo ended.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdin.read()
     kill(*sys.argv[1:])

@@ -1,13 +1,15 @@
-"""The query: this is what a user of `rink.spark` writes.
+"""Define the query, as a user of `rink.spark` does.
 
-Flights come from a stream, are joined with the weather, and are added up for each day, carrier, airport and kind of
-weather. Totals are counted up in Redis, the results of each batch are added to a Parquet directory; both by a guard.
+Flights come from a stream, are joined with the weather, and are added up for each day, carrier,
+airport and kind of weather. Totals are counted up in Redis, and the results of each batch are added
+to a Parquet directory. Both go through a guard.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+from common.flights_file import file_of
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 from pyspark.sql.streaming.query import StreamingQuery
@@ -20,7 +22,7 @@ PARTS = 4
 MEASURES = ("flights", "cancelled", "delay")
 GRAIN = ("day", "carrier", "origin", "wind", "visibility")
 STREAM = {"app": "pipeline_demo.flights:app", "stream": "flights", "metadata": "false"}
-# Standard time, all year: a day has 24 hours, whatever clocks say.
+# It is standard time all year, so that each day has 24 hours.
 NEW_YORK = "5 hours"
 
 SCHEMA = pa.schema(
@@ -38,7 +40,7 @@ def start(
     in_redis: Guard,
     in_files: Guard,
 ) -> StreamingQuery:
-    """Start the query under the grant that this job has; by `JobRunner.query`."""
+    """Start the query under the grant of this job, for `JobRunner.query`."""
     flights = (
         job.spark.readStream.format("rink")
         .options(**fence(job.role))
@@ -65,7 +67,10 @@ def start(
 
 
 def statistics_of(flights: DataFrame, observed: DataFrame) -> DataFrame:
-    """One row for each day, carrier, airport and kind of weather. Whole numbers: they are to be equal, not similar."""
+    """Return one row for each day, carrier, airport and kind of weather.
+
+    The numbers are whole, so that they can be compared exactly.
+    """
     known = flights.withColumn("at", F.timestamp_seconds("hour")).join(
         F.broadcast(observed), ["origin", "at"], "left"
     )
@@ -83,8 +88,8 @@ def statistics_of(flights: DataFrame, observed: DataFrame) -> DataFrame:
 
 
 def observations(spark: SparkSession) -> DataFrame:
-    """The weather, as a table that does not change."""
-    read = spark.read.csv(str(weather.file_of("weather.csv")), header=True, nullValue="NA")
+    """Return the weather as a table that does not change."""
+    read = spark.read.csv(str(file_of("weather.csv")), header=True, nullValue="NA")
     return read.select(
         "origin",
         F.col("time_hour").cast("timestamp").alias("at"),
@@ -94,7 +99,10 @@ def observations(spark: SparkSession) -> DataFrame:
 
 
 def rehearse(spark: SparkSession, observed: DataFrame) -> None:
-    """Have Spark load and compile what a batch needs before there is one: who stands by has the time."""
+    """Let Spark load and compile the code of a batch in advance.
+
+    A driver that stands by has the time for it.
+    """
     hour = F.lit(1_357_000_000) + F.col("id") * 3600
     flights = spark.range(4).select(
         F.lit("AA").alias("carrier"),
@@ -109,7 +117,7 @@ def rehearse(spark: SparkSession, observed: DataFrame) -> None:
 
 
 def _class_of(measured: Column, classes: dict[str, float]) -> Column:
-    # Where nothing was measured no comparison holds, and null comes of it.
+    # A missing measurement fails every comparison, and becomes null.
     found = F
     for name, below in classes.items():
         found = found.when(measured < below, name)
@@ -120,12 +128,18 @@ def _class_of(measured: Column, classes: dict[str, float]) -> Column:
 
 
 def add_totals(statistics: DataFrame, _: int, out: FencedBatch) -> None:
-    """Count up the totals. Each part of a batch is one step in Redis: done once, whoever tries again."""
+    """Count up the totals.
+
+    Each part of a batch is one step in Redis, which is done once, however often it is tried.
+    """
     out.write(totals_of(statistics), count_up, by="key")
 
 
 def totals_of(statistics: DataFrame) -> DataFrame:
-    """One row for each carrier and month, airport and month, kind of wind, and kind of visibility."""
+    """Return the totals of each dimension.
+
+    They are carrier and month, airport and month, kind of wind, and kind of visibility.
+    """
     month = F.col("day").substr(1, 7)
     keys = F.array(
         F.concat_ws("/", F.lit("carrier"), "carrier", month),
@@ -141,18 +155,18 @@ def totals_of(statistics: DataFrame) -> DataFrame:
 
 
 def count_up(step: Any, rows: Iterator[dict[str, Any]]) -> None:
-    """On an executor: add one part of a batch."""
+    """Add one part of a batch, on an executor."""
     for row in rows:
         for name in MEASURES:
             step.hincrby(f"delays/{row['key']}", name, row[name])
 
 
 def add_rows(statistics: DataFrame, number: int, out: FencedBatch) -> None:
-    """Add a batch's results as they are; the batch is published as a whole."""
+    """Add a batch's results unchanged; the batch is published as a whole."""
     rows = statistics.withColumn("batch", F.lit(number)).withColumn("token", F.lit(out.fence.token))
     out.write(rows, append, by=list(GRAIN), name="files")
 
 
 def append(step: Any, rows: Iterator[dict[str, Any]]) -> None:
-    """On an executor: write one part's file."""
+    """Write one part's file, on an executor."""
     step.write_rows(rows, SCHEMA)

@@ -1,11 +1,19 @@
-"""What came out: built from Redis, the files and the notes, shown as tables or as JSON."""
+"""Build the report from Redis, the files and the notes; show it as tables."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
-from flights_demo.events import Event
-from flights_demo.tables import faults_table, first_lines, mark, told
+from common.checks import differences, warnings
+from common.events import Event
+from common.tables import (
+    Report,
+    first_lines,
+    head_of,
+    numbers_table,
+    results_table,
+    show_faults,
+    show_verdict,
+)
 from rich.console import Console
 from rich.table import Table
 
@@ -13,7 +21,6 @@ from pipeline_demo import checks, plain
 from pipeline_demo.checks import Entry
 from pipeline_demo.plain import MEASURES, Totals
 
-Report = dict[str, Any]
 CAUSES = {
     "start": "none before (a cold start)",
     "killed": "killed, lease ended",
@@ -26,13 +33,13 @@ TITLES = {"flights": "flights", "cancelled": "cancelled", "delay": "minutes of d
 
 @dataclass(kw_only=True)
 class Evidence:
-    """What there is to judge by."""
+    """Hold the evidence for the report."""
 
     history: list[Event]
     commits: dict[int, float]  # by batch: when Spark committed it
-    accepted: list[Entry]  # parts that Redis took and fences, in their order
-    totals: Totals  # as they lie in Redis
-    rows: pd.DataFrame  # as they lie in the Parquet directory, in the order of publishing
+    accepted: list[Entry]  # accepted parts and raised fences, in their order
+    totals: Totals  # in Redis
+    rows: pd.DataFrame  # in the Parquet directory, in the order of publishing
     expected: pd.DataFrame
     ttl: float
     unfinished: str = ""
@@ -42,17 +49,15 @@ def build(seen: Evidence) -> Report:
     history = sorted(seen.history, key=lambda event: event["at"])
     held = checks.holdings(history, seen.commits)
     refused = [event for event in history if event["what"] == "refused"]
-    warned = [f"{one['member']}: {one['why']}" for one in history if one["what"] == "warned"]
+    warned = warnings(history)
     faults = _faults(seen)
     if seen.unfinished:
         faults["the demo could not be finished"] = [seen.unfinished, *warned[-1:]]
     elif not refused:
         faults["the fence was never put to the test"] = ["no stale write was refused"]
     return {
-        "ok": not any(faults.values()),
-        "seconds": round(history[-1]["at"] - history[0]["at"], 1),
+        **head_of(history, faults),
         "ttl": seen.ttl,
-        "faults": told(faults),
         "batches": len(seen.commits),
         "parts": sum("token" in one for one in seen.accepted),
         "known": sum(event["what"] == "known" for event in history),
@@ -78,9 +83,9 @@ def _faults(seen: Evidence) -> dict[str, list[str]]:
     }
     if not seen.unfinished:
         right = plain.totals_of(seen.expected)
-        faults["totals in Redis that differ"] = checks.differences(seen.totals, right)
+        faults["totals in Redis that differ"] = differences(seen.totals, right)
         folded, expected = plain.folded(rows), plain.folded(seen.expected)
-        faults["rows in Parquet that differ"] = checks.differences(folded, expected)
+        faults["rows in Parquet that differ"] = differences(folded, expected)
     return faults
 
 
@@ -109,36 +114,25 @@ def show(report: Report, console: Console) -> None:
     )
     first_lines(console, "refused", report["refused"], "cyan")
     first_lines(console, "a driver was warned", report["warned"], "yellow")
-    console.print()
     title = f"{report['batches']} batches, {report['parts']} parts accepted by Redis"
-    console.print(faults_table(title, report["faults"]))
-    for name, found in report["faults"].items():
-        first_lines(console, name, found["first"], "red")
-    console.print()
+    show_faults(console, title, report["faults"])
     console.print(_results(report))
     if page := report.get("page"):
         console.print(f"The page with plots and the time line: {page}", soft_wrap=True)
-    verdict = (
-        "[bold green]Equal, to the minute: nothing lost, nothing doubled, nothing stale.[/]"
-        if report["ok"]
-        else "[bold red]NOT as promised; see the lines above.[/]"
-    )
-    console.print(f"{verdict} {report['seconds']:.0f} s.")
+    good = "Equal, to the minute: nothing lost, nothing doubled, nothing stale."
+    show_verdict(console, report, good)
 
 
 def _takeovers(report: Report) -> Table:
-    table = Table(
-        title=f"From one driver's end to the next one's first batch (TTL {report['ttl']:g} s)"
-    )
-    table.add_column("the driver before was …")
-    for heading in (
+    table = numbers_table(
+        f"From one driver's end to the next one's first batch (TTL {report['ttl']:g} s)",
+        "the driver before was …",
         "until the role\nis granted",
         "Spark starts\nthe query",
         "the first\nbatch",
         "all",
         "beside: TTL and\na cold start",
-    ):
-        table.add_column(heading, justify="right")
+    )
     for one in report["takeovers"]:
         shown = ("" if one[name] is None else f"{one[name]:.2f} s" for name in TAKES)
         table.add_row(CAUSES[one["cause"]], *shown)
@@ -147,12 +141,8 @@ def _takeovers(report: Report) -> Table:
 
 def _results(report: Report) -> Table:
     keys = report["keys"]
-    table = Table(title=f"Totals: {keys['redis']} in Redis, {keys['parquet']:,} in Parquet")
-    for heading in ("", "in Redis", "in Parquet", "in one plain pass", ""):
-        table.add_column(heading, justify="right")
-    for name, title in TITLES.items():
-        got = report["totals"][name]
-        table.add_row(
-            title, *(f"{one:,}" for one in got.values()), mark(len(set(got.values())) == 1)
-        )
-    return table
+    return results_table(
+        f"Totals: {keys['redis']} in Redis, {keys['parquet']:,} in Parquet",
+        ["in Redis", "in Parquet"],
+        [(title, list(report["totals"][name].values())) for name, title in TITLES.items()],
+    )

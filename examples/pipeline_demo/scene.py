@@ -1,25 +1,22 @@
-"""What the onlooker knows at this moment of the drivers; drawn here too."""
+"""Fold the events into the state of the drivers, and draw it."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from flights_demo.display import STYLES, LiveDisplay, PlainDisplay, bar, frame, make_display
-from flights_demo.events import Event
-from flights_demo.show import Actor, Show
-from rich.console import Console
+from common.display import actors_table, add_actor, bar, frame
+from common.events import Event
+from common.show import SENDER, Actor, Show
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-SENDER = "sender"
-
 
 @dataclass(kw_only=True)
 class Driver(Actor):
-    token: int = 0  # of the role, while it has it by its own account
+    token: int = 0  # of the role, while this driver believes that it has it
     refused: int = 0
-    known: int = 0  # parts of a batch that the guards knew: they had been written before
-    waiting: set[str] = field(default_factory=set)  # the places where it waits to be hit
+    known: int = 0  # parts of a batch that the guards knew as written
+    waiting: set[str] = field(default_factory=set)  # the places where it is held
 
     def let_go(self) -> None:
         self.token = 0
@@ -65,10 +62,6 @@ class Scene(Show):
                 super()._apply_member(member, event)
 
 
-def make_show(console: Console) -> LiveDisplay | PlainDisplay:
-    return make_display(console, draw, progress_line)
-
-
 def draw(scene: Scene) -> Panel:
     bars = [
         bar(scene.sent, scene.flights, f"{scene.sent:>9,} of {scene.flights:,} sent"),
@@ -78,19 +71,9 @@ def draw(scene: Scene) -> Panel:
 
 
 def drivers_table(scene: Scene) -> Table:
-    table = Table(expand=True, box=None, header_style="bold", pad_edge=False)
-    for heading in ("driver", "pid", "state", "token of the role", "refused", "known"):
-        table.add_column(heading, no_wrap=True)
+    table = actors_table("driver", "pid", "state", "token of the role", "refused", "known")
     for one in scene.drivers:
-        table.add_row(
-            one.name,
-            str(one.pid),
-            Text(one.state, STYLES.get(one.state, "yellow")),
-            str(one.token or ""),
-            str(one.refused or ""),
-            str(one.known or ""),
-            style="dim" if one.is_over else "",
-        )
+        add_actor(table, one, (str(count or "") for count in (one.token, one.refused, one.known)))
     return table
 
 

@@ -1,1 +1,4 @@
-"""The parts of `examples/streams.py`: a stream of flights through workers that come, freeze and die."""
+"""Hold the parts of `examples/streams.py`.
+
+A stream of flights goes through workers that come, freeze and die.
+"""

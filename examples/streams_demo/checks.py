@@ -1,7 +1,7 @@
-"""What is checked afterwards, from what was written where: pure functions.
+"""Check the outputs and the notes afterwards, by pure functions.
 
-They trust neither Rink nor the workers: order, losses and repetitions are looked for in the outputs
-themselves, and each state is compared with that of one plain pass.
+They trust neither Rink nor the workers. They find wrong orders, losses and repetitions in the
+outputs themselves, and compare each state with that of one plain pass.
 """
 
 from collections import Counter, defaultdict
@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from flights_demo.events import Event
+from common.checks import repeated, stale_writes
+from common.events import Event
 
 from streams_demo.legs import Aircraft, Histories
 
-EPSILON_S = (
-    0.05  # an output may bear a time that is as much later than the mishap that ended its writer
-)
+EPSILON_S = 0.05
+"""An output's time may be this much later than the mishap that ended its writer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One state that was put out: the aircraft `key` after a leg."""
+    """Hold one output state: the aircraft `key` after a leg."""
 
     partition: int
     at: float
@@ -38,17 +38,12 @@ def by_partition(steps: Iterable[Step]) -> dict[int, list[Step]]:
 
 
 def duplicates(steps: Iterable[Step]) -> list[str]:
-    """Every leg that was put out once more. Must be empty."""
-    times = Counter((step.key, step.aircraft.number) for step in steps)
-    return [
-        f"leg {number} of {key}: {count} times"
-        for (key, number), count in times.items()
-        if count > 1
-    ]
+    """Return every leg that was put out more than once. Must be empty."""
+    return repeated(Counter(f"leg {step.aircraft.number} of {step.key}" for step in steps))
 
 
 def lost(steps: Iterable[Step], expected: Histories) -> list[str]:
-    """Every leg that was not put out. Must be empty."""
+    """Return every leg that was not put out. Must be empty."""
     seen: dict[str, set[int]] = defaultdict(set)
     for step in steps:
         seen[step.key].add(step.aircraft.number)
@@ -61,7 +56,10 @@ def lost(steps: Iterable[Step], expected: Histories) -> list[str]:
 
 
 def order_violations(steps: Iterable[Step], partition_of: Callable[[str], int]) -> list[str]:
-    """Every leg that came after a later one of its aircraft, or in another partition. Must be empty."""
+    """Return every leg that came too late, or in a wrong partition. Must be empty.
+
+    It is late after a later leg of its aircraft.
+    """
     reached: dict[str, int] = {}
     found = []
     for step in steps:
@@ -75,21 +73,12 @@ def order_violations(steps: Iterable[Step], partition_of: Callable[[str], int]) 
 
 
 def stale(steps: Iterable[Step]) -> list[str]:
-    """Every output let through after one with a greater token. Must be empty."""
-    highest: dict[int, int] = {}
-    found = []
-    for step in steps:
-        before = highest.get(step.partition, 0)
-        if step.token < before:
-            found.append(
-                f"partition {step.partition}: {step.worker} wrote with {step.token} after {before}"
-            )
-        highest[step.partition] = max(step.token, before)
-    return found
+    """Return every accepted output with a stale token. Must be empty."""
+    return stale_writes((f"partition {step.partition}", step.worker, step.token) for step in steps)
 
 
 def wrong_states(steps: Iterable[Step], expected: Histories) -> list[str]:
-    """Every state that is not what one plain pass has after that leg. Must be empty."""
+    """Return every state that differs from the plain pass. Must be empty."""
     found = []
     for step in steps:
         history = expected.get(step.key, [])
@@ -100,7 +89,7 @@ def wrong_states(steps: Iterable[Step], expected: Histories) -> list[str]:
     return found
 
 
-# ── who had what, and what ended it ──────────────────────────────────────────────────────────
+# ── owners and their ends ────────────────────────────────────────────────────────────────────
 
 
 OVERRUNS = ("lost its session", "the last commit of")
@@ -123,7 +112,10 @@ def mishaps(events: Iterable[Event]) -> list[Mishap]:
 
 
 def overruns(events: Iterable[Event]) -> list[Mishap]:
-    """When a worker told that it had lost its session, or could not commit in time: by nobody's order."""
+    """Return when workers lost their session, or could not commit in time.
+
+    The demo did not cause these mishaps.
+    """
     return [
         Mishap(event["at"], event["member"], "overran")
         for event in events
@@ -132,12 +124,12 @@ def overruns(events: Iterable[Event]) -> list[Mishap]:
 
 
 def owners(events: Iterable[Event], processor: str) -> dict[int, list[tuple[int, str, float]]]:
-    """For each partition, who was granted it: token, worker, when; by token."""
+    """Return the grants of each partition by token: token, worker, time."""
     found: dict[int, set[tuple[int, str, float]]] = defaultdict(set)
     for event in events:
         if event["what"] == "granted" and event["processor"] == processor:
             found[event["partition"]].add((event["token"], event["member"], event["at"]))
-    return {partition: sorted(ones) for partition, ones in found.items()}
+    return {partition: sorted(grants) for partition, grants in found.items()}
 
 
 Again = tuple[int, int, str, str, int]  # partition, token, worker, key, number
@@ -150,10 +142,13 @@ def unexplained_again(
     happened: list[Mishap],
     window: int,
 ) -> list[str]:
-    """What came again, but is not of the uncommitted window of an owner that did not end in order."""
+    """Return the repeated legs without an explanation. Must be empty.
+
+    A leg may come again from the uncommitted window of an owner that did not end in order.
+    """
     found = []
     for (partition, token), count in again_by_origin(again, steps).items():
-        owner = next((one for one in owned.get(partition, []) if one[0] == token), None)
+        owner = next((grant for grant in owned.get(partition, []) if grant[0] == token), None)
         what = f"partition {partition}: {count} legs that were put out with token {token}"
         if count > window:
             found.append(f"{what}, more than {window}")
@@ -165,9 +160,10 @@ def unexplained_again(
 
 
 def again_by_origin(again: Iterable[Again], steps: Iterable[Step]) -> Counter[tuple[int, int]]:
-    """How many legs of each partition and token came again: those of the grant that had put them out.
+    """Return the number of repeated legs of each partition and token.
 
-    What one owner left uncommitted may come again to several: the next one need not get through all of it.
+    The token is that of the grant that had put them out. The uncommitted legs of one owner may come
+    again to several: the next owner need not process all of them.
     """
     token_of = {(step.key, step.aircraft.number): step.token for step in steps}
     legs = {(partition, key, number) for partition, _, _, key, number in again}
@@ -175,7 +171,7 @@ def again_by_origin(again: Iterable[Again], steps: Iterable[Step]) -> Counter[tu
 
 
 def silenced(owner: tuple[int, str, float], happened: list[Mishap]) -> bool:
-    """Whether something that is no deploy hit an owner after its grant."""
+    """Return whether a mishap other than a deploy hit an owner after its grant."""
     _, worker, granted_at = owner
     return any(
         one.worker == worker and one.how != "deploy" and one.at > granted_at for one in happened
@@ -183,13 +179,14 @@ def silenced(owner: tuple[int, str, float], happened: list[Mishap]) -> bool:
 
 
 def gaps(steps: Iterable[Step], happened: list[Mishap]) -> dict[str, list[float]]:
-    """For how long a partition put out nothing, by what ended its owner; "" where nothing did.
+    """Return the pauses of partitions, by the end of their owners.
 
-    Each is from one batch to the next: the states of one batch all bear one time.
+    The key is "" if the owner stayed. Each pause is from one batch to the next: the states of one
+    batch all have the same time.
     """
     found: dict[str, list[float]] = defaultdict(list)
-    for ones in by_partition(steps).values():
-        for earlier, later in pairwise(ones):
+    for outputs in by_partition(steps).values():
+        for earlier, later in pairwise(outputs):
             if earlier.at == later.at:
                 continue
             how = "" if earlier.token == later.token else ended_by(earlier, later, happened)
@@ -199,7 +196,7 @@ def gaps(steps: Iterable[Step], happened: list[Mishap]) -> dict[str, list[float]
 
 def ended_by(earlier: Step, later: Step, happened: list[Mishap]) -> str:
     for one in _before(later, happened):
-        # Who was told to leave goes on for a while; who fell silent does not.
+        # A worker that was asked to leave goes on for a while; a silent one does not.
         if one.worker == earlier.worker and (
             one.how == "deploy" or one.at > earlier.at - EPSILON_S
         ):
@@ -208,5 +205,5 @@ def ended_by(earlier: Step, later: Step, happened: list[Mishap]) -> str:
 
 
 def _before(step: Step, happened: list[Mishap]) -> Iterator[Mishap]:
-    """What had happened by then, the newest first."""
+    """Return the mishaps before a step, the newest first."""
     return (one for one in reversed(happened) if one.at < step.at)

@@ -1,72 +1,44 @@
-"""What the demo tells each of its processes, by environment variables; and the notes they take for it."""
+"""Hold the settings of a worker or the sender, and take their notes."""
 
-import logging
-import os
-import signal
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar
 
-from flights_demo.events import EventLog
+from common.events import EventLog
+from common.here import Here, end_with_the_demo
 
 from rink.errors import StaleToken
 from rink.streams import Event, Middleware
 from streams_demo.ledger import Ledger
 from streams_demo.legs import Leg
 
-PREFIX = "FLIGHTS_"
 WORK_S = 0.001  # for each leg; stands for the work, and is where a freeze or a kill hits
 
 
-@dataclass(frozen=True)
-class Here:
-    folder: str = "."
-    worker: str = ""
-    redis: str = "redis://127.0.0.1:6379"
+@dataclass(frozen=True, kw_only=True)
+class WorkerHere(Here):
+    PREFIX: ClassVar[str] = "FLIGHTS_"
+
     cluster: str = ""  # not empty: it is a Redis Cluster
-    etcd: str = "http://127.0.0.1:2379"
-    ttl: str = "3"
-    careless: str = ""  # not empty: do without fences, to show that the checks notice it
-
-    @classmethod
-    def read(cls) -> Self:
-        known = {name: os.environ.get(PREFIX + name.upper()) for name in asdict(cls())}
-        return cls(**{name: value for name, value in known.items() if value is not None})
-
-    def environment(self) -> dict[str, str]:
-        return os.environ | {PREFIX + name.upper(): value for name, value in asdict(self).items()}
 
     @cached_property
     def ledger(self) -> Ledger:
-        return Ledger(Path(self.folder) / "ledger.db", self.worker, check_fence=not self.careless)
+        return Ledger(Path(self.folder) / "ledger.db", self.name, check_fence=not self.careless)
 
     @cached_property
     def _notes(self) -> EventLog:
+        # Only a process of the demo notes anything. `rink worker` has no other place for these.
+        notes = EventLog(Path(self.folder) / "events", self.name)
         end_with_the_demo()
-        notes = EventLog(Path(self.folder) / "events", self.worker)
-        logging.getLogger("rink").addHandler(_Warnings(notes))
+        self.note_warnings(notes)
         return notes
-
-    @property
-    def limit(self) -> float:
-        """The share of the flights that may flow freely by now."""
-        return float((Path(self.folder) / "limit").read_text())
-
-    def set_limit(self, share: float) -> None:
-        new = Path(self.folder) / "limit.new"
-        new.write_text(str(share))
-        new.rename(Path(self.folder) / "limit")  # so that nobody reads half of it
-
-    def note(self, what: str, **facts: Any) -> None:
-        self._notes.write(what, **facts)
 
     @contextmanager
     def noted(self, processor: str, events: Any) -> Iterator[None]:
-        """Note from when to when a processor has a partition, for the display and the checks."""
+        """Note the time in which a processor has a partition."""
         facts = {"processor": processor, "partition": events.partition, "token": events.token}
         self.note("granted", **facts)
         try:
@@ -78,7 +50,7 @@ class Here:
             self.note("released", **facts)
 
     def at_work(self, processor: str) -> Middleware[Leg]:
-        """Note from when to when a batch is in hand, so that the freeze hits in mid-work."""
+        """Note the time of work on a batch, so that the freeze can hit it."""
 
         @asynccontextmanager
         async def around(batch: list[Event[Leg]]) -> AsyncIterator[None]:
@@ -90,24 +62,3 @@ class Here:
                 self.note("worked", **facts)
 
         return around
-
-
-class _Warnings(logging.Handler):
-    """Notes what a worker is warned of: a session that was lost, a commit that came too late."""
-
-    def __init__(self, notes: EventLog) -> None:
-        super().__init__(logging.WARNING)
-        self._notes = notes
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._notes.write("warned", why=record.getMessage())
-
-
-def end_with_the_demo() -> None:
-    """Leave when the demo itself is gone: its end of our standard input closes."""
-
-    def wait_for_the_end() -> None:
-        os.read(0, 1)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=wait_for_the_end, daemon=True).start()

@@ -1,17 +1,16 @@
-"""A ledger outside of Redis, which checks fencing tokens: what `plain` writes its results to.
+"""Keep the results of `plain` in a ledger outside of Redis, with a fence.
 
-Offset and ledger are two systems, so one of them is ahead after a crash: here the ledger, as the
-offset is committed after it. Whoever takes over is given again what was not committed, and knows
-from the ledger which of it is done.
+Offset and ledger are two systems, so one of them is ahead after a crash. Here it is the ledger,
+since the offset is committed after it. The next owner gets the uncommitted legs again, and the
+ledger shows it which of them are done.
 """
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from sqlite3 import Connection
 
-from flights_demo.database import Database
+from common.database import Database
 
 from rink.errors import StaleToken
 from streams_demo.legs import Aircraft
@@ -21,7 +20,7 @@ CREATE TABLE fences (partition INTEGER PRIMARY KEY, token INTEGER NOT NULL);
 CREATE TABLE fleet (key TEXT PRIMARY KEY, partition INTEGER,
     number INTEGER, delay INTEGER, chain INTEGER, longest INTEGER, day INTEGER);
 CREATE INDEX of_partition ON fleet (partition);
--- For the checks afterwards: every state that was written, what came again, and what was refused.
+-- For the checks afterwards: the written states, the repeated legs, and the refused writes.
 CREATE TABLE steps (seq INTEGER PRIMARY KEY, partition INTEGER, at REAL, worker TEXT, token INTEGER,
     key TEXT, number INTEGER, delay INTEGER, chain INTEGER, longest INTEGER, day INTEGER);
 CREATE TABLE again (partition INTEGER, token INTEGER, worker TEXT, key TEXT, number INTEGER);
@@ -32,22 +31,17 @@ Entry = tuple[str, Aircraft]  # an aircraft's key, and the aircraft after a leg
 
 
 class Ledger(Database):
-    """One connection, for one worker. Its methods may be called from any thread."""
-
-    def __init__(self, path: Path, worker: str = "", *, check_fence: bool = True) -> None:
-        super().__init__(path)
-        self.worker = worker
-        self.check_fence = check_fence  # False only to show that the checks notice it
+    """Hold one worker's connection to the ledger. Any thread may use it."""
 
     def create(self) -> None:
         self._db.executescript(SCHEMA)
 
-    # What a processor does.
+    # For processors.
 
     def take(self, partition: int, token: int) -> dict[str, Aircraft]:
-        """Shut out all earlier owners, then say how far each aircraft has come.
+        """Shut out all earlier owners, then return each aircraft's state.
 
-        In this order: what is read before the fence is raised, an earlier owner may still change.
+        The order matters: until the fence is raised, an earlier owner may still change the states.
         """
         with self._fenced(partition, token) as db:
             rows = db.execute(
@@ -59,13 +53,13 @@ class Ledger(Database):
     def write(
         self, partition: int, token: int, entries: Sequence[Entry], again: Iterable[tuple[str, int]]
     ) -> None:
-        """Enter states, if `token` is still good for the partition; note what came again."""
+        """Write states and note repeated legs, if `token` is still good."""
         with self._fenced(partition, token) as db:
             now = time.monotonic()
             db.executemany(
-                "INSERT INTO steps (partition, at, worker, token, key, number, delay, chain, longest,"
-                " day) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [(partition, now, self.worker, token, key, *state) for key, state in entries],
+                "INSERT INTO steps (partition, at, worker, token, key, number, delay, chain,"
+                " longest, day) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(partition, now, self.member, token, key, *state) for key, state in entries],
             )
             db.executemany(
                 "INSERT OR REPLACE INTO fleet VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -73,12 +67,12 @@ class Ledger(Database):
             )
             db.executemany(
                 "INSERT INTO again VALUES (?, ?, ?, ?, ?)",
-                [(partition, token, self.worker, *leg) for leg in again],
+                [(partition, token, self.member, *leg) for leg in again],
             )
 
     @contextmanager
     def _fenced(self, partition: int, token: int) -> Iterator[Connection]:
-        """A transaction that happens only if no greater token was seen for the partition."""
+        """Run a transaction if no greater token was seen for the partition."""
         with self._transaction() as db:
             found = db.execute("SELECT token FROM fences WHERE partition = ?", (partition,))
             highest = next(found, (token,))[0]
@@ -86,7 +80,7 @@ class Ledger(Database):
                 db.execute("INSERT OR REPLACE INTO fences VALUES (?, ?)", (partition, token))
                 yield db
                 return
-            values = (partition, token, highest, self.worker)
+            values = (partition, token, highest, self.member)
             db.execute("INSERT INTO refused VALUES (?, ?, ?, ?)", values)
         # Only here is the refusal itself committed.
         raise StaleToken(f"partition {partition}: token {token}, but {highest} has been seen")
@@ -106,9 +100,9 @@ class Ledger(Database):
         return [(*row[:5], Aircraft(*row[5:])) for row in rows]
 
     def again(self) -> list[tuple[int, int, str, str, int]]:
-        """Every leg that came although it was done: partition, token, worker, key, number."""
+        """Return the repeated legs: partition, token, worker, key, number."""
         return self._read("SELECT partition, token, worker, key, number FROM again")
 
     def refused(self) -> list[tuple[int, int, int, str]]:
-        """Every write that was refused: partition, token, highest seen, worker."""
+        """Return the refused writes: partition, token, highest seen, worker."""
         return self._read("SELECT partition, token, highest, worker FROM refused")

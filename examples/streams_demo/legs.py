@@ -1,18 +1,18 @@
-"""What flows: legs of aircraft in, states of aircraft out; and the step from one to the next. Pure."""
+"""Define legs of aircraft, their states, and the step from one to the next."""
 
 from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import NamedTuple, Self
 
-from flights_demo.data import ALL_YEAR, departure_delay, read_rows
+from common.flights_file import ALL_YEAR, departure_delay, read_rows, tail_number
 
 from rink.streams import Record
 
 
 class Leg(Record):
-    """One flight, as its aircraft's leg."""
+    """Describe one flight, as its aircraft's leg."""
 
-    number: int  # the 1st, 2nd, 3rd ... of its key: lets the checks see what is missing, or out of order
+    number: int  # the 1st, 2nd, 3rd … of its key: shows missing legs and their order
     tail: str | None
     carrier: str
     day: int  # of the year
@@ -20,16 +20,18 @@ class Leg(Record):
 
     @property
     def key(self) -> str:
-        """2,512 flights tell no tail number: they go by their carrier, as one very busy aircraft."""
+        """Return the tail number; the 2,512 flights without one count as one aircraft.
+
+        Its name is the carrier's.
+        """
         return self.tail or self.carrier
 
 
 class Aircraft(NamedTuple):
-    """What is known of an aircraft after some of its legs.
+    """Hold the state of an aircraft after some of its legs.
 
-    Minutes late up to now; and the chain of legs it is in: legs in a row that each left late, none
-    more than a day after the one before. Both depend on the order: the chain on who was whose
-    neighbour, the running delay after each single leg.
+    It has the minutes late up to now, and the chain of its last legs: legs in a row that each left
+    late, none more than a day after the one before. Both depend on the order of the legs.
     """
 
     number: int = 0  # of the last leg
@@ -48,7 +50,7 @@ class Aircraft(NamedTuple):
 
 
 class State(Record):
-    """An aircraft after one leg, and who worked it out."""
+    """Describe an aircraft after one leg, and the worker that computed it."""
 
     key: str
     number: int
@@ -69,18 +71,21 @@ class State(Record):
 
 
 class Fleet(Record):
-    """All aircraft of a partition at once: where their next owner begins to read."""
+    """Hold all aircraft of a partition, for its next owner."""
 
-    key: str  # of one of them: so it gets into their partition
+    key: str  # of any of them, so that it gets into their partition
     aircraft: dict[str, Aircraft]
 
 
 def read_legs(months: int = ALL_YEAR) -> Iterator[Leg]:
-    """The flights of the first months, day after day; the file has October after January."""
+    """Yield the legs of the first months, day after day.
+
+    The file has October after January.
+    """
     rows = [
         (
             date(2013, int(row["month"]), int(row["day"])).timetuple().tm_yday,
-            row["tailnum"] if row["tailnum"] != "NA" else None,
+            tail_number(row),
             row["carrier"],
             departure_delay(row),
         )
@@ -98,7 +103,7 @@ Histories = dict[str, list[Aircraft]]  # by key: the aircraft after its 1st, 2nd
 
 
 def plain_pass(legs: Iterable[Leg]) -> Histories:
-    """What the workers together must arrive at: one pass, one process, no stream."""
+    """Return the states that the workers must reach, by one plain pass."""
     histories: Histories = {}
     for leg in legs:
         history = histories.setdefault(leg.key, [])

@@ -1,20 +1,19 @@
-"""The story: a stream flows through three workers during a rolling deploy, a freeze and a kill -9.
+"""Let a stream flow through three workers, and deploy, freeze and kill them.
 
-The onlooker that tells it is no member of any group and takes no part in deciding who has what.
+The onlooker that does so is no member of any group, and takes no part in assigning partitions.
 """
 
 import asyncio
 import os
-import signal
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from flights_demo.data import ALL_YEAR
-from flights_demo.display import LiveDisplay, PlainDisplay
-from flights_demo.events import Event
-from flights_demo.stage import PATIENCE, DemoError, Process, Stage
+from common import entry
+from common.display import Display
+from common.events import Event
+from common.show import SENDER
+from common.stage import Process, Stage
 from redis import Redis
 
 from rink.core.keys import Keys
@@ -23,41 +22,28 @@ from rink.etcd.client import Client
 from rink.inspect.read_group import read_group
 from rink.streams import App
 from streams_demo.checks import Step
-from streams_demo.here import Here
+from streams_demo.here import WorkerHere
 from streams_demo.ledger import Ledger
 from streams_demo.legs import Histories
 from streams_demo.outputs import all_steps
 from streams_demo.report import Evidence
 from streams_demo.scene import Scene
 
-__all__ = ["Demo", "DemoError", "Settings"]
-
 WORKERS = 3
-LOOK_EVERY = 0.2
 
 
 @dataclass(frozen=True)
-class Settings:
-    directory: Path
-    seconds: float = 45.0
-    ttl: float = 3.0
-    months: int = ALL_YEAR
-    seed: int = 0
+class Settings(entry.Settings):
     cluster: bool = False
     careless: bool = False
 
 
 class Demo(Stage):
     def __init__(
-        self,
-        settings: Settings,
-        here: Here,
-        app: App,
-        count: int,
-        display: LiveDisplay | PlainDisplay,
+        self, settings: Settings, here: WorkerHere, app: App, count: int, display: Display
     ) -> None:
         scene = Scene(legs=count, processors=tuple(sorted(app.processors)), began=time.monotonic())
-        super().__init__(settings.directory, settings.seed, scene, display)
+        super().__init__(settings, scene, display)
         self.settings = settings
         self.here = here
         self.app = app
@@ -65,8 +51,7 @@ class Demo(Stage):
         self.ledger.create()
         self.redis = None if settings.cluster else Redis.from_url(here.redis)
         self.etcd = Client([here.etcd])
-        self.looked = 0.0
-        self.frozen_slot = 0  # none yet; the kill then hits another one
+        self.frozen_slot = 0  # none yet; the kill then hits another slot
 
     # The story.
 
@@ -80,15 +65,18 @@ class Demo(Stage):
     def start(self) -> None:
         self.phase("start")
         self.here.set_limit(0.0)
-        self.start_sender()
+        self.start_sender("streams_demo.sender", self.settings, self.environment(SENDER))
         for slot in range(1, WORKERS + 1):
             self.start_worker(slot, 1)
         self.wait_for(self.is_settled, "three workers with their partitions")
-        self.wait_for(lambda: self.scene.members["sender"].state == "running", "the sender")
+        self.wait_for(lambda: self.scene.members[SENDER].state == "running", "the sender")
         self.phase("the flights begin")
 
     def deploy(self) -> None:
-        """Replace every worker by a new one that is started first, as a surge deploy does."""
+        """Replace every worker by a new one, as a surge deploy does.
+
+        The new worker is started first.
+        """
         self.let_flow(0.4, until=0.1)
         for slot, old in sorted(self.slots.items()):
             self.phase(f"deploy {slot}/{WORKERS}")
@@ -101,7 +89,7 @@ class Demo(Stage):
         self.phase("after the deploy")
 
     def freeze_and_thaw(self) -> None:
-        """Stop one in mid-work until others have its partitions; then let it write."""
+        """Freeze a worker in mid-work until others have its partitions; thaw it."""
         self.let_flow(0.75, until=0.4)
         self.phase("freeze")
         self.frozen_slot = self.random.choice(sorted(self.slots))
@@ -111,7 +99,7 @@ class Demo(Stage):
         def is_right() -> Event | None:
             stopped = time.monotonic()
             has_work = all(seen.is_amid_work(name, stopped) for name in self.scene.processors)
-            # With the ledger's lock in hand it would stop everybody else too.
+            # With the ledger's lock in hand it would stop all other workers, too.
             return {} if has_work and not self.ledger.is_locked() else None
 
         self.freeze_when(victim, is_right, "in the middle of its work")
@@ -119,9 +107,7 @@ class Demo(Stage):
         held = {name: dict(has) for name, has in seen.held.items()}
         self.wait_for(lambda: self.have_all_moved(held), "others to have its partitions")
         self.pause(1.0)
-        self.phase("thaw")
-        self.note("thawed", target=victim.name, why="; its partitions are others' by now")
-        os.kill(victim.popen.pid, signal.SIGCONT)
+        self.thaw_process(victim, "; its partitions are others' by now")
         tested = 0 if self.settings.careless else len(self.scene.processors)
         self.wait_for(lambda: len(seen.refused) >= tested, f"{victim.name}'s belated writes")
         self.wait_for(self.is_settled, f"{victim.name} to have partitions again")
@@ -137,18 +123,10 @@ class Demo(Stage):
 
     def finish(self) -> None:
         self.phase("the rest")
-        self.wait_for(
-            lambda: self.scene.all_done,
-            "the last leg",
-            patience=PATIENCE + 2 * self.settings.seconds,
-        )
-        self.phase("stop")
-        for process in self.slots.values():
-            self.terminate(process)
-        for process in self.slots.values():
-            self.wait_until_gone(process)
+        self.wait_for(lambda: self.scene.all_done, "the last leg", self.step_timeout_s)
+        self.stop_all()
 
-    # What it is made of.
+    # The steps of the story.
 
     def start_worker(self, slot: int, generation: int) -> Process:
         name = f"w{slot}.{generation}"
@@ -157,27 +135,26 @@ class Demo(Stage):
             ["-m", "rink.cli", "worker", "streams_demo.app:app", f"--name={name}"],
             slot=slot,
             generation=generation,
-            env=replace(self.here, worker=name).environment(),
+            env=self.environment(name),
         )
 
-    def start_sender(self) -> None:
-        told = {"months": self.settings.months, "seconds": self.settings.seconds}
-        arguments = [f"--{option}={value}" for option, value in told.items()]
-        environment = replace(self.here, worker="sender").environment()
-        sender = self.launch("sender", ["-m", "streams_demo.sender", *arguments], env=environment)
-        sender.may_end_with = 0
+    def environment(self, name: str) -> dict[str, str]:
+        return os.environ | replace(self.here, name=name).variables()
 
     def let_flow(self, limit: float, until: float) -> None:
-        """Let this share flow, most of it during the next mishap; wait until part of it has."""
+        """Let this share flow, mostly during the next mishap.
+
+        Return when the share `until` has been sent.
+        """
         self.here.set_limit(limit)
         self.wait_for(
             lambda: self.scene.sent >= until * self.scene.legs,
             f"{until:.0%} to be sent",
-            patience=PATIENCE + 2 * self.settings.seconds,
+            self.step_timeout_s,
         )
 
     def groups(self) -> list[View]:
-        """The groups as etcd has them, one for each processor."""
+        """Return the groups in etcd, one for each processor."""
         return [
             read_group(self.etcd, Keys.of("rink/", f"flights/{name}"))
             for name in self.scene.processors
@@ -188,10 +165,14 @@ class Demo(Stage):
         return all(process.name in view.members for view in self.groups())
 
     def is_settled(self) -> bool:
-        """Whether those that run have all ranks and, as their notes say, all partitions: no more."""
+        """Return whether exactly the running workers have all ranks and partitions.
+
+        The partitions are those of their notes.
+        """
         return self.is_each_held_once() and all(
             view.version is not None
-            and sorted(view.version.ranks) == sorted(one.name for one in self.slots.values())
+            and sorted(view.version.ranks)
+            == sorted(process.name for process in self.slots.values())
             for view in self.groups()
         )
 
@@ -213,19 +194,16 @@ class Demo(Stage):
         )
 
     def look(self) -> None:
-        if self.scene.now < self.looked + LOOK_EVERY:
-            return
-        self.looked = self.scene.now
         self.scene.done["plain"] = self.ledger.written()
         if self.redis:
             states = self.app.streams["states"]
-            with self.redis.pipeline(transaction=False) as asked:
+            with self.redis.pipeline(transaction=False) as batch:
                 for number in range(states.partition_count):
-                    asked.xlen(states.names.partition(number).stream)
-                self.scene.done["exact"] = sum(asked.execute())
+                    batch.xlen(states.names.partition(number).stream)
+                self.scene.done["exact"] = sum(batch.execute())
 
     def evidence(self, expected: Histories, unfinished: str) -> Evidence:
-        """What there is to judge by in the end."""
+        """Return the evidence for the report."""
         steps = {"plain": [Step(*row) for row in self.ledger.steps()]}
         if "exact" in self.app.processors:
             steps["exact"] = asyncio.run(all_steps(self.app.streams["states"]))

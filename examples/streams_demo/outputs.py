@@ -1,4 +1,4 @@
-"""Reads streams back: for the next owner of a partition, and for the checks."""
+"""Read streams back, for the next owner of a partition and for the checks."""
 
 import time
 from collections.abc import AsyncIterator
@@ -12,15 +12,18 @@ R = TypeVar("R")
 
 
 async def entries(stream: Stream[R], partition: int, since: str = "") -> AsyncIterator[Event[R]]:
-    """All that lies in a partition, in order; from the millisecond before an id on."""
+    """Yield the events of a partition in order.
+
+    With `since`, begin in the millisecond before that id.
+    """
     after = f"{int(since.partition('-')[0]) - 1}-0" if since else "0-0"
     async for event in stream.read(partition, after=after):
         yield event
 
 
 async def all_steps(states: Stream[State]) -> list[Step]:
-    """Every state that was sent, partition by partition."""
-    # An entry's id tells the time of day, notes the monotonic time; both are this machine's.
+    """Return every state that was sent, partition by partition."""
+    # Ids have the time of day, and notes the monotonic time. Both are this machine's.
     offset = time.time() - time.monotonic()
     async with states.app:
         return [

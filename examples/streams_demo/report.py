@@ -1,11 +1,19 @@
-"""What came out: built from the outputs and the notes, shown as tables or as JSON."""
+"""Build the report from the outputs and the notes, and show it as tables."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from flights_demo.checks import summary
-from flights_demo.events import Event
-from flights_demo.tables import duration, faults_table, first_lines, mark, told
+from common.checks import summary, warnings
+from common.events import Event
+from common.tables import (
+    Report,
+    first_lines,
+    gap_cells,
+    head_of,
+    numbers_table,
+    results_table,
+    show_faults,
+    show_verdict,
+)
 from rich.console import Console
 from rich.table import Table
 
@@ -14,7 +22,6 @@ from streams_demo import checks
 from streams_demo.checks import Again, Step
 from streams_demo.legs import Aircraft, Histories
 
-Report = dict[str, Any]
 CAUSES = {
     "deploy": "rolling deploy",
     "rebalanced": "given to another",
@@ -22,16 +29,22 @@ CAUSES = {
     "killed": "owner killed, lease ended",
     "": "none: the owner stayed",
 }
+TITLES = {
+    "legs": "legs",
+    "delay": "minutes of departure delay",
+    "longest": "longest chain of late legs",
+    "sum_of_longest": "each one's longest, added up",
+}
 
 
 @dataclass(kw_only=True)
 class Evidence:
-    """What there is to judge by."""
+    """Hold the evidence for the report."""
 
     history: list[Event]
     steps: dict[str, list[Step]]  # by processor, in the order of writing
-    again: list[Again]  # what `plain` was given although it was done
-    refused: list[tuple]  # what the ledger refused
+    again: list[Again]  # legs that `plain` got although they were done
+    refused: list[tuple]  # writes that the ledger refused
     expected: Histories
     partitions: int
     window: int
@@ -54,16 +67,14 @@ def build(seen: Evidence) -> Report:
     if seen.unfinished:
         faults["the demo could not be finished"] = [seen.unfinished]
     return {
-        "ok": not any(faults.values()),
-        "seconds": round(seen.history[-1]["at"] - seen.history[0]["at"], 1),
-        "faults": told(faults),
+        **head_of(seen.history, faults),
         "expected": _totals(
             {key: history[-1] for key, history in seen.expected.items()},
             sum(map(len, seen.expected.values())),
         ),
         "processors": {name: _processor(seen, name, steps) for name, steps in seen.steps.items()},
         "again": _again(seen),
-        "warned": _warned(seen),
+        "warned": warnings(seen.history),
         "window": seen.window,
     }
 
@@ -95,10 +106,6 @@ def _refused(seen: Evidence, name: str) -> list[str]:
         for event in seen.history
         if event["what"] == "refused" and event["processor"] == name
     ]
-
-
-def _warned(seen: Evidence) -> list[str]:
-    return [f"{one['member']}: {one['why']}" for one in seen.history if one["what"] == "warned"]
 
 
 def _processor(seen: Evidence, name: str, steps: list[Step]) -> Report:
@@ -145,54 +152,33 @@ def show(report: Report, console: Console) -> None:
     for name, found in report["processors"].items():
         first_lines(console, f"refused to {name}", found["refused"], "cyan")
     first_lines(console, "a worker was warned", report["warned"], "yellow")
-    console.print()
     rates = ", ".join(
         f"{name} {found['events_per_s']:,}" for name, found in report["processors"].items()
     )
-    console.print(faults_table(f"Events per second: {rates}", report["faults"]))
-    for name, found in report["faults"].items():
-        first_lines(console, name, found["first"], "red")
-    console.print()
+    show_faults(console, f"Events per second: {rates}", report["faults"])
     console.print(_results(report))
-    verdict = (
-        "[bold green]Equal, after every single leg: in order, nothing lost, nothing doubled.[/]"
-        if report["ok"]
-        else "[bold red]NOT as promised; see the lines above.[/]"
-    )
-    console.print(f"{verdict} {report['seconds']:.0f} s.")
+    good = "Equal, after every single leg: in order, nothing lost, nothing doubled."
+    show_verdict(console, report, good)
 
 
 def _gaps(report: Report) -> Table:
-    table = Table(title="Gaps: how long a partition put out nothing")
-    table.add_column("hand-over")
-    for name in report["processors"]:
-        for heading in (f"{name}:", "p50", "longest"):
-            table.add_column(heading, justify="right")
+    headings = [
+        heading for name in report["processors"] for heading in (f"{name}:", "p50", "longest")
+    ]
+    table = numbers_table("Gaps: how long a partition put out nothing", "hand-over", *headings)
     for cause, title in CAUSES.items():
         row = [title]
         for found in report["processors"].values():
             gap = found["gaps"].get(cause or "none")
-            row += (
-                [f"{gap['count']:,}", duration(gap["p50_ms"]), duration(gap["max_ms"])]
-                if gap
-                else ["0", "", ""]
-            )
+            row += gap_cells(gap) if gap else ["0", "", ""]
         table.add_row(*row)
     return table
 
 
 def _results(report: Report) -> Table:
-    expected = report["expected"]
-    table = Table(title=f"{expected['aircraft']:,} aircraft in the end")
-    for heading in ("", *report["processors"], "in one plain pass", ""):
-        table.add_column(heading, justify="right")
-    for key, title in (
-        ("legs", "legs"),
-        ("delay", "minutes of departure delay"),
-        ("longest", "longest chain of late legs"),
-        ("sum_of_longest", "each one's longest, added up"),
-    ):
-        got = [found[key] for found in report["processors"].values()]
-        right = expected[key]
-        table.add_row(title, *(f"{one:,}" for one in got), f"{right:,}", mark(set(got) == {right}))
-    return table
+    columns = [*report["processors"].values(), report["expected"]]
+    return results_table(
+        f"{report['expected']['aircraft']:,} aircraft in the end",
+        report["processors"],
+        [(title, [column[key] for column in columns]) for key, title in TITLES.items()],
+    )

@@ -1,13 +1,12 @@
-"""What the onlooker knows at this moment of who has which partitions; drawn here too."""
+"""Fold the events into each worker's partitions, and draw them."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from flights_demo.display import STYLES, LiveDisplay, PlainDisplay, bar, frame, make_display
-from flights_demo.events import Event
-from flights_demo.show import Actor, Show
-from rich.console import Console
+from common.display import actors_table, add_actor, bar, frame
+from common.events import Event
+from common.show import SENDER, Actor, Show
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -18,7 +17,7 @@ Held = dict[str, dict[int, int]]  # by processor: the token of each partition
 @dataclass(kw_only=True)
 class Worker(Actor):
     held: Held = field(default_factory=lambda: defaultdict(dict))
-    # By processor: each batch in hand, and until when the work on it takes at least.
+    # By processor: each batch in hand, and the earliest end of the work on it.
     working: dict[str, dict[tuple[str, str], float]] = field(
         default_factory=lambda: defaultdict(dict)
     )
@@ -28,7 +27,7 @@ class Worker(Actor):
         self.held.clear()
 
     def is_amid_work(self, processor: str, at: float) -> bool:
-        """Whether it had a batch in hand then that it cannot have put out yet."""
+        """Return whether it had an unfinished batch in hand at that time."""
         return any(until > at for until in self.working[processor].values())
 
 
@@ -43,7 +42,7 @@ class Scene(Show):
 
     @property
     def workers(self) -> list[Worker]:
-        return [one for name, one in self.members.items() if name != "sender"]
+        return [one for name, one in self.members.items() if name != SENDER]
 
     @property
     def all_done(self) -> bool:
@@ -72,10 +71,6 @@ class Scene(Show):
                 super()._apply_member(member, event)
 
 
-def make_show(console: Console) -> LiveDisplay | PlainDisplay:
-    return make_display(console, draw, progress_line)
-
-
 def draw(scene: Scene) -> Panel:
     bars = [bar(scene.sent, scene.legs, f"{scene.sent:>9,} of {scene.legs:,} sent")]
     bars += [
@@ -86,19 +81,12 @@ def draw(scene: Scene) -> Panel:
 
 
 def workers_table(scene: Scene) -> Table:
-    table = Table(expand=True, box=None, header_style="bold", pad_edge=False)
-    for heading in ("worker", "pid", "state"):
-        table.add_column(heading, no_wrap=True)
+    table = actors_table("worker", "pid", "state")
     for name in scene.processors:
         table.add_column(f"partitions of {name}", ratio=1, no_wrap=True)
     for worker in scene.workers:
-        table.add_row(
-            worker.name,
-            str(worker.pid),
-            Text(worker.state, STYLES.get(worker.state, "yellow")),
-            *(" ".join(map(str, sorted(worker.held.get(name, ())))) for name in scene.processors),
-            style="dim" if worker.is_over else "",
-        )
+        held = (sorted(worker.held.get(name, ())) for name in scene.processors)
+        add_actor(table, worker, (" ".join(map(str, partitions)) for partitions in held))
     return table
 
 

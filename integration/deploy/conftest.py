@@ -1,4 +1,7 @@
-"""Make the network of namespaces, the reader of lines and that of manifests importable."""
+"""Make the helpers of other folders importable.
+
+These are the network of namespaces, the reader of lines and that of manifests.
+"""
 
 import sys
 from pathlib import Path

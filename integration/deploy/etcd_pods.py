@@ -1,7 +1,8 @@
-"""Run the manifests of deploy/etcd on this machine: each pod in a network namespace of its own.
+"""Run the manifests of deploy/etcd on this machine.
 
-The commands and the environment are those of the rendered manifests. Paths of volumes and of programs
-are replaced by folders and programs of this machine, and names of pods stand in a hosts file.
+Each pod has a network namespace of its own. The commands and the environment are those of the
+rendered manifests. Paths of volumes and of programs are replaced by folders and programs of this
+machine. The names of pods stand in a hosts file.
 """
 
 import json
@@ -31,7 +32,7 @@ COMMAND_TIMEOUT_S = 60.0
 
 
 class EtcdPods:
-    """The three pods of the StatefulSet, the Job of the backup, and the restore in their place.
+    """Run the pods of the StatefulSet, and the Jobs of backup and restore.
 
     Attributes:
         cluster_state: `new` as in the manifest, or `existing` as a user sets it after the start.
@@ -110,7 +111,10 @@ class EtcdPods:
         return done.returncode, done.stdout + done.stderr
 
     def restore(self, backup: Path) -> None:
-        """Restore the data of every member, by the manifests of deploy/etcd-restore."""
+        """Restore the data of every member.
+
+        It uses the manifests of deploy/etcd-restore.
+        """
         receive, restore, _ = self._restore.containers
         take = {**receive, "command": [*receive["command"][:-1], "take"]}
         for name in self.parties:
@@ -157,7 +161,7 @@ class EtcdPods:
         ]
 
     def back_up(self) -> list[str]:
-        """Run the containers of the backup one after the other; return what is kept then."""
+        """Run the containers of the backup in turn; return the kept backups."""
         shutil.rmtree(self.volume("backup", "check"))  # an emptyDir is new in each pod
         for container in self._backup.containers:
             self._run(self._backup, container, "backup")
@@ -187,7 +191,10 @@ class EtcdPods:
         )
 
     def _take(self, container: dict, pod: str, backup: Path) -> None:
-        """Repeat the command until the pod waits for the snapshot, as the how-to does."""
+        """Repeat the command until the pod waits for the snapshot.
+
+        The how-to does the same.
+        """
         deadline = time.monotonic() + COMMAND_TIMEOUT_S
         while True:
             try:
@@ -217,7 +224,10 @@ class EtcdPods:
 
     @property
     def can_bump(self) -> bool:
-        """Return whether this machine's etcdutl can raise the revision, as that of the image can."""
+        """Return whether this machine's etcdutl can raise the revision.
+
+        That of the image can.
+        """
         return tuple(map(int, re.findall(r"\d+", self.version())[:2])) >= (3, 6)
 
     def _env(self, pods, container: dict, pod: str) -> dict[str, str]:

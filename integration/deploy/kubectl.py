@@ -1,7 +1,8 @@
-"""Stand in for kubectl where there is no cluster: Secrets are folders, and pods are processes.
+"""Stand in for kubectl where there is no cluster.
 
-RINK_CLUSTER names a folder. Its `secrets/` gets a folder for each Secret, and its `pods.json` says how a
-command is run in a pod. Only what `deploy/etcd/setup` calls is supported.
+Secrets are folders, and pods are processes. RINK_CLUSTER names a folder. Its `secrets/` gets a
+folder for each Secret, and its `pods.json` says how a command is run in a pod. Only the calls of
+`deploy/etcd/setup` are supported.
 """
 
 import json

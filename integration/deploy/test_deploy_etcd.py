@@ -1,4 +1,7 @@
-"""The etcd of deploy/etcd as its manifests have it: TLS, users, the loss of a member, backups."""
+"""Test the etcd of deploy/etcd as its manifests have it.
+
+The tests cover TLS, users, the loss of a member, and backups.
+"""
 
 import json
 import re
@@ -22,9 +25,12 @@ JOIN = """
 import json, sys, rink
 endpoints, group, settings = json.loads(sys.argv[1])
 try:
-    with rink.Session(endpoints, ttl=5, timeout=20, **settings) as s, rink.Rink(s, group, rebalance_delay=0) as r:
-        with r.await_role("leader", 20) as role:
-            print(json.dumps({"token": role.token}))
+    with (
+        rink.Session(endpoints, ttl=5, timeout=20, **settings) as s,
+        rink.Rink(s, group, rebalance_delay=0) as r,
+        r.await_role("leader", 20) as role,
+    ):
+        print(json.dumps({"token": role.token}))
 except rink.RinkError as error:
     print(json.dumps({"error": type(error).__name__, "text": str(error)}))
 """
@@ -45,7 +51,8 @@ ca, cert, key = sys.argv[1:]
 context = ssl.create_default_context(cafile=ca)
 context.load_cert_chain(cert, key)
 try:
-    with urllib.request.urlopen("https://etcd-0.etcd:2380/version", timeout=10, context=context) as answer:
+    url = "https://etcd-0.etcd:2380/version"
+    with urllib.request.urlopen(url, timeout=10, context=context) as answer:
         print(answer.status)
 except OSError as error:
     reason = getattr(error, "reason", error)
@@ -112,7 +119,10 @@ def test_user_holds_roles_in_its_own_groups(pods):
 
 
 def test_user_looks_at_its_own_group(pods):
-    """With the commands of the how-to: leases, too, are asked of etcd."""
+    """A user may look at its own group.
+
+    It uses the commands of the how-to, which read leases, too.
+    """
     told = json.dumps([pods.endpoints, files_of(pods, "pollers")])
     done = pods.in_cluster([sys.executable, "-c", LOOK, told])
     assert done.returncode == 0, done.stderr
@@ -138,14 +148,21 @@ def test_certificate_of_the_peers_is_refused_for_clients(pods):
 
 
 def test_certificate_of_a_client_is_refused_among_peers(pods):
-    """Whoever could join as a peer would have all data. It is tried from the pod of a peer."""
+    """A client's certificate is refused when a member presents it as a peer.
+
+    A process that could join as a peer would get all data. The test tries it from the pod of a
+    peer.
+    """
     assert ask_peer(pods, files_of(pods, "peer")) == "200"
     files = {**files_of(pods, "pollers"), "ca": files_of(pods, "peer")["ca"]}
     assert ask_peer(pods, files) == "refused"
 
 
 def ask_peer(pods, files):
-    """Ask the first member's port for peers from the second pod; return the status or the error."""
+    """Connect to the first member's peer port from the second pod.
+
+    Return the HTTP status or the error.
+    """
     command = pods.parties["etcd-1"].command
     done = pods.in_cluster(
         [*command, *pods.with_names(), sys.executable, "-c", ASK, *files.values()]
@@ -155,7 +172,7 @@ def ask_peer(pods, files):
 
 
 def test_certificate_without_a_user_is_refused(pods):
-    """A user that is deleted may do nothing, whatever certificate it still has."""
+    """The certificate of a deleted user grants nothing."""
     folder = str(pods.folder / "authorities")
     pods.setup("user", folder, "former", "former")
     files = files_of(pods, "former")
@@ -230,7 +247,10 @@ def etcdctl(pods, *arguments, repeats_at=None):
 
 
 def test_member_that_lost_its_volume_is_replaced(pods):
-    """`new`, as at the first start, would refuse it: the how-to sets `existing` for this."""
+    """A member that lost its volume is replaced with the state `existing`.
+
+    With `new`, as at the first start, the cluster would refuse it. The how-to sets `existing`.
+    """
     pods.lose_volume("etcd-1")
     status, log = pods.end_of("etcd-1")
     assert status != 0

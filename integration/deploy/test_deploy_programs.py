@@ -1,6 +1,7 @@
-"""The programs of the bases, with the commands and the environment of their manifests.
+"""Run the programs of the bases as their manifests say.
 
-The root file system is read-only where a mount namespace is permitted, as it is in the pods.
+They get the commands and the environment of the manifests. The root file system is read-only, as in
+the pods, if this machine permits mount namespaces.
 """
 
 import inspect
@@ -38,15 +39,15 @@ def network():
 
 
 class Pod:
-    """A pod's one container as a process.
+    """Run a pod's one container as a process.
 
     Args:
         base: a folder of deploy/.
         folder: for its program.
         name: of the pod.
-        before: what enters the pod's network namespace.
-        changed: what stands here in place of a word of its command.
-        env: what its environment has in place of the manifest's.
+        before: the command that enters the pod's network namespace.
+        changed: replacements for words of its command.
+        env: replacements in the manifest's environment.
     """
 
     def __init__(self, base, folder, name, *, before=(), changed=None, **env):

@@ -1,6 +1,6 @@
-"""The README's examples, run as a reader runs them: each saved as a file, and nothing added.
+"""Run the README's examples as a reader runs them.
 
-Only the addresses of etcd and Redis are replaced.
+Each is saved as a file, and nothing is added. Only the addresses of etcd and Redis are replaced.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def wait_until(condition, otherwise="did not happen"):
 
 
 class Terminal:
-    """A command of a reader that runs, and the lines that it has printed so far."""
+    """Run a reader's command and keep the lines that it has printed."""
 
     def __init__(self, command: str, folder: Path) -> None:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

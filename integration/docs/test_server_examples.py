@@ -1,4 +1,4 @@
-"""The examples of the documentation that need real servers, run as they stand."""
+"""Run the examples of the documentation that need real servers."""
 
 import sys
 import tempfile

@@ -1,4 +1,4 @@
-"""Servers and clients for the tests of our etcd client."""
+"""Run servers and clients for the tests of our etcd client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytest.register_assert_rewrite("etcd_support", "etcd_scripted")
 
 @pytest.fixture
 def clients():
-    """Makes clients, and closes them in the end."""
+    """Make clients; close them in teardown."""
     with contextlib.ExitStack() as stack:
 
         def make(endpoints, **settings):
@@ -29,14 +29,14 @@ def clients():
 
 @pytest.fixture(scope="module")
 def one_node():
-    """An etcd of this file's own, to be killed and frozen."""
+    """Run an etcd for one file, which tests may kill and freeze."""
     with local_etcd(fsync=False) as node:
         yield node
 
 
 @pytest.fixture
 def node(one_node):
-    """It runs when a test begins."""
+    """Make sure that the node runs when a test begins."""
     one_node.thaw()
     one_node.start()
     return one_node

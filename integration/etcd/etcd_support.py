@@ -1,4 +1,4 @@
-"""What these tests share with those of tests/etcd, and what only a server that is killed needs."""
+"""Share helpers with tests/etcd, and add those for killed servers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["Seen", "eventually", "put", "put_until_done"]
 
 
 def put_until_done(client, key, value):
-    """Write one key through whatever happens, and return all revisions it may have got.
+    """Write one key, with retries; return all revisions it may have got.
 
-    A write without an answer may be applied later: it is repeated with the same value, so that a
-    reader can tell the values apart from lost ones.
+    A write without an answer may be applied later. So the same value is written again, and a reader
+    can tell a repeated write from a lost one.
     """
     end = time.monotonic() + 30
     while time.monotonic() < end:

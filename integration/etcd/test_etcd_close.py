@@ -1,4 +1,4 @@
-"""What a client leaves behind: nothing that could hold up the end of the process."""
+"""Test that a closed client leaves nothing that delays the exit."""
 
 import gc
 import threading
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.waits
 
 @pytest.fixture
 def calls(monkeypatch):
-    """A weak reference to each stream's call; the garbage collector does not run meanwhile."""
+    """Collect a weak reference to each stream's call, with gc disabled."""
     made, opened = CountedChannel.stream, []
 
     def stream(*args):
@@ -30,7 +30,7 @@ def calls(monkeypatch):
 
 
 def begin(client, key):
-    """One watch and one keepalive stream, both in use."""
+    """Open a watch and a keepalive stream, and use both."""
     seen, answers = Seen(), Seen()
     client.watch(key, b"", client.range(key).header.revision + 1, seen.deliver)
     alive = client.keepalives(answers.deliver)
@@ -43,7 +43,10 @@ def begin(client, key):
 def test_no_call_is_left_for_the_garbage_collector_of_an_exiting_process(
     node, clients, prefix, calls
 ):
-    """gRPC's finalizer takes a lock that a thread which the exit has killed may hold for ever."""
+    """A process that exits leaves no call to the garbage collector.
+
+    gRPC's finalizer takes a lock. A thread that the exit has killed may hold this lock for ever.
+    """
     client = clients(node.endpoint)
     begin(client, prefix.encode())
     client.close()

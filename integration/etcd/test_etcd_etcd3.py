@@ -1,6 +1,7 @@
-"""The extra `etcd-rink[etcd3]`: an application's python3-etcd3 client, and ours over its channel.
+"""Test the extra `etcd-rink[etcd3]`.
 
-The session over it is here too, and not with the faces: it needs the same venv.
+An application has a python3-etcd3 client, and our client uses its channel. The session over it is
+tested here, and not with the faces, since it needs the same venv.
 """
 
 import subprocess
@@ -100,7 +101,7 @@ print("ok")
 
 @pytest.fixture(scope="module")
 def with_etcd3(tmp_path_factory):
-    """The Python of a venv with this project and its extra."""
+    """Return the Python of a venv with this project and its extra."""
     folder = tmp_path_factory.mktemp("etcd3") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
     pip = [sys.executable, "-m", "pip", "--python", folder, "--disable-pip-version-check"]

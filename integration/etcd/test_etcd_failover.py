@@ -30,7 +30,7 @@ BUSY_S = 3.0
 
 
 def first_is(cluster, node):
-    """All endpoints, this node's in front."""
+    """Return all endpoints, this node's in front."""
     return [node.endpoint, *(one.endpoint for one in cluster.nodes if one is not node)]
 
 
@@ -41,7 +41,10 @@ def follower(cluster):
 
 @pytest.mark.parametrize("which", ["leader", "follower"])
 def test_rule_5_a_watch_moves_on_from_a_killed_node(cluster, clients, prefix, which):
-    """No event is lost or doubled; the time includes the election where the leader died."""
+    """A watch moves from a killed node to another one and misses nothing.
+
+    No event is lost or doubled. If the leader died, the time includes the election.
+    """
     victim = cluster.leader() if which == "leader" else follower(cluster)
     client, key, seen = clients(first_is(cluster, victim)), prefix.encode(), Seen()
     start = client.range(key).header.revision + 1
@@ -61,9 +64,10 @@ def test_rule_5_a_watch_moves_on_from_a_killed_node(cluster, clients, prefix, wh
 
 @pytest.mark.parametrize("which", ["leader", "follower"])
 def test_rule_5_a_frozen_node_is_left_within_seconds(cluster, clients, prefix, which):
-    """Connections stay open and nothing answers; watch, keepalives and calls move.
+    """Watch, keepalives and calls leave a frozen node within seconds.
 
-    The keepalives find it silent after a twelfth of the TTL, and the watch is asked at once.
+    Its connections stay open and nothing answers. The keepalives notice the silence after a twelfth
+    of the TTL, and the watch is then tried at once.
     """
     ttl = 24
     victim = cluster.leader() if which == "leader" else follower(cluster)
@@ -96,9 +100,10 @@ def test_rule_5_a_frozen_node_is_left_within_seconds(cluster, clients, prefix, w
 def test_member_whose_ticker_failed_to_start_once_leaves_a_frozen_node(
     cluster, prefix, monkeypatch
 ):
-    """The thread that looks for silent servers is started again, so the role is kept.
+    """A ticker thread that failed to start once is started again.
 
-    gRPC's own pings notice after 7 s, which is too late for this TTL.
+    This thread looks for silent servers, so the role is kept. gRPC's own pings notice after 7 s,
+    which is too late for this TTL.
     """
     ttl, start, fails = 7, threading.Thread.start, ["rink-etcd-ticker"]
 
@@ -194,7 +199,10 @@ def test_rule_5_grpc_itself_notices_a_frozen_server(cluster):
 
 
 def test_a_frozen_node_does_not_eat_the_deadline_of_a_read(cluster, clients):
-    """Each endpoint gets its part of the timeout, also where nothing was opened before."""
+    """A read with a frozen node in its endpoints ends within its deadline.
+
+    Each endpoint gets its part of the timeout, even if no channel was open before.
+    """
     victim = follower(cluster)
     victim.freeze()
     client = clients(first_is(cluster, victim), timeout=9.0)  # 3 s for each endpoint
@@ -210,7 +218,10 @@ def test_a_frozen_node_does_not_eat_the_deadline_of_a_read(cluster, clients):
 
 
 def test_a_first_txn_does_not_go_to_a_frozen_node(cluster, clients):
-    """A connection that has not answered yet is tried with a read: nothing is left in doubt."""
+    """A first txn is not sent to a frozen node.
+
+    A connection that has not answered yet is tried with a read. So no outcome is in doubt.
+    """
     victim = follower(cluster)
     victim.freeze()
     client = clients(first_is(cluster, victim), timeout=9.0)  # 3 s for each endpoint
@@ -220,7 +231,10 @@ def test_a_first_txn_does_not_go_to_a_frozen_node(cluster, clients):
 
 
 def test_a_txn_on_a_node_that_freezes_raises_and_the_next_goes_elsewhere(cluster, clients, prefix):
-    """It was sent, so it is not sent again: it may be applied when the node thaws, and once."""
+    """A txn on a node that freezes raises, and is not sent again.
+
+    The node may apply it when it thaws, and only once. The next txn goes to another node.
+    """
     victim, key, seen = follower(cluster), prefix.encode(), Seen()
     client = clients(first_is(cluster, victim))
     start = put(client, key, b"0")
@@ -242,7 +256,11 @@ def test_a_txn_on_a_node_that_freezes_raises_and_the_next_goes_elsewhere(cluster
 
 
 def test_without_a_quorum_calls_end_in_time_and_streams_move_on(cluster, clients, prefix):
-    """Two of three frozen: the third answers nothing, and says so. When they thaw all goes on."""
+    """Without a quorum, calls end in time and streams move on.
+
+    Two of three nodes are frozen. The third answers only that it has no quorum. When the nodes
+    thaw, everything goes on.
+    """
     leader = cluster.leader()
     alive = next(node for node in cluster.nodes if node is not leader)
     frozen = [node for node in cluster.nodes if node is not alive]
@@ -264,7 +282,11 @@ def test_without_a_quorum_calls_end_in_time_and_streams_move_on(cluster, clients
 
 
 def test_a_member_without_a_leader_breaks_the_watch(cluster, clients):
-    """`hasleader`: it would be silent for ever otherwise, and answers progress requests itself."""
+    """A watch on a member without a leader breaks.
+
+    `hasleader` causes it. Otherwise the watch would be silent for ever, although the member answers
+    progress requests itself.
+    """
     leader = cluster.leader()
     alive = next(node for node in cluster.nodes if node is not leader)
     client = clients(alive.endpoint)
@@ -317,7 +339,10 @@ def test_a_refusal_is_no_silence(cluster, clients):
 
 
 def test_a_call_under_way_ends_when_the_client_is_closed(cluster, clients):
-    """No thread is left waiting for a frozen server."""
+    """A call under way ends when the client is closed.
+
+    No thread is left waiting for a frozen server.
+    """
     victim = follower(cluster)
     client = clients(victim.endpoint, timeout=20.0)
     client.range(b"k")

@@ -1,6 +1,6 @@
-"""Test what a forked child may do (docs/internals/design/0002-etcd-client.md).
+"""Test what a forked child may do.
 
-Each test runs a fresh process that forks.
+See docs/internals/design/0002-etcd-client.md. Each test runs a fresh process that forks.
 """
 
 import subprocess
@@ -42,7 +42,10 @@ def run(node, script):
 
 
 def test_every_call_in_a_child_raises_at_once(node):
-    """With a channel, a watch and a keepalive stream open in the parent, which all go on."""
+    """In a forked child, every call of the parent's client raises at once.
+
+    The parent has a channel, a watch and a keepalive stream open. They go on.
+    """
     run(
         node,
         """
@@ -69,7 +72,9 @@ def test_every_call_in_a_child_raises_at_once(node):
                 lambda: stream.send(lease),
                 lambda: client.compact(1),
                 lambda: client.version(),
-                *(lambda what=what: getattr(client, what) for what in ("calls", "guard", "endpoint")),
+                lambda: client.calls,
+                lambda: client.guard,
+                lambda: client.endpoint,
             ]
             for number, call in enumerate(calls):
                 try:
@@ -95,7 +100,10 @@ def test_every_call_in_a_child_raises_at_once(node):
 
 
 def test_a_new_client_in_a_child_works_where_the_parent_had_opened_nothing(node):
-    """The parent's client may exist already: it opens no channel before its first call."""
+    """A forked child can use a new client if the parent opened no channel.
+
+    The parent's client may exist already: it opens no channel before its first call.
+    """
     run(
         node,
         """
@@ -115,7 +123,10 @@ def test_a_new_client_in_a_child_works_where_the_parent_had_opened_nothing(node)
 
 
 def test_the_parents_client_may_be_dropped_in_the_child(node):
-    """Nothing of gRPC is collected there, which hangs now and then."""
+    """A forked child may drop the parent's client.
+
+    It collects no object of gRPC, since that hangs now and then.
+    """
     run(
         node,
         """
@@ -137,7 +148,10 @@ def test_the_parents_client_may_be_dropped_in_the_child(node):
 
 
 def test_importing_and_making_a_client_opens_nothing(node):
-    """No thread and no socket, so that forking afterwards is safe."""
+    """Importing and making a client opens no thread and no socket.
+
+    So forking afterwards is safe.
+    """
     out = run(
         node,
         """
@@ -151,7 +165,10 @@ def test_importing_and_making_a_client_opens_nothing(node):
 
 
 def test_client_that_is_left_open_is_closed_at_the_end_of_the_process(node):
-    """Or its threads may wake in gRPC while the interpreter ends, which was seen to be a SIGSEGV."""
+    """A client that is left open is closed at the end of the process.
+
+    Otherwise its threads may wake in gRPC while the interpreter ends. That caused a SIGSEGV.
+    """
     out = run(
         node,
         """
@@ -167,7 +184,7 @@ def test_client_that_is_left_open_is_closed_at_the_end_of_the_process(node):
 
 @pytest.mark.parametrize("end", ["client.close()", "pass"])
 def test_a_process_with_open_streams_ends(node, end):
-    """All threads are daemons: a program that forgot to close ends all the same."""
+    """A process with open streams ends, since all threads are daemons."""
     run(
         node,
         f"""

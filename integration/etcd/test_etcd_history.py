@@ -1,4 +1,7 @@
-"""One writer and one watch through everything at once, and a server set back to a copy."""
+"""Test the client's history through faults and a restore.
+
+One writer and one watch live through all faults together. A server is set back to a copy.
+"""
 
 import random
 import shutil
@@ -15,7 +18,10 @@ pytestmark = pytest.mark.waits
 
 
 def test_nothing_is_lost_or_doubled_while_nodes_are_killed_and_frozen(clients, prefix):
-    """One node at a time, at random; every answered write is seen once, in order."""
+    """Nothing is lost or doubled while nodes are killed and frozen.
+
+    One node at a time is struck, at random. Every answered write is seen once, in order.
+    """
     key, seen, answered = prefix.encode(), Seen(), []
     stop = threading.Event()
     chance = random.Random(20240607)
@@ -57,7 +63,10 @@ def test_nothing_is_lost_or_doubled_while_nodes_are_killed_and_frozen(clients, p
 
 
 def test_a_server_set_back_to_a_copy_ends_calls_and_watches_once(clients, prefix, tmp_path):
-    """The same cluster id at an older revision: told to everyone, and then lived with."""
+    """A server set back to a copy ends calls and watches once.
+
+    It has the same cluster id at an older revision. Everybody learns of it, and then goes on.
+    """
     key, seen, renewed = prefix.encode(), Seen(), Seen()
     folder, copy = tmp_path / "etcd", tmp_path / "copy"
     with local_etcd(fsync=False, data_dir=folder) as node:

@@ -29,7 +29,10 @@ def test_rule_4_ttl_0_means_that_the_lease_is_gone(node, clients):
 
 
 def test_rule_4_the_deadline_counts_from_the_time_of_sending(node, clients):
-    """`sent_at` was read by the caller's clock before etcd could have seen the request."""
+    """The deadline of a keepalive counts from the time of sending.
+
+    The caller's clock is read before etcd can have seen the request.
+    """
     client, seen = clients(node.endpoint), Seen()
     lease = client.grant(10).lease
     stream = client.keepalives(seen.deliver)
@@ -61,7 +64,10 @@ def test_rule_4_one_stream_carries_many_leases(node, clients):
 
 
 def test_what_is_asked_while_the_server_is_down_is_sent_once_it_is_back(node, clients):
-    """One request per lease waits, and keeps the time it was asked at."""
+    """A renewal while the server is down is sent once it is back.
+
+    One request per lease waits, and keeps its time of asking.
+    """
     client, seen = clients(node.endpoint), Seen()
     lease = client.grant(30).lease
     stream = client.keepalives(seen.deliver)
@@ -82,7 +88,7 @@ def test_what_is_asked_while_the_server_is_down_is_sent_once_it_is_back(node, cl
 
 
 def test_send_never_blocks(node):
-    """Not on a frozen server, nor before anything was opened."""
+    """`send` blocks neither on a frozen server nor before the first stream."""
     with Client([node.endpoint]) as client:
         lease = client.grant(60).lease
         stream = client.keepalives(lambda _: None)

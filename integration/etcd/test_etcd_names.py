@@ -1,6 +1,7 @@
-"""Endpoints given by names: a name that gets a new address is looked up again soon.
+"""Test endpoints given by names whose address changes.
 
-The member runs in a mount namespace with a hosts file of its own, which the test rewrites.
+The name is looked up again soon. The member runs in a mount namespace with a hosts file of its own,
+which the test rewrites.
 """
 
 import subprocess
@@ -22,7 +23,7 @@ BACK_WITHIN_S = 0.5 + 1.0 + 5.0  # the renewal is due, a new connection is made,
 
 
 class Names:
-    """A hosts file, in which each name has one address."""
+    """Write a hosts file in which each name has one address."""
 
     def __init__(self, path):
         self.path = path
@@ -32,7 +33,10 @@ class Names:
         self.command = (*NAMESPACE, "sh", "-c", mount, str(path))
 
     def set(self, name, address):
-        """Let a name have this address; the file stays the same one, since it is bound."""
+        """Give a name this address in the hosts file.
+
+        The file must stay the same inode, since it is bound.
+        """
         self._addresses[name] = address
         lines = [f"{address} {name}\n" for name, address in self._addresses.items()]
         self.path.write_text("".join(lines))
@@ -50,7 +54,7 @@ def names(tmp_path):
 
 @pytest.fixture
 def worker_on(names, prefix):
-    """Starts a member behind the hosts file, and ends its process."""
+    """Start a member behind the hosts file; end its process in teardown."""
     workers = []
 
     def worker_on(endpoints, ttl):
@@ -77,7 +81,11 @@ def port_of(node):
 
 
 def test_client_whose_name_gets_a_new_address_is_back(names, worker_on, wire_to):
-    """The old address is gone just before a renewal, which therefore shows when it is back."""
+    """A client whose name gets a new address is back in time.
+
+    The old address vanishes just before a renewal, so the time of the next renewal shows the
+    return.
+    """
     with local_etcd(fsync=False) as node:
         port = port_of(node)
         old = wire_to(node, "127.0.0.2", port)

@@ -1,4 +1,7 @@
-"""A process that can start no thread for a while, gRPC's included, beside a real etcd."""
+"""Test a process that can start no thread for a while.
+
+gRPC can start none either. The etcd is real.
+"""
 
 import time
 
@@ -14,7 +17,10 @@ WITHOUT_S = 4.0
 
 
 def test_member_without_threads_while_etcd_restarts_is_back_soon(node, prefix):
-    """Streams that break meanwhile are opened again, each on a channel that gRPC reads."""
+    """A member without threads is back soon after etcd restarts.
+
+    Streams that break meanwhile are opened again, each on a channel that gRPC reads.
+    """
     worker = Worker(History(), "a", node.endpoint, prefix, roles=["x"], session={"ttl": TTL_S})
     try:
         worker.wait("gained")

@@ -1,4 +1,4 @@
-"""What processes print to stderr where gRPC would have something to say of its own."""
+"""Test that gRPC prints nothing of its own to stderr."""
 
 import os
 import subprocess

@@ -1,4 +1,7 @@
-"""TLS, client certificates, and each way in which they go wrong: a clear error, in time."""
+"""Test TLS, client certificates, and their failures.
+
+Each failure must raise a clear error in time.
+"""
 
 import contextlib
 import datetime as dt
@@ -40,7 +43,7 @@ def mutual(files):
 
 
 def uses(client, prefix):
-    """Everything works over it."""
+    """Assert that all calls work over the connection."""
     seen, renewed, key = Seen(), Seen(), prefix.encode()
     revision = put(client, key, b"v")
     client.watch(key, b"", revision, seen.deliver)
@@ -50,7 +53,7 @@ def uses(client, prefix):
 
 
 def refused(client, match):
-    """EtcdTls, and in time."""
+    """Assert that EtcdTls is raised in time."""
     begin = time.monotonic()
     with pytest.raises(EtcdTls, match=match) as caught:
         client.range(b"k")
@@ -127,7 +130,7 @@ def test_a_key_of_another_certificate(https, files, others, clients):
 
 
 def renews(client):
-    """Open a keepalive stream; the function renews a lease, and says how long that took."""
+    """Open a keepalive stream; return a function that times a renewal."""
     renewed = Seen()
     stream, lease = client.keepalives(renewed.deliver), client.grant(60).lease
 
@@ -150,7 +153,10 @@ def holding_a_role(endpoint, prefix, **tls):
 
 
 def test_client_certificate_rotated_on_disk_is_used_when_etcd_is_back(tmp_path, clients, prefix):
-    """Let the old one be over by then, as with certificates that live for hours."""
+    """A client certificate rotated on disk is used when etcd is back.
+
+    The old certificate has expired by then, as with certificates that live for hours.
+    """
     servers, ours = Files(tmp_path / "servers", "127.0.0.1"), Files(tmp_path / "ours", "app")
     ours.authority = servers.authority
     with local_etcd(fsync=False, tls=servers.server(client_cert_auth=True)) as node:

@@ -1,6 +1,6 @@
-"""Test rules 1 to 3 of the client (docs/internals/design/0002-etcd-client.md).
+"""Test rules 1 to 3 of the client on one etcd.
 
-They are tested on one etcd that is killed, frozen and compacted.
+See docs/internals/design/0002-etcd-client.md. The etcd is killed, frozen and compacted.
 """
 
 import logging
@@ -20,7 +20,10 @@ pytestmark = pytest.mark.waits
 
 
 def test_rule_1_it_resumes_at_the_last_delivered_revision(node, clients, prefix):
-    """Writes go on through a SIGKILL and a restart: none is lost and none comes twice."""
+    """A watch resumes at the last delivered revision.
+
+    Writes go on through a SIGKILL and a restart. None is lost and none comes twice.
+    """
     client, writer = clients(node.endpoint), clients(node.endpoint)
     key, seen = prefix.encode(), Seen()
     start = client.range(key).header.revision + 1
@@ -43,7 +46,11 @@ def test_rule_1_it_resumes_at_the_last_delivered_revision(node, clients, prefix)
 
 
 def test_rule_1_the_created_header_does_not_count_where_a_start_was_asked(node, clients, prefix):
-    """Killed in the middle of a long history: the `created` answer was ahead of the events."""
+    """A resumed watch starts at its own revision, not at the header's.
+
+    The node is killed in the middle of a long history. The header of the `created` answer was ahead
+    of the events.
+    """
     client = clients(node.endpoint)
     key, seen = prefix.encode(), Seen()
     start = client.range(key).header.revision + 1
@@ -111,7 +118,10 @@ def test_watch_restarted_proves_its_history_by_its_last_put(node, clients, prefi
 
 
 def test_watch_of_an_etcd_without_its_volume_opens_anew(clients, prefix, tmp_path):
-    """The same cluster id and term, and a revision that is ahead: no header tells of it."""
+    """A watch of an etcd that lost its volume opens anew.
+
+    The cluster id and the term are the same, and the revision is ahead. No header shows the loss.
+    """
     key, seen = prefix.encode(), Seen()
     delivered, go_on = threading.Event(), threading.Event()
 
@@ -143,7 +153,10 @@ def test_watch_of_an_etcd_without_its_volume_opens_anew(clients, prefix, tmp_pat
 
 
 def test_watch_compacted_while_disconnected_opens_anew(node, clients, prefix):
-    """What happened meanwhile cannot be told any more, and is not passed over in silence."""
+    """A watch that was compacted while disconnected opens anew.
+
+    The missed changes cannot be delivered any more. The caller is told so.
+    """
     client, writer = clients(node.endpoint), clients(node.endpoint)
     key, seen = prefix.encode(), Seen()
     start = client.range(key).header.revision + 1
@@ -180,7 +193,10 @@ def test_rule_3_watch_begun_behind_a_compaction_breaks(node, clients, prefix):
 
 
 def test_no_revision_is_split_over_two_deliveries(node, clients, prefix):
-    """A history of transactions of 40 keys each, read by a watch that lags far behind."""
+    """No revision is split over two deliveries.
+
+    The history has transactions of 40 keys each, and the watch lags far behind.
+    """
     client = clients(node.endpoint)
     seen = Seen()
     first = prefix.encode()
@@ -200,7 +216,10 @@ def test_no_revision_is_split_over_two_deliveries(node, clients, prefix):
 
 
 def test_a_delivery_that_raises_is_logged_and_ends_the_watch(node, clients, prefix, caplog):
-    """It is never skipped in silence: whoever missed events must list again."""
+    """A delivery that raises is logged and ends the watch.
+
+    It is never skipped silently, since a caller that missed events must list again.
+    """
     client, seen = clients(node.endpoint), Seen()
 
     def raising(item):
@@ -216,7 +235,10 @@ def test_a_delivery_that_raises_is_logged_and_ends_the_watch(node, clients, pref
 
 
 def test_close_waits_for_a_delivery_under_way(node, clients, prefix):
-    """Nothing is delivered once close() has returned."""
+    """Closing a watch waits for a delivery under way.
+
+    Nothing is delivered once `close()` has returned.
+    """
     client = clients(node.endpoint)
     started, done = threading.Event(), []
 
@@ -247,7 +269,10 @@ def test_close_returns_while_the_server_is_frozen_or_gone(node, clients, prefix,
 
 
 def test_a_watch_says_when_it_is_open(node, clients, prefix):
-    """Whoever writes then is heard of at once: etcd need not bring the watch up to date first."""
+    """A watch reports when it is open.
+
+    A write after that is delivered at once: etcd does not have to bring the watch up to date first.
+    """
     client, key, seen = clients(node.endpoint), prefix.encode(), Seen()
     start = client.range(key).header.revision + 1
     watch = client.watch(key, b"", start, seen.deliver)
@@ -257,7 +282,10 @@ def test_a_watch_says_when_it_is_open(node, clients, prefix):
 
 
 def test_waiting_for_a_watch_to_open_ends_where_it_cannot(node, clients):
-    """In time, where the server is frozen, and at once when the watch is closed."""
+    """Waiting for a watch to open ends if it cannot open.
+
+    It ends in time if the server is frozen, and at once if the watch is closed.
+    """
     client = clients(node.endpoint)
     client.range(b"k")
     node.freeze()

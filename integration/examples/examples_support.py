@@ -1,4 +1,4 @@
-"""Runs an example as its users run it."""
+"""Run an example as its users run it."""
 
 import subprocess
 import sys

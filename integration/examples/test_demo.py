@@ -1,4 +1,7 @@
-"""The examples run as their users run them, and the flights demo fails when its fence is off."""
+"""Run the examples as their users run them.
+
+The flights demo must fail when its fence is off.
+"""
 
 import json
 
@@ -27,7 +30,10 @@ def test_the_demo_comes_to_equal_totals_through_deploy_freeze_and_kill():
 
 @pytest.mark.deep
 def test_without_the_fence_the_demo_fails_and_says_what_is_wrong():
-    """The frozen process's belated write gets through: had it not, the checks would be blind."""
+    """Without the fence the demo fails and names the fault.
+
+    The frozen process's belated write gets through. If it did not, the checks could not see it.
+    """
     result = run("flights.py", "--quick", "--no-fence", "--json")
     assert result.returncode == 1, result.stderr[-4000:] + result.stdout
     report = json.loads(result.stdout)

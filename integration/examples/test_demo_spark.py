@@ -1,4 +1,7 @@
-"""The Spark demo runs as its users run it, and fails when nothing is fenced."""
+"""Run the Spark demo as its users run it.
+
+It must fail when nothing is fenced.
+"""
 
 import json
 import subprocess
@@ -24,7 +27,8 @@ def demo(*arguments):
     return result, json.loads(result.stdout)
 
 
-def test_the_totals_are_equal_through_kill_and_freeze_and_stale_writes_are_refused(tmp_path):
+def test_spark_demo_with_kill_and_freeze_has_equal_totals(tmp_path):
+    """The totals are equal after a kill and a freeze, with writes refused."""
     written = tmp_path / "page.html"
     result, report = demo("--report", str(written))
     found = {name: fault["first"] for name, fault in report["faults"].items() if fault["count"]}
@@ -45,7 +49,10 @@ def test_the_totals_are_equal_through_kill_and_freeze_and_stale_writes_are_refus
 
 
 def test_without_fence_and_marks_the_demo_fails_and_says_what_is_wrong():
-    """The frozen driver's belated write gets through, and the killed one's batch counts twice."""
+    """Without fence and marks the demo fails and names the faults.
+
+    The frozen driver's belated write gets through, and the killed one's batch counts twice.
+    """
     result, report = demo("--careless")
     assert result.returncode == 1
     assert not report["ok"]

@@ -1,4 +1,7 @@
-"""The streams demo runs as its users run it, and fails when nothing is fenced."""
+"""Run the streams demo as its users run it.
+
+It must fail when nothing is fenced.
+"""
 
 import json
 
@@ -40,7 +43,8 @@ def assert_equal(report, processors):
     assert report["again"]["most"] <= report["window"]
 
 
-def test_the_stream_comes_to_equal_states_in_order_through_deploy_freeze_and_kill():
+def test_streams_demo_with_mishaps_comes_to_equal_states_in_order():
+    """Deploy, freeze and kill change neither the states nor their order."""
     result = demo()
     assert_equal(reported(result), ("exact", "plain"))
     assert result.returncode == 0
@@ -57,8 +61,11 @@ def test_on_a_cluster_it_does_so_without_outputs_that_go_with_the_commit():
 
 
 @pytest.mark.deep
-def test_without_fences_and_in_two_steps_the_demo_fails_and_says_what_is_wrong():
-    """The frozen worker's belated outputs get through: had they not, the checks would be blind."""
+def test_streams_demo_without_fences_fails_and_names_the_faults():
+    """Without fences and atomic commits the demo fails, naming the faults.
+
+    The frozen worker's belated outputs get through. If they did not, the checks could not see them.
+    """
     result = demo("--careless")
     report = reported(result)
     assert result.returncode == 1

@@ -1,4 +1,4 @@
-"""Processes, and etcd servers that a test may break."""
+"""Run processes, and etcd servers that a test may break."""
 
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ def history():
 
 @pytest.fixture
 def start(history, etcd_url, prefix):
-    """Starts members in processes of their own; all are gone in the end."""
+    """Start members in processes of their own; end them in teardown."""
     workers = []
 
     def start(name, endpoints=etcd_url, **settings):
@@ -34,6 +34,6 @@ def start(history, etcd_url, prefix):
 
 @pytest.fixture
 def one_node():
-    """An etcd of the test's own, to be killed and frozen."""
+    """Run an etcd for one test, which may kill and freeze it."""
     with local_etcd(fsync=False) as node:
         yield node

@@ -1,4 +1,7 @@
-"""Both faces on a real etcd: a smoke test each, and every way in which a join can fail."""
+"""Test both faces on a real etcd.
+
+Each has a smoke test, and every way in which a join can fail is tried.
+"""
 
 import asyncio
 import json
@@ -45,7 +48,7 @@ def refusal(member, name):
 
 @pytest.fixture
 def join(etcd_url, prefix):
-    """Joins members, each with a session of its own; all leave in the end."""
+    """Join members, each with its own session; let all leave in teardown."""
     sessions = []
 
     def join(name, endpoints=etcd_url, ttl=5, **settings):
@@ -181,13 +184,13 @@ def test_a_wrong_password_fails_the_join_and_the_right_one_does_not(prefix):
 
 
 def fails(error, endpoint, **settings):
-    """Joining with this session raises."""
+    """Assert that joining with this session raises."""
     with rink.Session(endpoint, **settings) as session, pytest.raises(error):
         rink.Rink(session, "g").join()
 
 
 def works(endpoint, **settings):
-    """A role is granted with this session."""
+    """Assert that a role is granted with this session."""
     with (
         rink.Session(endpoint, **settings) as session,
         rink.Rink(session, "g", **QUICK) as a,
@@ -264,9 +267,8 @@ def test_a_record_without_a_lease_is_removed_after_its_ttl(join, etcd_url, prefi
         until(a, lambda: not client.range(key).kvs)
 
 
-def test_a_live_record_that_cannot_be_read_claims_everything_until_it_is_gone(
-    join, etcd_url, prefix
-):
+def test_unreadable_live_record_claims_all_roles_until_it_is_gone(join, etcd_url, prefix):
+    """A live record that cannot be read claims all roles until it is gone."""
     with Client([etcd_url]) as client:
         lease = client.grant(60).lease
         client.txn((), (Put(f"{prefix}g/members/later".encode(), b'{"format":2}', lease),))

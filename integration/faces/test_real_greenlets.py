@@ -1,4 +1,7 @@
-"""Processes whose threads gevent or eventlet has replaced: refused at once, or they hold a role."""
+"""Test processes whose threads gevent or eventlet has replaced.
+
+They are refused at once, or they hold a role.
+"""
 
 import subprocess
 import sys

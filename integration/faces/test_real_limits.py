@@ -1,4 +1,4 @@
-"""An etcd that takes fewer operations in one transaction than Rink would like."""
+"""Test an etcd that allows fewer operations in a transaction."""
 
 import pytest
 
@@ -15,13 +15,16 @@ pytestmark = pytest.mark.waits
 
 @pytest.fixture
 def narrow():
-    """Return the endpoint of an etcd that takes 20 operations in a transaction."""
+    """Return the endpoint of an etcd that takes 20 operations in a txn."""
     with local_etcd(fsync=False, extra_args=("--max-txn-ops", "20")) as node:
         yield node.endpoint
 
 
 def test_burst_of_requests_passes_and_ranks_do_not_wait(narrow):
-    """No version came any more, so nobody was ranked either."""
+    """A burst of requests passes, and ranks do not wait.
+
+    Versions once stopped, so no member was ranked either.
+    """
     keys = Keys.of("rink/", "g")
     pins = [codec.encode(Request(wish=Wish.PIN, role=f"p{n}", member="a")) for n in range(60)]
     with rink.Session(narrow) as one, rink.Session(narrow) as two:
@@ -41,7 +44,10 @@ def test_burst_of_requests_passes_and_ranks_do_not_wait(narrow):
 
 
 def test_many_partitions_are_taken_over_at_once(narrow, caplog):
-    """Each take of 32 was refused, and its partitions had to wait."""
+    """Many partitions are taken over at once.
+
+    Each take of 32 was once refused, and its partitions had to wait.
+    """
     with (
         rink.Session(narrow) as session,
         rink.Rink(session, "g", initial_delay=0, scheme="balanced:300") as r,

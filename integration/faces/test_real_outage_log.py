@@ -1,4 +1,4 @@
-"""The log of a member through an outage of etcd that lasts longer than its TTL."""
+"""Test the log of a member when etcd is away longer than its TTL."""
 
 import contextlib
 import logging
@@ -30,7 +30,7 @@ SILENT = r"no answer within \S+ s|the server is silent|etcd is silent"
 
 
 class Outage:
-    """One member with one role, and the lines that it logs.
+    """Run one member with one role, and collect its log lines.
 
     Args:
         caplog: pytest's.
@@ -49,7 +49,10 @@ class Outage:
         return [text for text in (one.getMessage() for one in found) if words in text]
 
     def _records(self):
-        """Return what was logged, without outages that cost no role: a stall is one, too."""
+        """Return the log records, without outages that cost no role.
+
+        A stall of the machine is such an outage.
+        """
         kept, warned = [], None
         for one in [one for one in self._caplog.records if one.name == "rink"]:
             text = one.getMessage()
@@ -76,10 +79,10 @@ class Outage:
         return repeated
 
     def until_lost(self, cause):
-        """Wait for the ERROR, and look for the cause in it and in the WARNING before it.
+        """Wait for the ERROR; assert the cause in it and in the WARNING before.
 
-        On a busy machine an answer may be late, and then one of the two says that, or what came
-        before.
+        On a busy machine an answer may be late. Then one of the two names that cause, or an earlier
+        one.
         """
         begin = SYSTEM.now()
         until(self.member, lambda: self.lines(logging.WARNING, "not renewed for"))
@@ -113,14 +116,14 @@ class Outage:
 
 @pytest.fixture
 def etcd():
-    """Starts servers of etcd; all are gone in the end."""
+    """Start servers of etcd; end them in teardown."""
     with contextlib.ExitStack() as stack:
         yield lambda **settings: stack.enter_context(local_etcd(fsync=False, **settings))
 
 
 @pytest.fixture
 def outage(caplog, prefix, etcd, wire_to):
-    """Joins a member; it leaves before its server and its wire are gone."""
+    """Join a member, which leaves before its server and its wire end."""
     sessions = []
 
     def begin(endpoints, ttl=TTL, **settings):
@@ -148,7 +151,10 @@ def test_outage_beyond_the_ttl_is_logged_as_it_goes(one_node, outage, fault, men
 
 
 def break_connections(wire, away):
-    """Have the member connect anew, with a new channel: one that is young is kept."""
+    """Make the member connect anew, with a new channel.
+
+    A channel that is too young would be kept.
+    """
     assert not away.role.lost.wait(MIN_CHANNEL_AGE_S + 0.1)
     wire.cut()
     wire.heal()

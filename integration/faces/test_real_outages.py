@@ -1,4 +1,7 @@
-"""etcd goes away, in part or for a while: what is held stays held as long as it may."""
+"""Test that roles stay held as long as they may when etcd goes away.
+
+etcd goes away in part, or for a while.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -42,7 +45,7 @@ def pair(join, endpoints, **settings):
 
 
 def goes_on(a, b, roles, number):
-    """Nothing was lost, nothing moved, and the group still works."""
+    """Assert that nothing was lost or moved, and that the group works."""
     for role in roles:
         assert role.is_held
         assert not role.lost.is_set()
@@ -57,7 +60,7 @@ def goes_on(a, b, roles, number):
 
 @pytest.fixture
 def victim(request, fault):
-    """The only etcd that the members know."""
+    """Run the only etcd that the members know."""
     if fault != "freeze one of three":
         return request.getfixturevalue("one_node")
     cluster = request.getfixturevalue("cluster")
@@ -102,7 +105,10 @@ def test_an_etcd_that_is_down_for_two_thirds_of_the_ttl_costs_nothing(
 
 
 def split(cluster, which):
-    """One node, the leader or a follower, and the others; endpoints with its own in front."""
+    """Return a node, the other nodes, and the endpoints, its own first.
+
+    The node is the leader or a follower, by `which`.
+    """
     leader = cluster.leader()
     own = next(node for node in cluster.nodes if (node is leader) == (which == "leader"))
     others = [node for node in cluster.nodes if node is not own]
@@ -162,7 +168,7 @@ def test_a_member_moves_from_a_node_without_a_quorum_and_loses_nothing(cluster, 
 
 
 def owned_by_ranks(*ranks):
-    """A role that is this rank's in a group of two, that one's in a group of three, and so on."""
+    """Return a role that these ranks own in groups of 2, 3, … members."""
     return next(
         name
         for name in (f"r{i}" for i in range(9999))
@@ -171,7 +177,10 @@ def owned_by_ranks(*ranks):
 
 
 def change_behind_its_back(coordinator, join):
-    """Two come, one of them goes, and none of it can be told one by one; the one that stays."""
+    """Change the group unseen; return the member that stays.
+
+    Two members join and one of them leaves. The coordinator cannot be told each change in turn.
+    """
     stays, goes = join("b"), join("c")
     until(coordinator, lambda: coordinator.size == 4)
     goes.leave()
@@ -185,7 +194,7 @@ def assert_same_owners(*members):
 
 
 def openings(r, monkeypatch):
-    """A list that grows each time a member's watch says that it begins anew."""
+    """Return a list that grows each time a member's watch begins anew."""
     found, follower = [], r._opened._group_watch
     hear = follower._hear
 
@@ -199,7 +208,7 @@ def openings(r, monkeypatch):
 
 
 def assert_each_has_its_own(a, keeps, b, theirs):
-    """Hold that `a` keeps its role, that `b` has the other, and that neither gets a third."""
+    """Assert that `a` keeps its role, `b` has the other, and no one more."""
     assert keeps.is_held
     assert not keeps.lost.is_set()
     assert b.get_role(keeps.name) is None

@@ -1,4 +1,7 @@
-"""Members in processes of their own on a real etcd: planned leaves, crashes, deploys."""
+"""Test members in processes of their own on a real etcd.
+
+They leave by plan, crash, and are replaced by deploys.
+"""
 
 import statistics
 

@@ -1,4 +1,7 @@
-"""Members behind etcd's own grpc-proxy, whose answers carry a cluster id only at times."""
+"""Test members behind etcd's own grpc-proxy.
+
+Its answers carry a cluster id only at times.
+"""
 
 import asyncio
 import contextlib
@@ -59,10 +62,10 @@ def test_join_behind_grpc_proxy_is_refused_in_words(start_proxy, prefix):
 
 
 def test_session_behind_proxy_that_hides_itself_is_not_ended(start_proxy, prefix, caplog):
-    """The proxy asks the servers for the list of members: it advertises no address of its own.
+    """A session behind a proxy that advertises no address is not ended.
 
-    Then its answers to a watch that joins another's stream are refused. They were taken for
-    another cluster: 20 sessions a second ended.
+    The proxy asks the servers for the list of members. Then its answers to a watch that joins
+    another's stream are refused. They were taken for another cluster's: 20 sessions a second ended.
     """
     proxy = start_proxy("--advertise-client-url", "")
     with (

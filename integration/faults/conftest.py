@@ -1,4 +1,4 @@
-"""Scenes of faults, and the table of what came of them."""
+"""Make scenes of faults, and collect the table of their effects."""
 
 import sys
 from pathlib import Path
@@ -34,13 +34,13 @@ def pytest_terminal_summary(terminalreporter, config):
 
 @pytest.fixture
 def record(request):
-    """Takes a row of the table, for a test that has no scene or more than one."""
+    """Record a row of the table, for a test without a single scene."""
     return request.config.stash.setdefault(ROWS, []).append
 
 
 @pytest.fixture
 def scene_on(record, prefix, tmp_path_factory):
-    """Makes scenes on any endpoints; all are gone in the end."""
+    """Make scenes on any endpoints; end them in teardown."""
     scenes = []
 
     def scene_on(endpoints):
@@ -55,5 +55,5 @@ def scene_on(record, prefix, tmp_path_factory):
 
 @pytest.fixture
 def scene(scene_on, cluster):
-    """A scene on the cluster of the file."""
+    """Make a scene on the cluster of the file."""
     return scene_on(cluster.endpoints)

@@ -1,7 +1,8 @@
-"""Restore an etcd from a snapshot with `etcdutl snapshot restore --bump-revision`.
+"""Restore an etcd from a snapshot with a raised revision.
 
-The etcdutl 3.5.1 of the wheel has no such flag. The folder `etcdutl` pins a newer one, and Go
-builds it. A server 3.5.1 serves what it restores.
+The command is `etcdutl snapshot restore --bump-revision`. The etcdutl 3.5.1 of the wheel has no
+such flag. The folder `etcdutl` pins a newer one, and Go builds it. A server 3.5.1 serves what it
+restores.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ class Etcdutl:
 
     @classmethod
     def built(cls) -> Etcdutl:
-        """Build the program, where Go has not built it before; skip the test without Go."""
+        """Build the program, or skip the test without Go.
+
+        Go does nothing if it has built the program before.
+        """
         go, etcd, program = shutil.which("go"), find_etcd(), ROOT / "build" / "etcdutl"
         if go is None:
             pytest.skip("needs Go 1.24 on the PATH: it builds the etcdutl that can bump a revision")
@@ -58,7 +62,10 @@ class Etcdutl:
         _run(command, RESTORE_TIMEOUT_S, ETCDCTL_API="3")
 
     def restore(self, snapshot: Path, folder: Path, bump: int) -> None:
-        """Restore the only node of a folder of `local_etcd`, with its revision raised by `bump`."""
+        """Restore the only node of a folder of `local_etcd`.
+
+        Its revision is raised by `bump`.
+        """
         (ports,) = json.loads((folder / PORTS_FILE).read_text())
         peer = f"http://127.0.0.1:{ports['peer']}"
         command = [str(self.program), "snapshot", "restore", str(snapshot)]

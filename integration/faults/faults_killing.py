@@ -38,7 +38,10 @@ ANY_MOMENT = "any moment"
 
 
 class Killer:
-    """Count passes from `arm` on. `cross` does not return at the pass that was armed."""
+    """Count the passes from `arm` on, and die at the armed one.
+
+    `cross` does not return at that pass.
+    """
 
     def __init__(self, say_last: Callable[..., None]) -> None:
         self._say_last = say_last
@@ -66,7 +69,10 @@ class Killer:
             self._die()
 
     def amid(self, what: str, call: Callable[[], Any]) -> Any:
-        """Make a call; or have another thread make it, and die soon after it has begun."""
+        """Make a call, or die soon after it has begun.
+
+        In the second case another thread makes the call.
+        """
         if self._is_it(AMID + what):
             threading.Thread(target=call, daemon=True).start()
             time.sleep(self._pause)
@@ -87,7 +93,10 @@ class Killer:
 
 
 def install(killer: Killer) -> None:
-    """Put the places into this process. There is one member in it, and one killer."""
+    """Put the killing places into this process.
+
+    There is one member in it, and one killer.
+    """
     _around_requests(killer)
     _around_the_view(killer)
     _around_effects(killer)

@@ -1,7 +1,7 @@
-"""A wall clock that is wrong in one process alone.
+"""Set the wall clock wrong in one process alone.
 
-Where there is a C compiler, a library that is preloaded shifts it for the whole process, gRPC's
-core included. Elsewhere only what rink itself reads is shifted.
+With a C compiler, a preloaded library shifts it for the whole process, gRPC's core included.
+Otherwise only the clock that rink itself reads is shifted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ SOURCE = Path(__file__).with_suffix(".c")
 
 
 def preload(folder: Path) -> dict[str, str]:
-    """The environment for a process whose wall clock can be shifted; empty with no compiler."""
+    """Return an environment in which the wall clock can be shifted.
+
+    It is empty if there is no compiler.
+    """
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return {}
@@ -30,7 +33,7 @@ def preload(folder: Path) -> dict[str, str]:
 
 
 def shift(seconds: int) -> str:
-    """Set this process's wall clock wrong by so much, from now on; says by which means."""
+    """Shift this process's wall clock; return the means that was used."""
     with contextlib.suppress(ValueError):
         ctypes.c_long.in_dll(ctypes.CDLL(None), "rink_shift_s").value = seconds
         return "preloaded"
@@ -40,7 +43,7 @@ def shift(seconds: int) -> str:
 
 
 class _Wrong(dt.datetime):
-    """Stands in for `datetime` where rink reads the wall clock."""
+    """Stand in for `datetime` where rink reads the wall clock."""
 
     shift_s = 0
 

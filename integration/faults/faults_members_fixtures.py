@@ -1,4 +1,4 @@
-"""Forked members for the tests that name this module in `pytest_plugins`."""
+"""Fork members for tests that name this module in `pytest_plugins`."""
 
 import pytest
 from faults_members_group import Group
@@ -22,7 +22,7 @@ def members(zygote):
 
 @pytest.fixture
 def group_of(members, etcd_url, tmp_path_factory):
-    """Make groups that follow these roles; all their members are gone in the end."""
+    """Make groups that follow these roles; end all members in teardown."""
     groups = []
 
     def group_of(roles, ttl=3, endpoints=etcd_url):

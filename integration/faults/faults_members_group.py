@@ -1,4 +1,4 @@
-"""One group of forked members: what they hold, what they write, and what must become of it."""
+"""Run one group of forked members, and judge what they did."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from rink.testing.history import History, Judgement
 def row_of_all(
     fault: str, servers: str, judged: list[tuple[Judgement, float]], bound: float | None = None
 ) -> Row:
-    """One row for many groups that one kind of fault was done to, each with since when."""
+    """Return one row for many groups that suffered the same fault.
+
+    Each judgement comes with the time of its fault.
+    """
     rows = [Row.of(fault, servers, judgement, since, bound=bound) for judgement, since in judged]
     counts = ("grants", "moves", "overlaps", "early", "stale_accepted", "stale_refused")
     return attrs.evolve(
@@ -32,7 +35,7 @@ def row_of_all(
 
 
 class Group:
-    """One group under a prefix of its own, with its history and its fenced resource.
+    """Run a group under its own prefix, with history and fenced resource.
 
     Attributes:
         alive: the members that should hold all roles together, oldest first.
@@ -63,16 +66,18 @@ class Group:
         ttl: int | None = None,
         **settings: Any,
     ) -> Member:
-        """Start a member; it is called `name#n` in the history, since names may come again.
+        """Start a member.
+
+        It is called `name#n` in the history, since names may come again.
 
         Args:
             name: the member's.
             by: another zygote than the group's.
-            arm: the killing point, for one that can die at one.
+            arm: the killing point, for a member that can die at one.
             shift: by how many seconds its wall clock is wrong.
-            roles: what it follows; all of the group where None.
+            roles: the roles that it follows; all of the group if None.
             writes: whether it writes to the resource when it has gained a role.
-            ttl: of its session; that of the group where None.
+            ttl: of its session; that of the group if None.
             settings: of the member.
         """
         member = (by or self._members).start(
@@ -99,7 +104,7 @@ class Group:
         return member
 
     def leave(self, member: Member) -> None:
-        """Have one leave by plan."""
+        """Make a member leave by plan."""
         self.alive.remove(member)
         member.leave()
 
@@ -114,7 +119,10 @@ class Group:
             assert self.is_over(member), f"{member.who} is dead: {member.died}"
 
     def is_over(self, member: Member) -> bool:
-        """Wait until the living are ranked, and this one has its roles; false where it is dead."""
+        """Wait until the living are ranked, and this member has its roles.
+
+        Return False if the member is dead.
+        """
         end = SYSTEM.now() + LONG_S
         while True:
             status = member.ask_if_alive("status", True)
@@ -128,7 +136,10 @@ class Group:
             assert SYSTEM.now() < end, f"{member.who} sees {status} and not {who}"
 
     def _wait_for_its(self, member: Member, ranks: list[str]) -> None:
-        """Wait until a member has what these ranks give it, or is dead; not long: others may come."""
+        """Wait until a member holds what these ranks give it, or is dead.
+
+        The wait is short, since other members may come.
+        """
         its = {r for r in self.roles if ranks[rank_of(r, len(ranks))] == member.name}
         self.history.wait(
             lambda history: (
@@ -139,7 +150,10 @@ class Group:
         )
 
     def wait_for_holders(self, *members: Member, timeout: float = LONG_S) -> float:
-        """Wait until each role is held by one of these, or of the living; by when that was so."""
+        """Wait until each role is held; return the time by which that was so.
+
+        The holders must be the given members, or else the living ones.
+        """
         living = {member.who for member in members or self.alive}
         roles = set(self.roles)
         self.history.wait(

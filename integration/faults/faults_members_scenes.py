@@ -1,8 +1,8 @@
-"""Small groups in which one member is doomed: joins, proclamations and hand-overs to die in.
+"""Doom one member of a small group in the middle of a change.
 
-A scene brings a group up to the moment before something happens, arms the doomed member, has the
-thing happen, and ends when it is over or the doomed one is dead. Afterwards a replacement starts,
-and the group must be whole again.
+The changes are joins, proclamations and hand-overs. A scene brings a group up to the moment before
+the change, arms the doomed member, and lets the change happen. It ends when the change is over or
+the doomed member is dead. Afterwards a replacement starts, and the group must be whole again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ HARMLESS: Doom = ("", 0, 0.0)
 
 
 class Doomed(Group):
-    """A group with a member that dies at a killing point; `seed` decides what comes afterwards."""
+    """Run a group with a member that dies at a killing point.
+
+    `seed` decides what comes afterwards.
+    """
 
     def __init__(
         self, members: Members, endpoints: Any, folder: Path, scene: str, seed: str, doom: Doom
@@ -35,7 +38,10 @@ class Doomed(Group):
         self.doom = doom
 
     def has(self, *names: str, doomed: str = "") -> list[Member]:
-        """These members have joined, oldest first, and share the roles; one can be armed later."""
+        """Start members, oldest first, that share the roles.
+
+        The doomed one can be armed later.
+        """
         found = []
         for name in names:
             found.append(self.start(name, arm=HARMLESS if name == doomed else None))
@@ -44,11 +50,14 @@ class Doomed(Group):
         return found
 
     def arm(self, doomed: Member) -> None:
-        """From now on it may die at any moment."""
+        """Let the member die at any moment from now on."""
         doomed.ask_if_alive("arm", *self.doom)
 
     def recover(self, doomed: Member) -> float:
-        """Start a replacement, and wait until nothing moves; by when all was held again."""
+        """Start a replacement; return the time by which all roles were held.
+
+        Afterwards nothing moves any more.
+        """
         self.alive.remove(doomed)
         again = self._rng.random() < 0.5
         self.start(doomed.name if again else "replacement")
@@ -62,14 +71,17 @@ class Doomed(Group):
 
 
 def joins_first(group: Doomed) -> Member:
-    """It is the first of a group, and has it for itself."""
+    """Let the doomed member be the first of a group, and hold all of it."""
     doomed = group.start("doomed", arm=group.doom)
     group.is_over(doomed)
     return doomed
 
 
 def joins(group: Doomed) -> Member:
-    """It joins two others and is given a rank: roles come to it from both."""
+    """Let the doomed member join two others and get a rank.
+
+    Roles come to it from both.
+    """
     group.has("first", "second")
     doomed = group.start("doomed", arm=group.doom)
     group.is_over(doomed)
@@ -118,7 +130,7 @@ def leaves(group: Doomed) -> Member:
 
 
 def leaves_as_coordinator(group: Doomed) -> Member:
-    """It leaves by plan, and proclaims its own leave."""
+    """Let the doomed member leave by plan and proclaim its own leave."""
     doomed, _ = group.has("doomed", "second", doomed="doomed")
     return _dies_of_its_leave(group, doomed)
 
@@ -130,7 +142,7 @@ def gives(group: Doomed) -> Member:
 
 
 def takes(group: Doomed) -> Member:
-    """It stands by, and is given all that a leaver had."""
+    """Let the doomed member stand by, and get all roles of a leaver."""
     _, leaver = group.has("first", "leaver")
     doomed = group.start("doomed", arm=HARMLESS, rebalance_delay=60.0)
     doomed.wait("joined")

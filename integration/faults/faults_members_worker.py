@@ -66,7 +66,7 @@ class _Log(logging.Handler):
 
 
 class Ledger:
-    """The worker's end of the fenced resource that the test serves."""
+    """Connect a worker to the fenced resource of the test."""
 
     def __init__(self, path: str, who: str, member: rink.Rink) -> None:
         self._who = who
@@ -88,7 +88,7 @@ class Ledger:
 
 
 class Worker:
-    """One member and its user code."""
+    """Run one member and its user code."""
 
     def __init__(self, given: dict[str, Any], wire: Wire) -> None:
         self.given = given

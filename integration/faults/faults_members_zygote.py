@@ -1,8 +1,9 @@
-"""A process that has imported rink and gRPC, and forks members on request: each costs milliseconds.
+"""Fork members on request from a process that has imported rink.
 
-Forking is safe here: there is one thread and no channel (gRPC begins its own with the first one),
-and this is looked at before every fork. Requests come over the socket whose number is the first
-argument, each with the member's own end of a socket, which brings all else. When that socket ends, so does every member.
+It has imported gRPC, too, so a fork costs milliseconds. Forking is safe here: there is one thread
+and no channel (gRPC begins its own with the first one). The process checks this before every fork.
+Requests come over the socket whose number is the first argument, each with the member's own end of
+a socket, which brings all else. When that socket ends, so does every member.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A scene: members in processes, what they write to, their history, and what became of it."""
+"""Run members in processes, with their ledger, history and judgement."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ GROUP = "g"
 
 
 class Scene:
-    """Members of one group of the test's own, under whatever happens to them.
+    """Run members of one group under faults.
 
     Args:
-        endpoints: where members reach etcd, and where it is asked in the end.
+        endpoints: the members' etcd, which the scene asks in the end.
         prefix: of their keys.
         folder: for the ledger's socket.
         record: takes the row of the table.
 
     Attributes:
-        history: what the members said, and what became of their writes.
-        ledger: what the members write to.
+        history: the members' events, and the fate of their writes.
+        ledger: the resource that members write to.
         since: when the fault began.
     """
 
@@ -54,7 +54,7 @@ class Scene:
             self._first_revision = client.range(b"k").header.revision + 1
 
     def start(self, name: str, endpoints: Any = None, **settings: Any) -> Worker:
-        """A member in a process of its own; see `Worker` for the settings."""
+        """Start a member in a process; see `Worker` for the settings."""
         worker = Worker(
             self.history,
             name,
@@ -73,11 +73,11 @@ class Scene:
         each: dict[str, dict[str, Any]] | None = None,
         **all_: Any,
     ) -> list[Worker]:
-        """Start these members (one letter each), the coordinator first; wait until nothing moves.
+        """Start members, the coordinator first; wait until nothing moves.
 
         Args:
-            names: of the members.
-            roles: what they follow.
+            names: of the members, one letter each.
+            roles: the roles that they follow.
             each: settings of some of them.
             all_: settings of all of them.
         """
@@ -91,14 +91,14 @@ class Scene:
         return members
 
     def begin(self) -> float:
-        """The fault begins now."""
+        """Note that the fault begins now."""
         self._versions_before = self.newest_version()
         self._term_before = self._raft_term()
         self.since = SYSTEM.now()
         return self.since
 
     def elections(self) -> int:
-        """How often etcd's leader was elected since the fault began."""
+        """Return how often etcd elected a leader since the fault began."""
         return self._raft_term() - self._term_before
 
     def _raft_term(self) -> int:
@@ -114,27 +114,30 @@ class Scene:
         time.sleep(max(0.0, self.since + seconds - SYSTEM.now()))
 
     def lateness(self, who: str) -> float:
-        """How long after its own deadline a member, cut off by now, let go of its last role."""
+        """Return the delay from a deadline to the release of the last role.
+
+        The member has been cut off by now, and the deadline is its own.
+        """
         let_go = [e.at for e in self.history.events if e.what == "let go" and e.who == who]
         return max(let_go) - self.ledger.until[who]
 
     def since_then(self) -> float:
-        """Seconds since the fault began."""
+        """Return the seconds since the fault began."""
         return SYSTEM.now() - self.since
 
     def held_by(self, *names: str) -> None:
-        """Wait until these members, and no others, hold all roles that were ever held."""
+        """Wait until exactly these members hold all roles that were ever held."""
         known = {event.role for event in self.history.events if event.role}
         self.history.wait(
             lambda h: set(h.holders) == known and set(h.holders.values()) == set(names)
         )
 
     def newest_version(self) -> int:
-        """The number of the newest version, 0 for none."""
+        """Return the number of the newest version, 0 for none."""
         return max((version["number"] for version in self.versions()), default=0)
 
     def versions(self) -> list[dict[str, Any]]:
-        """All versions that etcd has."""
+        """Return all versions in etcd."""
         first = self.keys.root + VERSIONS.encode()
         with self._client() as client:
             return [json.loads(kv.value) for kv in client.range(first, first[:-1] + b"0").kvs]
@@ -147,12 +150,15 @@ class Scene:
             time.sleep(0.05)
 
     def judge(self) -> Judgement:
-        """What the history is worth, with what etcd says of the members' leases."""
+        """Judge the history, with etcd's record of the members' leases."""
         self._note_lease_ends()
         return self.history.judge()
 
     def compact(self) -> None:
-        """Have etcd forget its history up to now; what it knows of leases is noted before."""
+        """Make etcd forget its history up to now.
+
+        Note the ends of leases first, since they are read from this history.
+        """
         self._note_lease_ends()
         with self._client() as client:
             client.compact(self._first_revision - 1)

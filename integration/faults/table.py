@@ -1,4 +1,7 @@
-"""The table of faults: one row per scenario, shown at the end of a run, and written as JSON."""
+"""Collect the table of faults, one row per scenario.
+
+It is shown at the end of a run, and written as JSON.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +18,20 @@ from rink.testing.history import Judgement
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """What one fault did to a group.
+    """Describe the effect of one fault on a group.
 
     Attributes:
-        fault: what was done to it.
-        servers: what the members spoke with.
+        fault: its description.
+        servers: the servers that the members spoke with.
         grants: how often a role was gained, by the fault and in its wake.
         moves: how often by another member than before.
         overlaps: roles held twice.
         early: roles held twice because etcd ended a lease before its holder's deadline.
-        stale_accepted: writes that a later holder's should have barred.
-        stale_refused: writes that one did bar.
+        stale_accepted: accepted writes that a later holder's write should have barred.
+        stale_refused: refused writes that a later holder's write did bar.
         versions: how many were proclaimed, by the fault and in its wake.
-        longest_gap: seconds that nobody held a role, of those that somebody held before.
-        bound: what that must stay below; None where it is the fault itself that sets it.
+        longest_gap: the longest time in seconds without a holder, of roles that had one before.
+        bound: the limit of this gap; None if the fault itself sets it.
     """
 
     fault: str
@@ -54,7 +57,7 @@ class Row:
         versions: int | None = None,
         bound: float | None = None,
     ) -> Row:
-        """The row of a judged history; the fault began at `since`."""
+        """Return the row of a judged history; the fault began at `since`."""
         return cls(
             fault=fault,
             servers=servers,
@@ -86,7 +89,7 @@ _HEADS = {
 
 
 def shown(rows: list[Row], width: int) -> str:
-    """The rows as a table for people."""
+    """Return the rows as a table for people."""
     table = Table(
         box=box.SIMPLE_HEAD,
         title="Faults",
@@ -114,5 +117,5 @@ def _cell(value: float | str | None) -> str:
 
 
 def write(rows: list[Row], path: Path) -> None:
-    """The rows as JSON."""
+    """Write the rows as JSON."""
     path.write_text(json.dumps([attrs.asdict(row) for row in rows], indent=1) + "\n")

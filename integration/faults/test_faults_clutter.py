@@ -1,9 +1,11 @@
-"""Clutter in the key range: keys that are not a member's, or that cannot be read.
+"""Test clutter in the key range.
 
-They are there before the group starts, or put there later.
+Clutter is a key that is not a member's, or that cannot be read. It is there before the group
+starts, or is put there later.
 
-What has no lease claims nothing. What has one and cannot be read claims everything: what is held
-stays held, and nothing is granted until it is gone. All of it is reported, and removed as R8 says.
+Clutter without a lease claims nothing. Clutter with a lease that cannot be read claims everything:
+held roles stay held, and no role is granted until it is gone. All of it is reported, and removed as
+R8 says.
 """
 
 import concurrent.futures
@@ -42,7 +44,10 @@ FUTURE = json.dumps({"format": 99, "shares": "as they will be"}).encode()
 
 @attrs.frozen
 class Clutter:
-    """One thing to put there; `at` says where, given the group's keys and its newest version."""
+    """Describe one key to put into the range.
+
+    `at` says where, given the group's keys and its newest version.
+    """
 
     name: str
     at: Callable[[Keys, int], bytes]
@@ -100,13 +105,13 @@ def put(client, group, clutter, number):
 
 
 def reported(members, clutter):
-    """Each has logged what is wrong with it."""
+    """Wait until each member has logged the fault of the clutter."""
     for member in members:
         until(lambda member=member: any(clutter.says in text for _, text in member.logged))
 
 
 def taken(members):
-    """What they are given when they ask for roles that nobody has asked for yet."""
+    """Return the granted roles when members ask for roles new to the group."""
     found = sorted(role for one in members for role in one.ask("take", NEW, True)["taken"])
     for member in members:
         member.ask("release", True)
@@ -114,7 +119,7 @@ def taken(members):
 
 
 def there_before(group, client, clutter) -> float:
-    """Two members join where it lies already."""
+    """Let two members join where the clutter lies already."""
     since = SYSTEM.now()
     key, remove = put(client, group, clutter, 0)
     pair = [group.joined("a"), group.joined("b")]
@@ -134,7 +139,7 @@ def there_before(group, client, clutter) -> float:
 
 
 def put_there_later(group, client, clutter) -> float:
-    """Two members hold their roles, and a third one joins when it lies there."""
+    """Put the clutter there when two members hold roles; let a third join."""
     pair = [group.joined("a"), group.joined("b")]
     group.settle()
     since = SYSTEM.now()
@@ -161,7 +166,10 @@ def is_logged(group, words):
 
 
 def ended(group, client, clutter, key):
-    """A dead record is removed after its ttl; what is not a member's is left alone."""
+    """Assert that a dead record is removed after its ttl.
+
+    Clutter that is not a member's is left alone.
+    """
     if clutter.removed:
         until(lambda: not client.range(key).kvs, GHOST_TTL_S + LONG_S)
         until(lambda: is_logged(group, "removing record members/ghost"))  # a moment after it is

@@ -1,4 +1,4 @@
-"""etcd itself is struck: a node, its leader, all of it."""
+"""Strike etcd itself: a node, its leader, all nodes."""
 
 import pytest
 
@@ -41,19 +41,21 @@ def test_an_etcd_node_that_is_gone_costs_no_role_and_no_version(scene, cluster, 
 
 
 def first(cluster, node):
-    """The endpoints, this node's first: it is the one that members talk to."""
+    """Return the endpoints, this node's first.
+
+    Members talk to the first one.
+    """
     return [node.endpoint, *(one.endpoint for one in cluster.nodes if one is not node)]
 
 
 @pytest.mark.parametrize("place", [0, pytest.param(1, marks=pytest.mark.deep)])
-def test_a_leader_node_frozen_for_longer_than_the_ttl_costs_nothing_until_it_thaws(
-    scene, cluster, place
-):
-    """Be it the one that members talk to, or the next one they try.
+def test_leader_node_frozen_past_the_ttl_costs_no_role_until_it_thaws(scene, cluster, place):
+    """A leader node that is frozen past the TTL costs no role.
 
-    In the latter case theirs is silent as well, since it forwards to the leader. When a leader of
-    the past thaws it may end leases that live: it believes that nobody has renewed them, and tells
-    that to the leader of now (etcd 3.5.1, in one thaw of seven). What is lost then is back soon.
+    It is the members' own node, or the next one they try. In the latter case their own node is
+    silent as well, since it forwards to the leader. A former leader that thaws may end leases that
+    live: it believes that nobody has renewed them, and tells that to the new leader (etcd 3.5.1, in
+    one thaw of seven). Roles that are lost then are soon back.
     """
     leader = cluster.leader()
     endpoints = [node.endpoint for node in cluster.nodes if node is not leader]
@@ -82,7 +84,11 @@ def test_a_rolling_restart_of_etcd_moves_nothing(scene, cluster):
 
 
 def kill(cluster):
-    """All at once: a kill returns when the process is gone, which takes seconds on a busy machine."""
+    """Kill all nodes at the same time.
+
+    They are frozen first, since each kill returns only when the process is gone. On a busy machine
+    that takes seconds.
+    """
     for node in cluster.nodes:
         node.freeze()
     for node in cluster.nodes:
@@ -110,7 +116,8 @@ def test_all_nodes_down_for_half_the_ttl_cost_no_role_and_no_version(scene, clus
     assert judgement.gains(since) == {}
 
 
-def test_all_nodes_down_for_longer_cost_every_role_in_time_and_all_come_back(scene, cluster):
+def test_all_nodes_down_past_the_ttl_cost_every_role_once(scene, cluster):
+    """With all nodes down past the TTL, all roles are lost and regained once."""
     scene.settled("abc", ROLES, session=SESSION)
     since = scene.begin()
     kill(cluster)

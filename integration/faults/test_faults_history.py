@@ -76,7 +76,10 @@ class FirstAnswer(threading.Thread):
 
 
 class Stalls(threading.Thread):
-    """Add up how long this process, in which all members are, did not run as it should."""
+    """Add up how long this process did not run as it should.
+
+    All members are in it.
+    """
 
     EVERY_S = 0.02
 
@@ -168,7 +171,10 @@ class Setting:
             writer.compact(revision)
 
     def held_until(self, name, since):
-        """Return when a member lost the last role that it held at a moment, or None."""
+        """Return when a member lost the last role that it held at a moment.
+
+        Return None if it held no role then.
+        """
         ends = [
             until or time.monotonic()
             for one in self.holders
@@ -179,7 +185,7 @@ class Setting:
         return max(ends, default=None)
 
     def overlaps(self):
-        """Return (role, seconds, since when) of each time that two members held a role."""
+        """Return (role, seconds, since when) of each time with two holders."""
         found, now = [], time.monotonic()
         for role in ROLES:
             held = [
@@ -196,7 +202,7 @@ class Setting:
 
 
 def copy_between_a_version_and_its_claim(setting):
-    """The coordinator goes on proclaiming while the members that are to claim hear nothing."""
+    """Let the coordinator proclaim while the claiming members hear nothing."""
     a, b = setting.members["a"], setting.members["b"]
     moves = next(role for role in ROLES if a.owner(role) == "a")
     client = setting.client()
@@ -250,7 +256,10 @@ def test_history_replaced_50_times_overlaps_only_with_a_fresh_member(tmp_path, h
 
 
 def replace_history(folder, how, *, is_early, heal_after_s, is_compacted, bump=0, etcdutl=None):
-    """Replace etcd's history behind two members; return how long a role was held twice."""
+    """Replace etcd's history; return how long a role was held twice.
+
+    Two members are connected when it happens.
+    """
     with contextlib.ExitStack() as stack:
         setting = Setting(stack, folder, etcdutl)
         if how != "wiped":

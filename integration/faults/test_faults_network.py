@@ -1,4 +1,7 @@
-"""The network between members and etcd, or within etcd, delivers nothing, one way or both."""
+"""Test a network that drops packets, one way or both.
+
+It drops them between members and etcd, or within etcd.
+"""
 
 import subprocess
 import sys
@@ -41,12 +44,15 @@ def scene(scene_on, world):
 
 
 def bound(scene):
-    """Longest time without a holder: each new etcd leader grants every lease its TTL again."""
+    """Return the longest allowed time without a holder.
+
+    Each new leader of etcd grants every lease its full TTL again.
+    """
     return MARGIN + SLOW + TTL * scene.elections()
 
 
 def plugged(world, *names):
-    """A port for each of these members, and how to start them there."""
+    """Plug in a port for each member; return ports and start commands."""
     ports = {name: world.port() for name in names}
     starts = {n: {"endpoints": p.endpoints, "command": p.command} for n, p in ports.items()}
     return ports, starts
@@ -111,7 +117,10 @@ def test_a_member_cut_off_lets_go_at_its_deadline_and_others_follow(scene, world
 def test_on_the_side_of_one_etcd_node_nothing_is_held_beyond_the_deadline(
     scene, world, which, hears
 ):
-    """Its members reach that node, and it answers; those of the other side go on."""
+    """Members cut off with one etcd node hold nothing past their deadline.
+
+    They reach that node, and it answers. The members of the other side go on.
+    """
     if world.missing:
         pytest.skip(f"etcd's nodes cannot be parted: {world.missing}")
     leader = world.cluster.leader()
@@ -130,8 +139,11 @@ def test_on_the_side_of_one_etcd_node_nothing_is_held_beyond_the_deadline(
     assert max(late) < MARGIN
 
 
-def test_a_member_that_history_was_compacted_behind_takes_up_what_it_missed(scene, world):
-    """It keeps what it has claimed meanwhile, and whoever is to follow waits for that."""
+def test_member_that_missed_a_compaction_takes_up_the_missed_changes(scene, world):
+    """A member that missed a compaction takes up the changes it missed.
+
+    It keeps the roles that it has claimed, and a successor waits for them.
+    """
     session = {"ttl": 15, "margin": MARGIN}
     ports, starts = plugged(world, "b")
     a, b = scene.settled("ab", ROLES, starts, session=session)

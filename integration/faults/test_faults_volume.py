@@ -1,4 +1,7 @@
-"""Many roles: some of a thousand are never let go, and 65,536 are lost at once."""
+"""Test many roles.
+
+Some of a thousand are never let go, and 65,536 are lost at once.
+"""
 
 import statistics
 import threading
@@ -31,7 +34,10 @@ BUSY_S = 3.5
 
 
 def begin_to_hand_over(group, stuck, **settings):
-    """Start a leave whose user code never lets go of `stuck`; return since when."""
+    """Start a leave whose user code never lets go of `stuck`.
+
+    Return the time of its start.
+    """
     giver = group.joined("giver", roles=FREE, **settings)
     until(lambda: giver.holding == len(FREE))
     assert giver.ask("take", stuck, True)["taken"] == sorted(stuck)
@@ -45,7 +51,7 @@ def begin_to_hand_over(group, stuck, **settings):
 
 
 def longest_gap(judgement, roles, since):
-    """How long nobody held one of these when they moved, all of them once."""
+    """Return the longest time without a holder, of roles that moved once."""
     found = [gap for gap in judgement.gaps if gap.begin > since and gap.role in roles]
     assert sorted(gap.role for gap in found) == sorted(roles)
     return max(gap.seconds for gap in found)
@@ -77,7 +83,10 @@ def in_ms(seconds):
 
 
 def _they_wait_for_the_giver(group, giver, heir):
-    """Both ends say who is in the way; once let go, the ten are there at once."""
+    """Assert that ten roles wait for the giver, and come at its release.
+
+    Both ends name the waiting member.
+    """
     status = heir.ask("status")
     assert status["waiting_for"] == dict.fromkeys(STUCK, "giver: has not released it yet")
     assert "giver: has not released it yet" in heir.ask("why_not", STUCK[0], 0.05)["because"]
@@ -115,9 +124,8 @@ def test_with_a_grace_they_move_after_it_and_the_token_is_the_guard(group_of, re
 MANY = [f"role-{number}" for number in range(65_536)]
 
 
-def test_one_member_holds_65536_roles_and_hands_all_of_them_over_in_one_version(
-    group_of, etcd_url, record
-):
+def test_member_with_65536_roles_hands_all_over_in_one_version(group_of, etcd_url, record):
+    """A member holds 65,536 roles, and hands all over in one version."""
     group = group_of(MANY, 15)
     giver = group.joined("giver", writes=False, leave_timeout=LONG_S)
     began_at = SYSTEM.now()
@@ -156,7 +164,10 @@ def test_one_member_holds_65536_roles_and_hands_all_of_them_over_in_one_version(
 
 
 def writes_since(client, group, revision):
-    """Every value put under the group's keys since then, by etcd's own history."""
+    """Return every value put under the group's keys since a revision.
+
+    They are read from etcd's own history.
+    """
     keys = Keys.of(group.prefix, "g")
     last = client.range(keys.root, keys.end).header.revision  # perhaps of another group's key
     written, done = [], threading.Event()

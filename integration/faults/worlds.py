@@ -1,4 +1,7 @@
-"""Where a cluster and members are parted from each other: a routed network, or wires in its place."""
+"""Part a cluster and its members from each other.
+
+The means is a routed network, or wires in its place.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from rink.testing import EtcdCluster, EtcdNode, Place, etcd_cluster
 
 @attrs.frozen
 class Port:
-    """Where a member is plugged in: what its process is started with, and what it is told."""
+    """Describe how to start and configure one plugged-in member."""
 
     endpoints: list[str]
     command: tuple[str, ...]
@@ -22,7 +25,7 @@ class Port:
 
 
 class Routed:
-    """Every etcd node and every member in a namespace of its own; packets are dropped."""
+    """Give every etcd node and member a namespace; drop their packets."""
 
     servers = "3 nodes, own namespaces"
     missing = None
@@ -42,7 +45,10 @@ class Routed:
     def part(
         self, one: list[EtcdNode | Port], other: list[EtcdNode | Port], *, hears: bool = False
     ) -> None:
-        """Deliver nothing from the one side to the other, nor back unless it `hears`."""
+        """Deliver nothing from one side to the other.
+
+        Deliver nothing back either, unless the first side `hears`.
+        """
         for source in map(self._party, one):
             for target in map(self._party, other):
                 self.network.drop(source, target)
@@ -57,11 +63,13 @@ class Routed:
 
 
 class Wired:
-    """All on loopback; a member reaches etcd by wires of its own, which can be silenced.
+    """Keep all on loopback, with a wire of its own for each member.
+
+    The wires to etcd can be silenced.
 
     Args:
         cluster: of etcd.
-        missing: why it is not `Routed`.
+        missing: the reason why it is not `Routed`.
     """
 
     servers = "3 nodes, silent proxies"
@@ -91,7 +99,7 @@ class Wired:
 
 @contextlib.contextmanager
 def parting_world() -> Iterator[Routed | Wired]:
-    """A cluster of three in a world where it, and members, can be parted."""
+    """Make a cluster of three in a world that can be parted."""
     missing = refusal()
     if missing is None:
         with contextlib.closing(Network()) as network:

@@ -1,7 +1,7 @@
-"""Our wheel and one of another distribution `rink`, installed by pip into one environment.
+"""Test our wheel beside another distribution `rink`.
 
-The other wheel has files of the same names as the one on PyPI: a package `rink` with a module
-`rink.cli`, and a command `rink`.
+pip installs both into one environment. The other wheel has files of the same names as the one on
+PyPI: a package `rink` with a module `rink.cli`, and a command `rink`.
 """
 
 import re
@@ -58,7 +58,7 @@ def theirs(tmp_path_factory):
 
 
 class Environment:
-    """An environment of its own; what Rink needs is found in the one that runs the tests."""
+    """Make an environment that finds Rink's dependencies in the runner's."""
 
     def __init__(self, folder):
         self._folder = folder

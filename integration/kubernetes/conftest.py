@@ -21,7 +21,7 @@ pytest.register_assert_rewrite("sidecar_support")
 
 @pytest.fixture(scope="session")
 def kube():
-    """The control plane, until the run ends."""
+    """Return the control plane, until the run ends."""
     try:
         opened = running_cluster()
         cluster = opened.__enter__()

@@ -60,11 +60,13 @@ def restricted_namespace(api: Api) -> Iterator[str]:
 
 
 def refusal(api: Api, manifest: Manifest, *, validation: str = "Strict") -> str | None:
-    """Return why the apiserver refuses a manifest, None if it accepts it. Nothing is stored.
+    """Return the apiserver's reason for refusing a manifest, or None.
+
+    Nothing is stored.
 
     Args:
         api: the apiserver, with the namespace of `restricted_namespace`.
-        manifest: its own namespace counts for nothing.
+        manifest: its own namespace is ignored.
         validation: of unknown fields: "Strict" refuses them, "Ignore" drops them.
     """
     path = place_of(manifest)
@@ -112,7 +114,7 @@ def pod_of(pods: Pods) -> Manifest:
 
 
 def misspelt_deployment() -> Manifest:
-    """Return the Deployment of deploy/deployment with a field that does not exist."""
+    """Return the Deployment of deploy/deployment with an unknown field."""
     folder = next(one for one in KUSTOMIZATIONS if name_of(one) == "deploy/deployment")
     (manifest,) = (one for one in rendered(folder) if one["kind"] == "Deployment")
     manifest = copy.deepcopy(manifest)
@@ -121,7 +123,10 @@ def misspelt_deployment() -> Manifest:
 
 
 def carry_out(cluster: Cluster) -> PartVerdict:
-    """Try all manifests, all pods, and a misspelt manifest; return what came of it."""
+    """Try all manifests, all pods, and a misspelt manifest.
+
+    Return the verdict.
+    """
     began = time.monotonic()
     with restricted_namespace(cluster.api):
         tried = [Tried(where, refusal(cluster.api, one)) for where, one in manifests()]

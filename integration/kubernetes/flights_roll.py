@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from flights_demo.events import Tail
+from common.events import Tail
 from flights_demo.store import Store
 from kube_api import ApiError, at
 from kube_build import environment, go_command, niced

@@ -34,7 +34,7 @@ def first_start(rollout: Rollout) -> None:
 
 
 def settle(rollout: Rollout) -> None:
-    """Wait for a rollout, then long enough for late moves, then for a settled group."""
+    """Wait for a rollout, for late moves, and then for a settled group."""
     rollout.wait_rolled()
     time.sleep(LATE_MOVES * rollout.scenario.rebalance_delay)
     rollout.wait_settled()
@@ -50,7 +50,7 @@ def roll(rollout: Rollout) -> float:
 
 
 def early_roll(rollout: Rollout) -> float:
-    """Roll out a new revision 1 s after the first pods have shared the roles for the first time.
+    """Roll out a new revision 1 s after the roles were first shared.
 
     The group still counts as starting, so a newcomer waits only for the initial_delay. Earlier, the
     moves of the start itself would count, since the first pod has all roles until the others join.
@@ -113,12 +113,15 @@ def crash_loop_once_joined(rollout: Rollout) -> float:
 
 
 def crash_loop_late(rollout: Rollout) -> float:
-    """Do the same with a revision that crashes after some seconds, before it asks for a role."""
+    """Roll out a revision that crashes after some seconds.
+
+    It crashes before it asks for a role.
+    """
     return crash_loop(rollout, "late")
 
 
 def eviction(rollout: Rollout) -> float:
-    """Add a pod, which waits without a rank, and evict it under a disruption budget."""
+    """Add a pod without a rank, and evict it under a disruption budget."""
     first_start(rollout)
     budget = {
         "metadata": {"name": APP},
@@ -161,7 +164,7 @@ def scaling(rollout: Rollout) -> float:
 
 
 def killed_program(rollout: Rollout) -> float:
-    """Amid a rollout, kill the program of a pod that is not replaced yet."""
+    """Kill the program of a pod not replaced yet, amid a rollout."""
     first_start(rollout)
     began = now()
     rollout.roll()
@@ -173,7 +176,7 @@ def killed_program(rollout: Rollout) -> float:
 
 
 def killed_program_for_good(rollout: Rollout) -> float:
-    """Kill the program of a pod, which asks for no role any more once it is started again."""
+    """Kill the program of a pod; once restarted, it asks for no role."""
     first_start(rollout)
     began = now()
     pod = rollout.pods()[-1]["metadata"]["name"]
@@ -187,7 +190,7 @@ def killed_program_for_good(rollout: Rollout) -> float:
 
 
 def killed_sidecar(rollout: Rollout) -> float:
-    """Amid a rollout, kill the sidecar of a pod that is not replaced yet."""
+    """Kill the sidecar of a pod not replaced yet, amid a rollout."""
     first_start(rollout)
     began = now()
     rollout.roll()
@@ -228,7 +231,7 @@ def killed_node(rollout: Rollout) -> float:
 
 
 def frozen_etcd(rollout: Rollout) -> float:
-    """Amid a rollout, freeze etcd."""
+    """Freeze etcd amid a rollout."""
     first_start(rollout)
     began = now()
     rollout.roll()

@@ -1,7 +1,7 @@
-"""Serve HTTP until SIGTERM: a program that knows nothing of roles, for `rink run`.
+"""Serve HTTP until SIGTERM, as a program that knows no roles.
 
-It prints when it began and stopped to serve, with the token from its environment, as
-`SaidRecords` reads it.
+`rink run` runs it. It prints when it began and stopped to serve, with the token from its
+environment, as `SaidRecords` reads it.
 """
 
 from __future__ import annotations

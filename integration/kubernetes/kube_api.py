@@ -92,7 +92,10 @@ class Access:
         }
 
     def kubeconfig(self, path: Path) -> Path:
-        """Write a kubeconfig, which is YAML and therefore may be JSON; return its path."""
+        """Write a kubeconfig and return its path.
+
+        A kubeconfig is YAML and therefore may be JSON.
+        """
         config = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -188,7 +191,10 @@ class Api:
         return checked(self._client.request("DELETE", path, json=body))
 
     def watch(self, path: str, since: str, **query: str) -> Iterator[dict[str, Any]]:
-        """Return the events after a resource version, until the apiserver ends the watch."""
+        """Yield the events after a resource version.
+
+        The apiserver ends the watch.
+        """
         timeout = httpx.Timeout(TIMEOUT_S, read=None)
         params = watch_query(since, query)
         with self._client.stream("GET", path, params=params, timeout=timeout) as response:
@@ -223,7 +229,10 @@ class AsyncApi:
         return await self._send("DELETE", path, json=delete_options(grace, uid))
 
     async def _send(self, method: str, path: str, **more: Any) -> Any:
-        """Send a request until it is answered: each of a node's may safely come twice."""
+        """Send a request until it is answered.
+
+        Each request of a node may safely come twice.
+        """
         while True:
             try:
                 return checked(await self._client.request(method, path, **more))
@@ -231,7 +240,10 @@ class AsyncApi:
                 await asyncio.sleep(AGAIN_S)
 
     async def watch(self, path: str, since: str, **query: str) -> AsyncIterator[dict[str, Any]]:
-        """Return the events after a resource version, until the apiserver ends the watch."""
+        """Yield the events after a resource version.
+
+        The apiserver ends the watch.
+        """
         timeout = httpx.Timeout(TIMEOUT_S, read=None)
         params = watch_query(since, query)
         async with self._client.stream("GET", path, params=params, timeout=timeout) as response:

@@ -63,9 +63,10 @@ class Built:
 
 
 def built(version: str = KUBERNETES, show: Show = print) -> Built:
-    """Return the binaries of a version of Kubernetes. Build them where there are none.
+    """Return the binaries of a version of Kubernetes.
 
-    Two builds at once do not disturb each other: the second one waits for the first one.
+    They are built if there are none. Two builds at once do not disturb each other: the second one
+    waits for the first one.
 
     Args:
         version: such as "1.37.2".
@@ -98,7 +99,10 @@ def remove_old(newest: Path) -> None:
 
 
 def is_complete(binaries: Built) -> bool:
-    """Return whether all binaries are there. Each one is renamed into place when it is whole."""
+    """Return whether all binaries are there.
+
+    Each one is renamed into place when it is whole.
+    """
     return all(path.exists() for path in attrs.astuple(binaries))
 
 
@@ -187,7 +191,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def go_mod(version: str, module: str) -> str:
-    """Return our go.mod: k8s.io/kubernetes, and everything as its own go.mod requires it."""
+    """Return our go.mod, which pins what k8s.io/kubernetes requires."""
     staging = sorted(set(STAGING.findall(module)))
     published = f"v0.{version.partition('.')[2]}"
     language = re.search(r"^go .*$", module, re.MULTILINE)
@@ -260,7 +264,10 @@ def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of Go: it writes go.sum itself, and takes no other Go than this."""
+    """Return the environment of Go.
+
+    Go writes go.sum itself, and downloads no other version of Go.
+    """
     mine = {"GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     return os.environ | mine
 

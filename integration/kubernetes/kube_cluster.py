@@ -1,12 +1,12 @@
-"""Run a control plane of Kubernetes on free loopback ports, and nodes beside it.
+"""Run a control plane of Kubernetes, and nodes beside it.
 
     with running_cluster() as cluster:
         node = cluster.node("one", start_delay=(1.0, 2.0))
         cluster.api.create(at("deployments", "default"), {...})
 
-The apiserver and the controllers are the real ones, see `kube_build`. All data is in a temporary
-folder. Whatever happens to this process, nothing stays behind: all servers are children of a guard
-(`rink.testing.process.reaper`), which ends them when this process is gone.
+The apiserver and the controllers are the real ones, on free loopback ports; see `kube_build`. All
+data is in a temporary folder. Whatever happens to this process, nothing stays behind: all servers
+are children of a guard (`rink.testing.process.reaper`), which ends them when this process is gone.
 
 There is no scheduler. `bind_pods` gives each pod to the node with the fewest pods of its namespace.
 """
@@ -45,7 +45,7 @@ NODE_SCRIPT = Path(__file__).with_name("kube_node.py")
 
 
 class NodeProcess:
-    """A node that runs, of `kubenode`.
+    """Hold a running node of `kubenode`.
 
     Attributes:
         settings: what it was started with.
@@ -92,15 +92,15 @@ class NodeProcess:
 
 @attrs.frozen
 class Cluster:
-    """A control plane that runs.
+    """Hold a running control plane.
 
     Attributes:
         api: a client of it.
-        access: what others need to reach it.
+        access: how others reach it.
         folder: temporary; of all data and logs.
-        binaries: what was built.
-        network: of the pods; None where they have the host's.
-        why_no_network: why that is so, in words.
+        binaries: the built programs.
+        network: of the pods; None if they have the host's.
+        why_no_network: the reason for that, in words.
     """
 
     api: Api
@@ -164,7 +164,10 @@ class Cluster:
         return self._opened.enter_context(opened).nodes[0]
 
     def bind_pods(self, namespace: str, nodes: list[str]) -> None:
-        """Bind the pods of a namespace, now and later, to the node with the fewest of them."""
+        """Bind the pods of a namespace to the node with the fewest of them.
+
+        Later pods are bound, too.
+        """
         binder = Binder(self.api, namespace, nodes, self._done)
         threading.Thread(target=binder.run, name=f"binder of {namespace}", daemon=True).start()
 

@@ -1,4 +1,7 @@
-"""Run a node of `kubenode` as a process: `python kube_node.py SETTINGS`, see `Settings.as_json`."""
+"""Run a node of `kubenode` as a process.
+
+The command is `python kube_node.py SETTINGS`, see `Settings.as_json`.
+"""
 
 import sys
 from pathlib import Path

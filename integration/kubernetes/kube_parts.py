@@ -1,4 +1,4 @@
-"""The parts of `make k8s` that are no rows of its table."""
+"""Run the parts of `make k8s` that are no rows of its table."""
 
 from __future__ import annotations
 

@@ -48,9 +48,9 @@ class Lanes:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def submit(self, rows: list[Scenario]) -> dict[str, Future[Verdict]]:
-        """Begin rows when there is room, the longest ones first. Return their verdicts to come.
+        """Begin rows when there is room, and return their future verdicts.
 
-        A row that runs alone begins once all other rows have ended.
+        The longest rows come first. A row that runs alone begins once all other rows have ended.
         """
         verdicts: dict[str, Future[Verdict]] = {}
         for row in sorted(rows, key=lambda row: (row.runs_alone, -row.weight)):
@@ -59,7 +59,10 @@ class Lanes:
         return verdicts
 
     def submit_part(self, part: Callable[[Cluster], PartVerdict]) -> Future[PartVerdict]:
-        """Begin a part that is no row when there is room. Return its verdict to come."""
+        """Begin a part that is no row; return its future verdict.
+
+        It begins when there is room.
+        """
         return self._pool.submit(part, self._cluster)
 
     def _one(self, scenario: Scenario, before: list[Future[Verdict]]) -> Verdict:

@@ -1,4 +1,4 @@
-"""Pods for the tests of the node, and what the node noted about them."""
+"""Make pods for the tests of the node, and read the node's notes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WITHIN_S = 30.0
 
 
 class Bench:
-    """A namespace with a node of its own, on which tests put pods."""
+    """Hold a namespace with a node of its own, for the tests' pods."""
 
     def __init__(self, cluster: Cluster, name: str, **settings: Any) -> None:
         self.api = cluster.api

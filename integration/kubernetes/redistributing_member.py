@@ -1,8 +1,9 @@
-"""A stand-in of a scheduler that redistributes roles on each join and each leave.
+"""Stand in for a scheduler that redistributes roles.
 
-The members are keys in etcd, each bound to its member's lease. Role number i belongs to member
-i mod n, in the order in which they joined. So each join and each leave gives most roles to other
-members. A role's key, bound to the holder's lease, keeps a new holder waiting for the old one.
+It does so on each join and each leave. The members are keys in etcd, each bound to its member's
+lease. Role number i belongs to member i mod n, in the order in which they joined. So each join and
+each leave gives most roles to other members. A role's key, bound to the holder's lease, keeps a new
+holder waiting for the old one.
 
 It writes the events that `rollout_member` writes, and `redistributed` with the members when it saw
 them change.
@@ -25,7 +26,7 @@ from rink.etcd.client import Client
 
 
 class Member:
-    """One member; all of its work is done on the main thread."""
+    """Run one member, with all of its work on the main thread."""
 
     def __init__(self, client: Client, name: str, prefix: str, roles: list[str], ttl: int) -> None:
         self._client = client
@@ -50,7 +51,7 @@ class Member:
         self._say("joined")
 
     def follow(self) -> None:
-        """Let go of the roles that are another member's by now, and take those that are free."""
+        """Let go of roles that belong to others by now; take the free ones."""
         prefix = self._members.encode()
         listed = self._client.range(prefix, prefix[:-1] + b"0")
         ordered = sorted(listed.kvs, key=lambda kv: kv.create_revision)
@@ -83,7 +84,10 @@ class Member:
             self._client.txn((), (Delete(f"{self._locks}{role}".encode()),))
 
     def wait(self, timeout: float) -> None:
-        """Wait until a key changes, at most `timeout` seconds; keep the lease alive."""
+        """Wait until a key changes, at most `timeout` seconds.
+
+        Keep the lease alive.
+        """
         self._keepalives.send(self._lease)
         with contextlib.suppress(queue.Empty):
             self.changed.get(timeout=timeout)

@@ -1,9 +1,9 @@
-"""The program in the pods: a member of a group, which works under whichever roles are its own.
+"""Run a member of a group in a pod, and work under its roles.
 
 Its name is the pod's, from the downward API (`POD_NAME`). It writes the events of
 `rink.testing.history` to a file of its own: `gained` when work under a role begins, `let go` when
-it has ended, before the role is released. Times are of CLOCK_BOOTTIME. Beside these, a line
-`joined`, `rank` (with None where it has none any more) and `left`.
+it has ended, before the role is released. Times are of CLOCK_BOOTTIME. It also writes the lines
+`joined`, `rank` (None if it has lost its rank) and `left`.
 
 The file `ready` in the working folder says that it has joined, for a readiness probe.
 """
@@ -60,7 +60,10 @@ def options() -> argparse.Namespace:
 
 
 def member_settings(chosen: argparse.Namespace) -> dict[str, float]:
-    """Return the member's settings. A Rink without `handover_wait` is not asked for it."""
+    """Return the member's settings.
+
+    `handover_wait` is left out if it is 0, since an older Rink does not know it.
+    """
     settings = {
         "rebalance_delay": chosen.rebalance_delay,
         "initial_delay": chosen.initial_delay,

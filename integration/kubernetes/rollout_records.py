@@ -30,7 +30,9 @@ def now() -> float:
 
 @attrs.frozen
 class Line:
-    """One line beside the events of a history: `joined`, `rank`, `redistributed`, `left`, `ended`.
+    """Hold one line that is no event of a history.
+
+    It is `joined`, `rank`, `redistributed`, `left` or `ended`.
 
     Attributes:
         value: the rank, or the members at a redistribution.
@@ -56,11 +58,17 @@ class Records:
         self._observed: list[HistoryEvent] = []
 
     def observe(self, event: HistoryEvent) -> None:
-        """Add an event that the test itself has seen, such as the end of a killed node's pods."""
+        """Add an event that the test itself has seen.
+
+        The end of a killed node's pods is one.
+        """
         self._observed.append(event)
 
     def events(self) -> list[HistoryEvent]:
-        """Return the history: what members wrote, and which processes nodes saw end."""
+        """Return the history that members and nodes wrote.
+
+        Nodes wrote which processes ended.
+        """
         written = [
             HistoryEvent(line["what"], line["who"], line["at"], line["role"], line["token"])
             for line in self._written()
@@ -102,7 +110,7 @@ class Records:
         return ranks
 
     def starts(self, since: float) -> list[float]:
-        """Return how long each pod took from its creation until its program had joined."""
+        """Return the seconds from each pod's creation to its join."""
         joined: dict[str, list[float]] = {}
         for line in self.lines():
             if line.what == "joined":
@@ -191,7 +199,10 @@ def text_of(path: Path) -> str:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the whole lines of a file of JSON lines; the last one may be half written."""
+    """Return the whole lines of a file of JSON lines.
+
+    The last line may be half written.
+    """
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8")

@@ -22,7 +22,10 @@ PROBE = {"exec": {"command": ["test", "-e", "ready"]}, "periodSeconds": 1}
 
 
 class NoNetworkError(RuntimeError):
-    """Say that pods with a sidecar need networks of their own, since each listens on one port."""
+    """Report that pods with a sidecar need networks of their own.
+
+    Each sidecar listens on the same port.
+    """
 
 
 @attrs.frozen
@@ -157,7 +160,10 @@ class Rollout:
         self.api.patch(self.path, {"spec": {"replicas": replicas}})
 
     def kill_node(self, node: NodeProcess) -> None:
-        """Kill a node with all its processes, and note that its pods' programs are dead."""
+        """Kill a node with all its processes.
+
+        Note that its pods' programs are dead.
+        """
         self.struck = now()
         died = node.kill()
         for pod in self.pods():
@@ -228,17 +234,19 @@ class Rollout:
         self.wait(lambda: any(map(is_ready, self.new_pods())), "a new pod that is ready")
 
     def wait_rolled(self) -> None:
-        """Wait until each pod is of the newest revision and ready, and no other one is left."""
+        """Wait until each pod is new and ready, and no old one is left."""
         self.wait(self._is_rolled, "the end of the rollout")
 
     def _is_rolled(self) -> bool:
         return is_rolled(self.api.get(self.path), self.pods())
 
     def wait_settled(self, ranked: int | None = None) -> None:
-        """Wait until each pod has a rank, each role is held, and nothing has changed for a second.
+        """Wait until each pod has a rank and each role is held.
+
+        Nothing may have changed for a second.
 
         Args:
-            ranked: so many pods have a rank, if not all.
+            ranked: the number of pods with a rank, if not all.
         """
         self.wait(lambda: self._is_settled(ranked), "a settled group")
 
@@ -258,7 +266,10 @@ class Rollout:
 
 
 def is_rolled(workload: dict[str, Any], pods: list[dict[str, Any]]) -> bool:
-    """Return whether a workload has all its pods, all new and ready, and no other one is left."""
+    """Return whether all pods of a workload are new and ready.
+
+    No old pod may be left.
+    """
     status, wanted = workload.get("status", {}), workload["spec"]["replicas"]
     counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
     return (

@@ -1,4 +1,6 @@
-"""make k8s: roll Rink out on real controllers of Kubernetes, and show what each rollout cost.
+"""Roll Rink out on real controllers of Kubernetes (`make k8s`).
+
+It shows the cost of each rollout.
 
     make k8s                                  every row, and the parts below the table
     make k8s ROLLOUTS="--only surge-3,default-4,dry-run"
@@ -139,7 +141,7 @@ def carry_out_all(rows: list[Scenario], parts: list[str], lanes: int, console: C
 
 
 def show(rows: list[Scenario], outcome: Outcome, console: Console) -> None:
-    """Print the table, and below it the parts, and what is not as it should be."""
+    """Print the table, then the parts and all failures."""
     if rows:
         console.print(table_of(rows, outcome.verdicts))
     for part in outcome.parts.values():
@@ -156,7 +158,10 @@ def show(rows: list[Scenario], outcome: Outcome, console: Console) -> None:
 
 
 def table_of(rows: list[Scenario], verdicts: dict[str, Verdict]) -> Table:
-    """Return the table, with a red line for each row that failed or misses a limit."""
+    """Return the table, with failed rows in red.
+
+    A row also fails if it misses a limit.
+    """
     table = Table(title="30 roles in a rollout, on the controllers of Kubernetes")
     for head, justify in HEADS:
         table.add_column(head, justify=justify, no_wrap=head == "row")

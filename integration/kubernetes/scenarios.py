@@ -87,8 +87,8 @@ class Scenario:
         program: further options of the program in the pods.
         nodes: how many nodes share the pods.
         has_own_etcd: the row breaks its etcd, so no other row uses it.
-        runs_alone: other rows would slow it down too much. A newcomer of a group that still counts as
-            starting gets a rank of its own if it does not replace an old pod within the
+        runs_alone: other rows would slow it down too much. A newcomer of a group that still counts
+            as starting gets a rank of its own if it does not replace an old pod within the
             initial_delay, 2 s. Then roles move twice.
         runs: the program in the pods: "rink", "sidecar" (a shell script with the sidecar beside
             it), "run" (`rink run`), or a peer: "client-go", "await-election", "redistribution".

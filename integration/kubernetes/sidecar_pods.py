@@ -118,7 +118,10 @@ def _change_program(container: dict[str, Any], scenario: Scenario, options: set[
 
 
 def run_spec(scenario: Scenario, etcd: EtcdNode, name: str) -> dict[str, Any]:
-    """Return the spec of pods in which `rink run` runs an HTTP server, as docs/run.md has it."""
+    """Return the spec of pods in which `rink run` runs an HTTP server.
+
+    It follows docs/run.md.
+    """
     (role,) = scenario.roles
     grace_s = 60
     command = [

@@ -1,4 +1,4 @@
-"""The apiserver itself accepts every manifest, and refuses mistakes in them."""
+"""Test that the apiserver accepts every manifest and refuses mistakes."""
 
 import copy
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.deep, pytest.mark.timeout(1800)]
 
 @pytest.fixture(scope="module")
 def api(kube):
-    """The apiserver, with a namespace for restricted pods."""
+    """Return the apiserver, with a namespace for restricted pods."""
     with restricted_namespace(kube.api):
         yield kube.api
 

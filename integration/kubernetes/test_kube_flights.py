@@ -1,4 +1,7 @@
-"""The example of the flights, rolled once under Kubernetes' default, counts each flight once."""
+"""Test that a rolled flights example counts each flight once.
+
+It is rolled once, under Kubernetes' default.
+"""
 
 import pytest
 from flights_roll import carry_out

@@ -1,6 +1,6 @@
-"""The flights' program in Go, beside a real sidecar and without Kubernetes.
+"""Test the flights' program in Go beside a real sidecar.
 
-The judge of the example judges what it wrote.
+Kubernetes is not needed. The judge of the example judges the program's output.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import time
 
 import flights_pods
 import pytest
+from common.events import Tail
 from flights_demo import checks
 from flights_demo.data import make_jobs, plain_totals, read_flights
-from flights_demo.events import Tail
 from flights_demo.report import faults_of_rink, faults_of_the_work
 from flights_demo.store import Store
 from flights_roll import build_program
@@ -47,7 +47,7 @@ def program(tmp_path_factory):
 
 
 class Pods:
-    """Pairs of a program and its sidecar, on one store with the jobs of a day."""
+    """Run pairs of a program and its sidecar, on one store of a day's jobs."""
 
     def __init__(self, folder, program, etcd_url, prefix):
         self.folder = folder
@@ -137,7 +137,8 @@ def test_write_with_an_older_token_is_refused(pods):
     assert set(refused) == {job.id, carrier}
 
 
-def test_program_that_was_frozen_amid_its_work_writes_nothing_after_its_end(pods):
+def test_program_frozen_amid_its_work_writes_nothing_after_the_thaw(pods):
+    """A program that thaws after its job is done writes nothing."""
     frozen = pods.start("one", 0.3)
     wait_for(lambda: pods.carriers("one") == ROLES, "all carriers")
     wait_for(lambda: pods.events("one")[-1]["what"] == "working", "work")

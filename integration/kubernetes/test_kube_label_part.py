@@ -1,4 +1,4 @@
-"""The label moves with the role between two pods, on a real apiserver."""
+"""Test that the label moves with the role, on a real apiserver."""
 
 import pytest
 from label_part import carry_out

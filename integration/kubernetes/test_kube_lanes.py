@@ -1,4 +1,4 @@
-"""Rows of the table that run side by side, and rows that run alone."""
+"""Test rows of the table that run side by side, and alone."""
 
 import threading
 import time

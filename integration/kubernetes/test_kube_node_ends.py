@@ -1,4 +1,7 @@
-"""The node ends pods in the kubelet's order, on a real apiserver."""
+"""Test that the node ends pods in the kubelet's order.
+
+The apiserver is real.
+"""
 
 import pytest
 from node_support import DEAF, FOREVER, Bench, hook, shell, sidecar
@@ -18,7 +21,10 @@ def bench(kube):
 
 
 def test_end_starts_all_hooks_together_and_signals_each_after_its_own(bench):
-    """A main container whose hook is short gets SIGTERM while the other's hook still runs."""
+    """The end of a pod starts all hooks at once; SIGTERM follows each one.
+
+    A main container whose hook is short gets SIGTERM while the other's hook still runs.
+    """
     bench.put(
         "hooks",
         shell("short", FOREVER, lifecycle=hook("sleep 2")),
@@ -48,8 +54,11 @@ def test_end_signals_sidecars_after_the_mains_in_reverse_order(bench):
     assert ended["second"] <= bench.when("sidecars", "SIGTERM", "first")
 
 
-def test_end_runs_a_sidecars_hook_with_the_others_and_never_signals_amid_it(bench):
-    """The main container ends at once; the sidecar's hook runs for 2 s more, and is not disturbed."""
+def test_end_runs_a_sidecars_hook_with_the_others_undisturbed(bench):
+    """A sidecar's hook runs with the others, and no SIGTERM interrupts it.
+
+    The main container ends at once. The sidecar's hook runs for 2 s more.
+    """
     bench.put(
         "hooked",
         shell("main", FOREVER),
@@ -111,7 +120,10 @@ def test_end_of_a_forced_deletion_ends_the_processes(bench):
 
 
 def test_readiness_is_probed_on_while_a_pod_ends(bench):
-    """As the kubelet does it: the condition follows the probe, and a pod that ends has none of its own."""
+    """A pod that ends is still probed for readiness.
+
+    As with the kubelet, the condition follows the probe, and the end sets no condition of its own.
+    """
     probe = {"exec": {"command": ["test", "-e", "ready"]}, "periodSeconds": 1}
     script = "touch ready; trap 'rm ready; sleep 6; exit 0' TERM; while :; do sleep 0.05; done"
     bench.put("draining", shell("main", script, readinessProbe=probe | {"failureThreshold": 1}))

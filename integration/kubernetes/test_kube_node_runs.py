@@ -1,4 +1,7 @@
-"""The node starts, probes and restarts containers, on a real apiserver."""
+"""Test that the node starts, probes and restarts containers.
+
+The apiserver is real.
+"""
 
 import sys
 
@@ -184,7 +187,10 @@ def test_what_the_node_lacks_is_said_in_the_status(bench):
 
 
 def test_pods_get_other_addresses_when_their_node_starts_again(kube):
-    """The node takes up its pods by their names, and they came in another order."""
+    """Pods get other addresses when their node starts again.
+
+    The node takes its pods up by their names, and they were started in another order.
+    """
     if kube.why_no_network:
         pytest.skip(kube.why_no_network)
     names = ("second", "first")

@@ -1,4 +1,7 @@
-"""`rink sidecar --label-pod` labels its pod on a real apiserver, under RBAC and the policy."""
+"""Test that `rink sidecar --label-pod` labels its pod.
+
+The apiserver is real, with RBAC and the policy.
+"""
 
 import signal
 import time

@@ -1,4 +1,7 @@
-"""A sidecar's token may change one label of its own pod, and nothing else, on a real apiserver."""
+"""Test that a sidecar's token may change one label of its own pod only.
+
+The apiserver is real.
+"""
 
 import copy
 

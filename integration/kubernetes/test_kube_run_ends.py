@@ -1,4 +1,4 @@
-"""Nothing of `make k8s` is left behind, however it ends."""
+"""Test that `make k8s` leaves nothing behind, however it ends."""
 
 import os
 import signal
@@ -36,7 +36,10 @@ def wait_until(is_so, timeout, what):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_run_that_is_ended_leaves_no_process_and_no_folder(kube, tmp_path, number):
-    """`kube` is asked for so that the control plane is built, or the test skipped."""
+    """A run that is ended leaves no process and no folder.
+
+    The fixture `kube` builds the control plane, or skips the test.
+    """
     command = [sys.executable, str(RUN), "--only", "surge-3"]
     env = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     log = tmp_path.parent / f"{tmp_path.name}.log"

@@ -1,4 +1,7 @@
-"""The judges of the parts of `make k8s` complain of what is bad. No server is needed."""
+"""Test that the judges of the parts of `make k8s` report faults.
+
+No server is needed.
+"""
 
 import pytest
 from dry_run import MISSPELT, Tried, verdict

@@ -1,6 +1,7 @@
-"""Each row of the table keeps its limits, on the real controllers of Kubernetes.
+"""Test that each row of the table keeps its limits.
 
-The rows run several at a time, in a pool of the whole run. Each test waits for its own.
+The controllers of Kubernetes are real. The rows run several at a time, in a pool of the whole run.
+Each test waits for its own.
 """
 
 import pytest
@@ -15,7 +16,7 @@ LANES = 4
 
 @pytest.fixture(scope="module")
 def verdicts(kube, request):
-    """The verdicts on all chosen rows, as they come."""
+    """Return the verdicts on all chosen rows, as they come."""
     chosen = [
         item.callspec.params["scenario"]
         for item in request.session.items

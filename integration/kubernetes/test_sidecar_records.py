@@ -1,4 +1,7 @@
-"""What a program beside the sidecar printed is judged. No server is needed."""
+"""Test the records of a program beside the sidecar.
+
+No server is needed.
+"""
 
 import json
 
@@ -9,7 +12,7 @@ ROLE = "role-1"
 
 
 class Printed:
-    """A node's folder, with what each pod's program printed."""
+    """Write a node's folder, with the output of each pod's program."""
 
     def __init__(self, folder):
         self.folder = folder

@@ -1,4 +1,7 @@
-"""The judge of rollouts complains of bad histories. No server is needed."""
+"""Test that the judge of rollouts reports bad histories.
+
+No server is needed.
+"""
 
 import attrs
 import pytest

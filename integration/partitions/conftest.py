@@ -1,4 +1,4 @@
-"""Processes that consume, on the real etcd of the run."""
+"""Run consumers in processes, on the real etcd of the run."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ from rink.testing import local_etcd  # noqa: E402
 
 @pytest.fixture
 def work(etcd_url, prefix):
-    """A topic of this test's own, and the processes that work it through; all are gone in the end."""
+    """Make a topic and the processes that work on it; end all in teardown."""
     made = Work(etcd_url, prefix)
     yield made
     made.close()
@@ -23,7 +23,7 @@ def work(etcd_url, prefix):
 
 @pytest.fixture
 def work_alone():
-    """As `work`, on an etcd of the test's own, to be frozen."""
+    """Make a `work` on an etcd of its own, which the test may freeze."""
     with local_etcd(fsync=False) as node:
         made = Work(node.endpoint, "rink/")
         yield made, node

@@ -1,8 +1,9 @@
-"""A consumer in a process of its own: works every partition through, one thread for each.
+"""Run a consumer in a process, with one thread per partition.
 
-Started by `partitions_real_support.Consumer`. Working on something takes a moment and is said; every
-few are committed, and what is done at a loss. Commands on stdin: `leave`, `table`.
-A role counts as held from the line `gained` to the line `let go`, said before it is released.
+`partitions_real_support.Consumer` starts it. Processing an item takes a moment and is reported.
+Every few items are committed, and at a loss the items that are done. Commands on stdin: `leave`,
+`table`. A role counts as held from the line `gained` to the line `let go`, which is written before
+the release.
 """
 
 import json
@@ -27,7 +28,7 @@ def say(what, **more):
 
 
 def work(assignment):
-    """Do one thing after the other, from the committed offset on, until the partition is lost."""
+    """Process items from the committed offset until the partition is lost."""
     with assignment:
         partition, token, offset = assignment.partition, assignment.token, assignment.offset
         say("gained", role=f"orders/{partition}", token=token)
@@ -43,7 +44,7 @@ def work(assignment):
 
 
 def commit(assignment, offset):
-    """Commit; false where somebody else has the partition."""
+    """Commit; return False if another consumer has the partition."""
     told = {"partition": assignment.partition, "token": assignment.token, "offset": offset}
     try:
         assignment.commit(offset)

@@ -1,4 +1,4 @@
-"""Consumers in processes of their own, and what all of them together did to a topic."""
+"""Run consumers in processes, and judge their work on a topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rink.testing.history import History
 
 
 class Consumer(Worker):
-    """One process that consumes; all it says lies in `work.said`."""
+    """Run one process that consumes; its messages lie in `work.said`."""
 
     script = "partitions/partitions_process.py"
 
@@ -31,7 +31,7 @@ class Consumer(Worker):
 
 
 class Work:
-    """A topic that processes work through, and every change of its offsets in etcd."""
+    """Hold a topic, its consumers, and every change of its offsets."""
 
     def __init__(self, endpoints: str, prefix: str, partitions: int = 6):
         self.endpoints = endpoints
@@ -73,9 +73,10 @@ class Work:
         return SYSTEM.now()
 
     def all_worked_by(self, *names: str, since: float = 0.0) -> float:
-        """Wait until every partition is worked on by one of these, who did so since then.
+        """Wait until these consumers share all partitions evenly.
 
-        They share evenly: a rebalance of which only a part is over is not enough.
+        Each must have worked on its partitions since `since`. A rebalance of which only a part is
+        over is not enough.
         """
 
         def is_so() -> bool:
@@ -87,7 +88,7 @@ class Work:
         return self.wait(is_so)
 
     def workers(self, since: float = 0.0) -> dict[int, str]:
-        """Who has worked on each partition last."""
+        """Return the latest consumer of each partition."""
         return {one["partition"]: one["who"] for one in self.all("did", since)}
 
     def all(self, what: str, since: float = 0.0, **fields: Any) -> list[dict[str, Any]]:
@@ -98,7 +99,10 @@ class Work:
         ]
 
     def judge(self) -> None:
-        """No offset has gone back, nothing was skipped, nobody overlapped."""
+        """Assert that no offset went back, and that nothing was skipped.
+
+        Nor may two consumers overlap.
+        """
         for number in range(self.partitions):
             written = list(self.offsets[number])
             assert written
@@ -111,7 +115,10 @@ class Work:
         assert self.history.judge().problems == []
 
     def _judge_assignments(self, number: int) -> None:
-        """Each assignment goes on one by one, from where the last answered commit was or behind."""
+        """Assert that each assignment goes on item by item.
+
+        It starts from the last answered commit or before.
+        """
         by_token = collections.defaultdict(list)
         for one in self.all("did", partition=number):
             by_token[one["token"]].append(one["offset"])
@@ -127,7 +134,7 @@ class Work:
 
     @property
     def redelivered(self) -> int:
-        """How many things were worked on more than once."""
+        """Return how many items were processed more than once."""
         times = collections.Counter((o["partition"], o["offset"]) for o in self.all("did"))
         return sum(count - 1 for count in times.values())
 

@@ -1,4 +1,7 @@
-"""Processes share a topic on a real etcd: rebalances, kill -9, a freeze past the TTL."""
+"""Test processes that share a topic on a real etcd.
+
+The tests cover rebalances, kill -9, and a freeze past the TTL.
+"""
 
 import asyncio
 
@@ -38,7 +41,8 @@ def test_a_rebalance_moves_partitions_without_redelivery(work):
     print("FIGURE partition_gap_ms", [round(1000 * gap, 1) for gap in gaps])
 
 
-def test_a_killed_consumer_is_followed_within_its_ttl_from_what_it_committed(work):
+def test_killed_consumer_is_replaced_within_its_ttl_from_its_commits(work):
+    """A killed consumer is replaced in time, from its last commits."""
     a, b = work.start("a", ttl=TTL_S), work.start("b", ttl=TTL_S)
     work.all_worked_by("a", "b")
     killed_at = a.kill()
@@ -94,7 +98,10 @@ def standbys(consumer):
 
 
 def test_commits_that_etcd_does_not_answer_are_settled_when_it_does(work_alone):
-    """A frozen etcd applies them when it thaws, long after their callers were told of no answer."""
+    """Commits that etcd does not answer are settled when it does.
+
+    A frozen etcd applies them when it thaws, long after their callers got no answer.
+    """
     work, node = work_alone
     a, b = [work.start(name, ttl=10.0, timeout=1.0) for name in ("a", "b")]
     work.all_worked_by("a", "b")

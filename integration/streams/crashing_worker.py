@@ -1,4 +1,7 @@
-"""A worker of an app whose processor crashes at one record: `os._exit` amid it, or `sys.exit`."""
+"""Run a worker whose processor crashes at one record.
+
+It crashes by `os._exit` amid the record, or by `sys.exit`.
+"""
 
 import asyncio
 import os

@@ -1,8 +1,8 @@
-"""One process that sends or processes large records, and says at its end how much memory it took.
+"""Send or process large records, and report the memory used.
 
     large_process.py send|process REDIS ETCD PREFIX COUNT SIZE
 
-All settings are the defaults but for the times of joining.
+All settings are the defaults except the times of joining.
 """
 
 import asyncio

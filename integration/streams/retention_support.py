@@ -1,4 +1,7 @@
-"""What tests of retention share: events of another time, and what is truly there."""
+"""Share helpers for tests of retention.
+
+They add events of another time, and count the events that exist.
+"""
 
 from rink.streams.store.scripts import compose_step
 
@@ -12,11 +15,14 @@ save(part)
 """,
     "",
 )
-"""An append whose ids are given: Redis' clock cannot be turned back, and all else is as in append.lua."""
+"""An append with given ids, since Redis' clock cannot be turned back; else as in append.lua."""
 
 
 async def add_at(redis, names, bounds, entries):
-    """Append events as if they had been sent at other times: pairs of id and record."""
+    """Append events as if they had been sent at other times.
+
+    The entries are pairs of id and record.
+    """
     given = [part for pair in entries for part in pair]
     await redis.eval(_ADD_AT.text, len(names.keys), *names.keys, *bounds.given, *given)
 
@@ -28,7 +34,10 @@ async def redis_ms(redis):
 
 
 async def true_size(redis, names):
-    """Return how many events lie in a partition, and how many bytes they have, counted one by one."""
+    """Return the number of events in a partition and their bytes.
+
+    They are counted one by one.
+    """
     entries = await redis.xrange(names.stream)
     sizes = [len(key) + len(value) for _, fields in entries for key, value in fields.items()]
     return len(entries), sum(sizes)

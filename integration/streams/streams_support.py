@@ -1,4 +1,4 @@
-"""What the tests of streams share: a store, partitions, and steps on them."""
+"""Share a store, partitions, and steps on them with tests of streams."""
 
 import asyncio
 import functools
@@ -27,7 +27,7 @@ def place_of(processor="bill", number=3, start="earliest", limit=1000, loses=Fal
 
 
 class Steps:
-    """A store and short words for its steps, on one partition."""
+    """Wrap a store's steps on one partition in short words."""
 
     def __init__(self, redis, place=None):
         self.redis = redis
@@ -69,7 +69,7 @@ class Steps:
 
 
 def output(key="out", limit=0, loses=False, value="x"):
-    """An output to a stream that has a plain name."""
+    """Return an output to a stream that has a plain name."""
     return Output(
         PartitionNames(key), PartitionBounds(limit, loses) if limit else None, ("d", value)
     )

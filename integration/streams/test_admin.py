@@ -1,4 +1,7 @@
-"""What operators do, on a real Redis and without workers: what is refused, what stays, what is not one's own."""
+"""Test what operators do, on a real Redis and without workers.
+
+The tests cover refusals, kept data, and data of other apps.
+"""
 
 import asyncio
 import functools
@@ -24,7 +27,7 @@ class Order(Record):
 
 
 class Desk(Steps):
-    """An app of two processors on one stream, and steps on partition 1 of `bill`."""
+    """Hold an app of two processors, and steps on partition 1 of `bill`."""
 
     def __init__(self, redis, **stream):
         given = {"partition_by": "order_id", "partition_count": 4} | stream
@@ -44,7 +47,10 @@ class Desk(Steps):
         await self.app.close()
 
     async def bury(self, *places):
-        """Have the next event of each become a dead letter; returns the letter's id."""
+        """Make the next event of each place a dead letter.
+
+        Return the letter's id.
+        """
         ids = []
         for place in places or (self.place,):
             fields = {
@@ -145,7 +151,8 @@ async def test_whoever_holds_trimming_back_is_the_one_with_the_lowest_offset(des
 
 
 @at_desk()
-async def test_what_waits_for_who_was_never_started_is_counted_where_it_will_be_processed(desk):
+async def test_lag_of_a_processor_that_never_started_counts_its_events(desk):
+    """A processor that never started lags by the events it will process."""
     await desk.add(3)
     (found,) = await admin.lag(desk.app, processor="bill", partition=1)
     assert (found.offset, found.lag, found.holds_back) == ("", 3, False)
@@ -185,7 +192,8 @@ async def test_something_else_under_a_key_is_an_error_of_ours(desk):
 
 
 @at_desk()
-async def test_of_another_partition_that_is_broken_only_what_needs_its_stream_fails(desk):
+async def test_broken_partition_fails_only_commands_that_need_its_stream(desk):
+    """A broken partition fails only the commands that need its stream."""
     broken = desk.orders.names.partition(2).stream
     await desk.redis.set(broken, "x")
     await desk.quarantine("event 5-0 of 'orders/1', processor 'bill': E: x (3 times)")
@@ -454,7 +462,8 @@ async def test_reset_refuses_digits_that_may_be_a_date_or_seconds(desk):
 async def test_a_reset_beyond_the_end_moves_nothing(desk):
     await desk.store.register(desk.place)
     await desk.add()
-    no_times = ("1969-12-31T23:59:59", "2026-13-01", "2026-11-27T25:00", datetime(1960, 1, 1))  # noqa: DTZ001
+    naive = datetime(1960, 1, 1)  # noqa: DTZ001
+    no_times = ("1969-12-31T23:59:59", "2026-13-01", "2026-11-27T25:00", naive)
     ends = ("99999999999999-0", f"1-{2**64}", f"{2**64}-1", "x", "0", "-1", "1-", "")
     for to in (*ends, *no_times):
         with pytest.raises((StateError, ConfigError)):
@@ -478,9 +487,9 @@ async def test_the_group_of_a_spark_query_is_moved_by_its_checkpoint_alone(desk)
     assert len(await admin.forget_group(desk.app, "spark/totals")) == 1
 
 
-def test_a_worker_tells_of_groups_that_only_redis_knows_but_for_queries_of_spark(
-    rink_redis, caplog
-):
+def test_worker_logs_groups_that_only_redis_knows_except_spark_queries(rink_redis, caplog):
+    """A worker logs groups that only Redis knows, except Spark's queries."""
+
     @at_desk()
     async def run(desk):
         for name in ("old", "spark/totals"):

@@ -1,4 +1,7 @@
-"""What comes one by one after a crash is what the dead owner was given, and not all that it had read."""
+"""Test which events come one by one after a crash.
+
+These are the events that the dead owner had delivered, not all that it had read.
+"""
 
 import asyncio
 
@@ -32,13 +35,14 @@ def owner_of(steps, token, taken):
 
     return GrantOwner(
         app.processors["bill"], steps.store, steps.place, token, taken,
-        is_held=lambda: True, suspects=PoisonSuspects(), metrics=WorkerMetrics("shop"), complaints=Complaints("bill"),
-        wants_more=lambda owner: None, may_hold=lambda: 2**20,
+        is_held=lambda: True, suspects=PoisonSuspects(), metrics=WorkerMetrics("shop"),
+        complaints=Complaints("bill"), wants_more=lambda owner: None, may_hold=lambda: 2**20,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("batches", [0, 1, 5])
-def test_an_owner_that_died_with_much_read_leaves_little_to_be_careful_with(batches, rink_redis):
+def test_dead_owner_with_much_read_leaves_few_careful_events(batches, rink_redis):
+    """An owner that died with many events read leaves few careful ones."""
     stepping(_dies_after(batches))(rink_redis)
 
 
@@ -101,8 +105,10 @@ async def test_crashing_event_that_quarantines_its_partition_holds_nobody_up(ste
     suspects, role = PoisonSuspects(), Held(7)
     role.role = steps.place.role
     scene = Scene(
-        processor=app.processors["bill"], store=steps.store, reader=make_reader(steps.store, 1, byte_limits.SharedMemory(2**20)),
-        metrics=WorkerMetrics("shop"), suspects=suspects, complaints=Complaints("bill"), halt=lambda reason: None, given_up=asyncio.Event(),
+        processor=app.processors["bill"], store=steps.store,
+        reader=make_reader(steps.store, 1, byte_limits.SharedMemory(2**20)),
+        metrics=WorkerMetrics("shop"), suspects=suspects, complaints=Complaints("bill"),
+        halt=lambda reason: None, given_up=asyncio.Event(),
     )  # fmt: skip
     owning = asyncio.create_task(PartitionGrant(scene, steps.place, role).run())
 

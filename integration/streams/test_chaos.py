@@ -12,7 +12,8 @@ RUN = Path(__file__).parent / "chaos" / "run.py"
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("seconds", [20, pytest.param(120, marks=pytest.mark.deep)])
-def test_whatever_happens_nothing_is_lost_out_of_order_or_accepted_from_who_is_no_owner(seconds):
+def test_chaos_run_loses_nothing_and_accepts_nothing_stale(seconds):
+    """Random mishaps lose nothing, keep the order, and let no stale write in."""
     minutes = seconds / 60
     command = [sys.executable, str(RUN), "--minutes", str(minutes), "--json"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,7 @@
-"""A record that crashes its process costs its partition a few restarts, and the others nothing."""
+"""Test that a record that crashes its process costs few restarts.
+
+Only its own partition pays for them.
+"""
 
 import asyncio
 import itertools
@@ -22,7 +25,7 @@ CRASHES = 3
 
 
 class Supervisor:
-    """Keeps four workers running, as a deployment does, and counts how often one crashed."""
+    """Keep four workers running, as a deployment does; count the crashes."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -87,7 +90,10 @@ async def with_app(scenario, supervised):
 
 
 def test_a_crashing_record_costs_three_restarts_and_no_neighbour(supervised):
-    """64 partitions, 4 workers, events all the while: the culprit alone becomes a dead letter."""
+    """A crashing record costs three restarts and no other partition.
+
+    64 partitions, 4 workers, events all the while: only the culprit becomes a dead letter.
+    """
     asyncio.run(with_app(_crash, supervised))
 
 
@@ -182,7 +188,10 @@ async def _ends_it_in_order(supervised, app, pings):
 
 
 def gaps(notes):
-    """Partition, begin and end of each time between two of its events that were processed."""
+    """Yield each pause between two events of a partition.
+
+    Each is a triple of partition, begin and end.
+    """
     at_of = {}
     for at, partition, _, _ in sorted(notes):
         if partition in at_of:

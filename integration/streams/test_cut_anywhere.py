@@ -1,7 +1,8 @@
-"""At each command that an owner sends to Redis it dies once, or freezes, is cut off, or has to leave.
+"""Cut an owner off at each command that it sends to Redis.
 
-Once before the command gets to Redis, and once when it was carried out and not answered. Whatever the place,
-the partition ends the same: every event processed in order, each output once, one dead letter.
+It dies, freezes, is cut off, or has to leave, once at each command: before the command gets to
+Redis, and after it was carried out but not answered. Whatever the place, the partition ends the
+same: every event processed in order, each output once, one dead letter.
 """
 
 import asyncio
@@ -31,10 +32,10 @@ class Leg(Record):
 
 
 class CutStore(Store):
-    """A Redis as an owner sees it that something happens to at its n-th command.
+    """Wrap a Redis so that a mishap hits its owner at the n-th command.
 
     Attributes:
-        happens: what that is, awaited; None for nothing.
+        happens: the mishap, awaited; None for none.
         sent: how many commands there were.
         cut: set when it happens.
         runs: unset while the process is frozen, or dead.
@@ -65,7 +66,7 @@ class CutStore(Store):
 
 
 class Held:
-    """A role that the test gives and takes away."""
+    """Imitate a role that the test gives and takes away."""
 
     def __init__(self, token):
         self.role, self.token = "legs/0", token
@@ -77,7 +78,7 @@ class Held:
 
 
 class Owning:
-    """One owner of the partition of a case, at work."""
+    """Run one owner of a case's partition."""
 
     def __init__(self, case, token, happens=None, at=0, *, after=False):
         processor = case.app.processors["bill"]
@@ -86,8 +87,9 @@ class Owning:
         self.given_up = asyncio.Event()
         self.reader = make_reader(self.store, processor.prefetch, byte_limits.SharedMemory(2**20))
         scene = Scene(
-            processor=processor, store=self.store, reader=self.reader, metrics=WorkerMetrics("shop"),
-            suspects=PoisonSuspects(), complaints=Complaints("bill"), halt=lambda reason: None, given_up=self.given_up,
+            processor=processor, store=self.store, reader=self.reader,
+            metrics=WorkerMetrics("shop"), suspects=PoisonSuspects(), complaints=Complaints("bill"),
+            halt=lambda reason: None, given_up=self.given_up,
         )  # fmt: skip
         case.stores[token] = self.store
         self.reading = asyncio.create_task(self.reader.run())
@@ -114,7 +116,7 @@ class Owning:
 
 
 class Case:
-    """One partition with its events, and what its owners did."""
+    """Hold one partition with its events, and its owners' work."""
 
     def __init__(self, url, name, kind):
         self.url, self.name = url, name
@@ -169,7 +171,7 @@ class Case:
         _, self.ids = await self.look.append(place.names, place.bounds, records, 1, True)
 
     async def until_done(self, token):
-        """Wait until everything is committed, and this owner, or a later one, is in."""
+        """Wait until all is committed, by this owner or a later one."""
         async with asyncio.timeout(30):
             while True:
                 at = await self.look.position(self.place)
@@ -190,7 +192,7 @@ class Case:
 
 
 async def undisturbed(url, kind):
-    """How many commands an owner sends from take to close."""
+    """Return how many commands an owner sends from take to close."""
     case = Case(url, "undisturbed", kind)
     await case.fill()
     owning = Owning(case, 1)
@@ -204,7 +206,10 @@ async def undisturbed(url, kind):
 
 
 async def disturbed(url, kind, happens, at, after):
-    """One case, judged by what holds wherever the cut is; returns whether there was one."""
+    """Run one case, and check what must hold at every cut.
+
+    Return whether there was a cut.
+    """
     case = Case(url, f"{happens}-{at}-{after}", kind)
     await case.fill()
     first = Owning(case, 1, happens, at, after=after)
@@ -236,7 +241,7 @@ async def disturbed(url, kind, happens, at, after):
 
 
 async def next_of(case, first, happens):
-    """The next owner; the first one may thaw when that has just begun."""
+    """Start the next owner; the first one may thaw just after that."""
     if happens != "naps":
         return Owning(case, 2)
     second = Owning(case, 2, "freezes", at=2)
@@ -247,7 +252,7 @@ async def next_of(case, first, happens):
 
 
 async def thaw(first):
-    """It goes on, and still believes that the role is its own."""
+    """Thaw the owner, which still believes that it holds the role."""
     first.store.runs.set()
     await asyncio.sleep(0.05)
 
@@ -276,9 +281,8 @@ IN_A_THREAD = pytest.param("in a thread", marks=pytest.mark.deep)
 
 @pytest.mark.parametrize("kind", ["one by one", IN_A_THREAD, "with outputs"])
 @pytest.mark.parametrize("happens", ["dies", "freezes", "naps", "is_cut_off", "leaves"])
-def test_wherever_it_is_cut_everything_is_processed_in_order_and_written_once(
-    rink_redis, happens, kind
-):
+def test_owner_cut_at_any_command_processes_all_in_order_once(rink_redis, happens, kind):
+    """Wherever an owner is cut off, all is processed in order, written once."""
     driven(_everywhere)(rink_redis.url, happens, kind)
 
 

@@ -1,4 +1,7 @@
-"""Dead letters as a stream: a processor reads what another one has given up, in order, and removes none of it."""
+"""Test dead letters as a stream.
+
+A processor reads the letters of another one in order, and removes none.
+"""
 
 import asyncio
 
@@ -25,7 +28,10 @@ def failing(shop, fails=lambda leg: True, **given):
 
 
 def reading(shop, **given):
-    """Declare `alert`, which reads the letters of `note`; returns what it was given."""
+    """Declare `alert`, which reads the letters of `note`.
+
+    Return the list of the letters that it gets.
+    """
     letters = []
 
     @shop.app.processor(shop.legs.dead_letters("note"), **QUICK | given)
@@ -41,7 +47,7 @@ def numbers(letters):
 
 
 async def kept(shop):
-    """The letters that still lie in Redis."""
+    """Return the letters that still lie in Redis."""
     return (await admin.dead_letters(shop.app, processor="note")).letters
 
 
@@ -78,7 +84,10 @@ async def test_letter_that_does_not_decode_has_its_bytes(shop):
 
 @with_shop(partition_size=40)
 async def test_reading_letters_removes_none(shop):
-    """However many there are: what a stream may hold is no bound for its letters."""
+    """Reading letters removes none, however many there are.
+
+    The bound of a stream's length does not apply to its letters.
+    """
     failing(shop)
     letters = reading(shop)
     async with shop.workers("w"):
@@ -99,7 +108,10 @@ async def given_up(shop, count):
 
 @with_shop()
 async def test_requeued_and_discarded_letters_are_no_trouble_for_a_reader(shop):
-    """The letter at the reader's offset is gone, also when another worker takes the partition."""
+    """Letters that are requeued or discarded do not disturb a reader.
+
+    The letter at the reader's offset is gone, also when another worker takes the partition.
+    """
     is_mended = []
     failing(shop, lambda leg: not is_mended)
     letters = reading(shop)
@@ -206,7 +218,8 @@ async def test_letters_can_be_read_without_a_processor(shop):
     assert dead is shop.legs.dead_letters("note")
     found = [event async for event in dead.read(shop.partition("a"))]
     assert [one.record.record.n for one in found] == [0, 1]
-    assert [one.record.record.n async for one in dead.read(shop.partition("a"), after=found[0].id)] == [1]  # fmt: skip
+    rest = dead.read(shop.partition("a"), after=found[0].id)
+    assert [letter.record.record.n async for letter in rest] == [1]
 
 
 @with_shop()
@@ -232,7 +245,11 @@ async def test_letters_of_an_unknown_processor_are_refused_at_the_start(shop):
 
 @with_shop()
 async def test_letters_of_a_processor_of_another_program_are_read(shop):
-    """It may be in Redis alone; and forgotten there, as long as letters are left."""
+    """Letters of a processor of another program are read.
+
+    This processor may be known to Redis only. If it is forgotten there, its letters can still be
+    read.
+    """
     failing(shop)
     async with shop.workers("w"):
         await shop.send(0)

@@ -1,4 +1,7 @@
-"""Outages, bad deploys, pauses and lost data: no event is lost by them, and the order of each key is kept."""
+"""Test outages, bad deploys, pauses and lost data.
+
+They lose no event, and keep the order of each key.
+"""
 
 import asyncio
 import contextlib
@@ -23,7 +26,10 @@ OUTAGE_S = float(os.environ.get("RINK_TEST_OUTAGE_S", "3"))
 
 
 class LegWithSeat(Record):
-    """A leg as a bad deploy wants it: events of before have no seat."""
+    """Describe a leg with a seat, which earlier events lack.
+
+    A bad deploy requires it.
+    """
 
     n: int
     who: str
@@ -75,12 +81,17 @@ def test_outage_costs_no_event_and_no_order(rink_redis, etcd_url, prefix, caplog
     asyncio.run(_outage(rink_redis, etcd_url, prefix, caplog, takes))
 
 
+# `is_down` must end: it does when the time is over and each of the 16 partitions has failed in the
+# last second. It is called in turn for each partition, since its retries go on.
 async def _outage(server, etcd_url, prefix, caplog, takes):
     shop = Shop(server.url, etcd_url, prefix, partition_count=16)
     failed, ends = set(), [None]
 
     def is_down(partition):
-        """Whether the outage goes on: as long as it must, and until all have failed in its end."""
+        """Return whether the outage goes on.
+
+        It lasts at least until its end time, and until all partitions have failed after that.
+        """
         now = time.monotonic()
         if ends[0] is None or (now >= ends[0] and len(failed) == 16):
             return False
@@ -151,7 +162,10 @@ async def test_outage_that_lasts_too_long_quarantines_and_goes_on_in_order(shop)
 
 @with_shop(partition_count=1)
 async def test_outage_between_failures_of_an_event_is_not_counted(shop):
-    """What is transient leaves an event's attempts as they were."""
+    """An outage between an event's failures does not count as an attempt.
+
+    A transient failure leaves the attempts of an event as they were.
+    """
     errors = [ValueError, ConnectionError, ConnectionError, ConnectionError, ValueError, None]
     tries = []
 
@@ -172,7 +186,10 @@ async def test_outage_between_failures_of_an_event_is_not_counted(shop):
 
 @with_shop(partition_count=1)
 async def test_error_that_passes_within_retry_for_costs_no_event(shop):
-    """Far more than max_attempts failures, but not for as long as `retry_for`."""
+    """An error that passes within `retry_for` costs no event.
+
+    There are far more than max_attempts failures.
+    """
     tries = []
 
     @shop.app.processor(shop.legs, backoff=(0.001, 0.02), max_attempts=2, retry_for=30, **QUICK)
@@ -194,7 +211,7 @@ async def test_error_that_passes_within_retry_for_costs_no_event(shop):
 
 
 def bad_app(shop, **settings):
-    """The same app after a deploy with a new required field."""
+    """Return the same app after a deploy with a new required field."""
     app = App("shop", redis=shop.server.url, etcd=shop.app.etcd, ttl=10, session=shop.app.session)
     legs = app.stream(
         "legs", record=LegWithSeat, partition_by="who", partition_count=shop.legs.partition_count
@@ -241,7 +258,10 @@ async def test_bad_deploy_is_quarantined_and_costs_nothing_after_the_roll_back(s
 @pytest.mark.timeout(120)
 @with_shop(partition_count=16)
 async def test_bad_code_gives_up_few_events_and_requeue_brings_them_back(shop):
-    """The deploy's function fails at each event, and so do the retries: the breaker ends that."""
+    """Bad code gives up few events, and a requeue brings them back.
+
+    The deploy's function fails at each event, and so do the retries, until the breaker stops them.
+    """
     is_bad = True
 
     @shop.app.processor(shop.legs, retry_for=0, backoff=(0.001, 0.002), **QUICK)
@@ -289,7 +309,10 @@ async def test_skip_after_the_breaker_gives_up_the_event_it_stands_at(shop):
 
 @with_shop(partition_count=1)
 async def test_partition_lost_before_its_quarantine_is_told_to_go_on(shop):
-    """Redis is away when an event fails for the last time, and then the partition is handed over."""
+    """A partition lost before its quarantine is written still goes on.
+
+    Redis is away when an event fails for the last time, and then the partition is handed over.
+    """
     asked = []
 
     async def is_away(store, *given):
@@ -314,7 +337,10 @@ async def test_partition_lost_before_its_quarantine_is_told_to_go_on(shop):
 
 @with_shop(partition_count=1)
 async def test_odd_record_at_the_end_waits_for_the_one_behind_it(shop):
-    """A deploy that meets a quiet partition gives nothing up either, until something there decodes."""
+    """An odd record at the end of a partition waits for the next one.
+
+    A deploy that meets a quiet partition gives nothing up until an event there decodes.
+    """
     note_all(shop)
     await shop.send(0)
     await shop.redis.xadd(shop.names(0).stream, {"d": b'{"n":"one","who":"a"}'})
@@ -340,7 +366,11 @@ def note_all(shop, **settings):
 
 @with_shop(partition_count=1)
 async def test_event_that_takes_too_long_is_cancelled_and_given_up(shop):
-    """In a batch, too: it has its timeout for each event, and comes again one by one."""
+    """An event that takes too long is cancelled and given up.
+
+    In a batch, too: the batch has the timeout of each of its events, and these come again one by
+    one.
+    """
     cancelled = []
 
     @shop.app.processor(
@@ -370,7 +400,10 @@ async def test_event_that_takes_too_long_is_cancelled_and_given_up(shop):
 
 @with_shop(partition_count=1)
 async def test_thread_that_takes_too_long_is_counted_and_goes_on(shop):
-    """Events that a thread is given come together from the loop, and each has its own time."""
+    """A thread that exceeds its time is counted and goes on.
+
+    A thread gets its events together from the loop, and each event has its own time.
+    """
 
     @shop.app.processor(shop.legs, timeout=1.5, **QUICK)
     def note(events):
@@ -390,7 +423,10 @@ async def test_thread_that_takes_too_long_is_counted_and_goes_on(shop):
 
 @with_shop(partition_count=1)
 async def test_idle_processor_and_slow_commit_are_not_timed_out(shop):
-    """Neither the wait for events nor that for Redis is an event's time."""
+    """An idle processor and a slow commit are not timed out.
+
+    Neither the wait for events nor that for Redis counts as an event's time.
+    """
     frozen = asyncio.Event()
 
     @shop.app.processor(shop.legs, timeout=1.5, commit="manual", **QUICK)
@@ -519,7 +555,10 @@ async def test_data_is_not_accepted_by_an_owner_of_before(steps, server):
 
 @with_shop(partition_count=1)
 async def test_evicted_place_is_noticed_before_an_event_is_processed(shop):
-    """Who owned the partition last is not known any more; how often this is told changes nothing."""
+    """An evicted place is noticed before an event is processed.
+
+    The last owner of the partition is then unknown. Repeated notices change nothing.
+    """
     note_all(shop)
     place = shop.app.processors["note"].place(0)
     async with shop.workers("a"):
@@ -590,7 +629,7 @@ async def is_done(shop, count):
 
 
 def lost_data(records):
-    """Return what the log says of lost data; "" where it has not been noticed yet."""
+    """Return the log message about lost data, or "" before it is noticed."""
     told = [one for one in records if "on_data_loss='continue'" in one.getMessage()]
     assert [one.levelno for one in told] in ([], [logging.ERROR])
     return told[0].getMessage() if told else ""
@@ -604,7 +643,10 @@ STORM_S = float(os.environ.get("RINK_TEST_STORM_S", "8"))
 @pytest.mark.timeout(300)
 @with_shop(partition_count=8)
 async def test_outages_pauses_and_hand_overs_together_cost_nothing(shop):
-    """Nobody dies in it, so each event is processed once, in the order of its key."""
+    """Outages, pauses and hand-overs together repeat no event.
+
+    No process dies, so each event is processed once, in the order of its key.
+    """
     luck, tries = random.Random(7), [0]
 
     @shop.app.processor(shop.legs, backoff=(0.01, 0.2), retry_for=60, timeout=5, grace=4, **QUICK)

@@ -1,4 +1,7 @@
-"""What programs on Runnel did, in our words: each scenario against the public interface."""
+"""Test the scenarios of programs on Runnel with our interface.
+
+Each uses only the public interface.
+"""
 
 import asyncio
 import gzip
@@ -271,7 +274,7 @@ def test_runnel_ignore_goes_on_and_keeps_what_failed(app, run):
 
 @pytest.mark.parametrize("batch", [1, 10])
 def test_runnel_dead_letters_are_processed(app, run, batch):
-    """Of a batch of which one event fails, that one alone is given up, and not the batch."""
+    """A failing event of a batch becomes the only dead letter."""
     actions, dead, seen = actions_of(app, partition_count=1), [], []
 
     @app.processor(actions, max_attempts=1, retry_for=0, **QUICK)
@@ -412,7 +415,7 @@ asyncio.run(main())
 
 @pytest.fixture
 def program(rink_redis, etcd_url, prefix, tmp_path):
-    """Start a worker in a process of its own; what is left of them is killed at the end."""
+    """Start a worker in a process of its own; kill it in teardown."""
     path, started = tmp_path / "worker.py", []
     path.write_text(WORKER)
 
@@ -429,7 +432,7 @@ def program(rink_redis, etcd_url, prefix, tmp_path):
 
 @pytest.fixture
 def sent(rink_redis):
-    """The program's stream, and what finds all that its workers have sent."""
+    """Return the program's stream, and a check of its workers' sends."""
     app = App("shop", redis=rink_redis.url)
     actions = actions_of(app, partition_count=8)
     out = actions_of(app, "out", partition_count=1)

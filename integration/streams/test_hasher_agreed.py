@@ -1,4 +1,7 @@
-"""A hasher is agreed on by all programs: whoever has another one is refused before anything is sent."""
+"""Test that all programs agree on a hasher.
+
+A program with another hasher is refused before it sends.
+"""
 
 import asyncio
 import functools
@@ -105,7 +108,10 @@ async def test_two_programs_that_begin_at_once_agree_on_one_hasher(program, redi
 
 @programs
 async def test_later_program_settles_nothing_anew(program, redis):
-    """It may have looked before the first one settled."""
+    """A later program does not settle the hasher anew.
+
+    It may have looked before the first program settled it.
+    """
     moves = program(first_letter)
     for count, hasher in ((2, "first"), (3, "second"), (3, "")):
         call = ScriptCall(settle_script(), [moves.names.about], (count, hasher))

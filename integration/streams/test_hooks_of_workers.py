@@ -1,4 +1,7 @@
-"""Hooks of workers and partitions, on a real etcd and a real Redis: when they are called, and for whom."""
+"""Test when and for which owner hooks are called.
+
+The hooks are of workers and partitions, on a real etcd and a real Redis.
+"""
 
 import asyncio
 import threading
@@ -10,7 +13,10 @@ from rink.streams import Worker, WorkerHalted, admin
 
 
 def hooked(shop, **given):
-    """Declare `note` with hooks that are noted in `shop.seen`, as are its legs."""
+    """Declare `note` with hooks that write to `shop.seen`.
+
+    Its legs are noted there, too.
+    """
 
     async def start(owned):
         shop.seen.append(("start", owned.partition, owned.token))
@@ -35,7 +41,11 @@ def events_of(shop):
 
 @with_shop()
 async def test_partition_hooks_are_called_once_for_each_grant(shop):
-    """Where a partition moves, its last commit is before the end, and the end before the next start."""
+    """Partition hooks are called once for each grant.
+
+    If a partition moves, its last commit comes before the end hook, and the end before the next
+    start.
+    """
     hooked(shop)
     async with shop.workers("w0", "w1") as (start, stop):
         for number in range(3):
@@ -63,7 +73,10 @@ async def test_partition_hooks_are_called_once_for_each_grant(shop):
 
 @with_shop(partition_count=1)
 async def test_partition_that_an_operator_moves_begins_anew(shop):
-    """What a hook has read of the partition before is not what follows."""
+    """A partition that an operator moves calls its hooks anew.
+
+    State that a hook has read before does not fit the events that follow.
+    """
     hooked(shop)
     async with shop.workers("w"):
         await shop.send(0, 1)
@@ -77,7 +90,10 @@ async def test_partition_that_an_operator_moves_begins_anew(shop):
 
 @with_shop(partition_count=1)
 async def test_partition_that_is_lost_while_a_hook_starts_is_handed_over(shop):
-    """The hook is cancelled within grace; its worker was given nothing, and the next one begins."""
+    """A partition that is lost while a hook starts is handed over.
+
+    The hook is cancelled within grace. Its worker got no events, and the next worker begins.
+    """
     begun, ended = [], []
 
     async def start(owned):
@@ -125,7 +141,10 @@ async def test_hook_in_a_thread_at_the_end_keeps_the_role(shop):
 
 @with_shop(partition_count=1)
 async def test_hook_that_fails_keeps_its_partition_unprocessed(shop):
-    """Nobody is blamed, other partitions' events wait for nothing, and a hook that is mended goes on."""
+    """A failing hook keeps its partition unprocessed.
+
+    No event is blamed, other partitions go on, and a mended hook goes on.
+    """
     failures = [ValueError("no ledger")] * 3
 
     def start(owned):

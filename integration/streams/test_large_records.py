@@ -1,4 +1,7 @@
-"""Large records over a slow link: what is asked for at once, and held, is bounded by bytes."""
+"""Test large records over a slow link.
+
+The bytes that are requested at once, and held, are bounded.
+"""
 
 import asyncio
 import itertools
@@ -56,7 +59,10 @@ class Scan(Record):
 
 
 async def processed(app, count, seen, also=lambda: True, then=None):
-    """Run a worker until so many events were seen, and `also` is so; `then` goes on meanwhile."""
+    """Run a worker until `count` events were seen and `also` is true.
+
+    `then` runs beside it.
+    """
     worker = Worker(app)
     running = asyncio.create_task(worker.run())
     try:
@@ -72,7 +78,7 @@ async def processed(app, count, seen, also=lambda: True, then=None):
 
 @pytest.fixture
 def shop(rink_redis, etcd_url, prefix):
-    """Return a function that makes an app with one stream, whose processor notes what it sees."""
+    """Return a factory of apps with one stream and a noting processor."""
 
     def make(redis=rink_redis.url, **settings):
         app = App(
@@ -92,7 +98,10 @@ def shop(rink_redis, etcd_url, prefix):
 
 
 def noted_sizes(monkeypatch):
-    """Return a list that gets the bytes of each answer's part for a partition, and those held of it then."""
+    """Return a list of the bytes read for a partition and held of it.
+
+    Each answer adds an entry.
+    """
     held = []
     feed = Buffer.feed
 
@@ -139,7 +148,10 @@ async def test_reader_waits_while_a_slow_processor_has_its_share_of_bytes(
 
 @driven
 async def test_reader_partitions_take_turns_where_one_answer_is_small(shop, monkeypatch):
-    """Of eight partitions an answer has room for two entries."""
+    """Partitions take turns if one answer is small.
+
+    An answer has room for two entries of eight partitions.
+    """
     app, scans, seen = shop(max_reply_bytes=20_000, max_in_flight_bytes=100_000)
     held = noted_sizes(monkeypatch)
     async with app:
@@ -155,10 +167,11 @@ async def test_reader_partitions_take_turns_where_one_answer_is_small(shop, monk
 
 
 @driven
-async def test_reader_small_events_do_not_wait_for_large_ones_of_another_partition(
-    shop, rink_redis
-):
-    """They come between the large ones, many at a time."""
+async def test_reader_small_events_do_not_wait_for_large_ones_elsewhere(shop, rink_redis):
+    """Small events do not wait for large ones of another partition.
+
+    They come between the large ones, many at a time.
+    """
     wire = Wire(rink_redis.url, pace=LINK)
     app, scans, seen = shop()
     by_partition = [[], []]
@@ -215,7 +228,10 @@ async def test_reader_an_event_too_large_for_the_timeout_is_told_of(shop, rink_r
 
 @driven
 async def test_take_that_brings_too_much_for_a_slow_link_brings_less(shop, rink_redis):
-    """Else no event comes, and the partition is taken again for ever."""
+    """A take that brings too much for a slow link brings less next time.
+
+    Otherwise no event comes, and the partition is taken again for ever.
+    """
     slow = Wire(rink_redis.url, pace=MEGABYTE // 5)
     app, scans, _ = shop()
     of_one = [n for n in range(1000) if scans.partition_of(Scan(n=n, text="")) == 0][:40]
@@ -256,7 +272,10 @@ async def test_commit_outputs_beyond_the_bound_are_refused(shop):
 
 @driven
 async def test_commit_outputs_go_with_all_that_is_finished(shop, monkeypatch):
-    """Also where large dead letters among it would make several commits."""
+    """A commit's outputs go with all finished events.
+
+    This holds even if large dead letters among them would need several commits.
+    """
     app, scans, seen = shop(max_reply_bytes=2000)
     copies = app.stream("copies", record=Scan, partition_by="n", partition_count=8)
     steps, commit = [], Store.commit
@@ -291,7 +310,11 @@ async def test_commit_outputs_go_with_all_that_is_finished(shop, monkeypatch):
 
 @driven
 async def test_reader_large_events_of_all_partitions_after_idling_come(shop, rink_redis):
-    """While nothing comes one read waits for all; what they have after an outage is too much for one answer."""
+    """After idling, large events of all partitions still arrive.
+
+    An idle reader waits for all partitions in one read. After an outage their events do not fit one
+    answer.
+    """
     slow = Wire(rink_redis.url, pace=2 * MEGABYTE)
     url = slow.endpoint.replace("http://", "redis://") + "?socket_timeout=1"
     (app, scans, seen), (sender, to, _) = shop(url), shop()
@@ -317,7 +340,10 @@ async def test_reader_large_events_of_all_partitions_after_idling_come(shop, rin
 
 
 def commits_every(app, scans, count, *, at_end=True):
-    """Declare a processor that commits so many events at a time; returns the numbers that it has committed."""
+    """Declare a processor that commits `count` events at a time.
+
+    Return the list of the numbers that it has committed.
+    """
     committed = []
 
     @app.processor(scans, name="bill", commit="manual", initial_delay=0.1)
@@ -338,7 +364,11 @@ def commits_every(app, scans, count, *, at_end=True):
 
 @driven
 async def test_processor_that_holds_all_its_memory_is_had_commit(shop):
-    """It would wait for events that are not read before it commits: its events end, and it is called again."""
+    """A processor that holds all its memory is made to commit.
+
+    It would wait for events that cannot be read before it commits. So its iteration ends, and it is
+    called again.
+    """
     app, scans, seen = shop(max_reply_bytes=20_000, max_in_flight_bytes=100_000)
     committed = commits_every(app, scans, 50)
     async with app:
@@ -377,7 +407,10 @@ async def test_batch_that_fills_the_memory_waits_for_no_more(shop):
 
 @driven
 async def test_odd_event_that_fills_the_memory_is_judged_by_those_behind_it(shop, caplog):
-    """Else it would wait for `retry_for`: nothing more is read while it is in memory."""
+    """An odd event that fills the memory is judged by later events.
+
+    Otherwise it would wait for `retry_for`, since no more events are read while it is in memory.
+    """
     app, scans, seen = shop(max_reply_bytes=20_000, max_in_flight_bytes=100_000)
     of_one = [n for n in range(100) if scans.partition_of(Scan(n=n, text="")) == 0]
     names = scans.names.partition(0)

@@ -1,4 +1,7 @@
-"""The format of what lies in Redis: every hash has it, and a hash without it is refused in words."""
+"""Test the format mark of the hashes in Redis.
+
+Every hash has it, and a hash without it is refused with a clear message.
+"""
 
 import re
 import shlex

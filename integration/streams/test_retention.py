@@ -1,4 +1,7 @@
-"""Retention: what every processor has passed stays for so long, and new and reset processors replay it."""
+"""Test retention: processed events stay for a while.
+
+New and reset processors replay them.
+"""
 
 import itertools
 from datetime import UTC, datetime, timedelta
@@ -34,7 +37,10 @@ def note_all(shop, name, **given):
 
 
 async def send_yesterday(shop, count, *, who="a"):
-    """Append events that were sent one a minute from yesterday's midnight on, and return that midnight."""
+    """Append events sent one a minute from yesterday's midnight on.
+
+    Return that midnight.
+    """
     now = datetime.fromtimestamp(await redis_ms(shop.redis) / 1000, UTC)
     midnight = datetime(now.year, now.month, now.day, tzinfo=UTC) - timedelta(days=1)
     number = shop.partition(who)
@@ -63,7 +69,11 @@ async def test_new_processor_replays_what_is_kept(shop):
 
 @with_shop(**WEEK)
 async def test_reset_processor_replays_yesterdays_window(shop):
-    """An operator gives the window's begin as ISO 8601; events from then on come again, and none before."""
+    """A reset processor replays yesterday's window.
+
+    An operator gives the window's begin as ISO 8601. Events from then on come again, and none
+    before.
+    """
     seen = note_all(shop, "bill")
     async with shop.workers("one"):
         midnight = await send_yesterday(shop, 200)
@@ -112,7 +122,10 @@ async def test_partition_size_bounds_unprocessed_not_kept_events(shop):
 
 @with_shop(**WEEK, partition_size=50)
 async def test_replay_does_not_hold_senders_back(shop):
-    """What was there when a processor came or was reset is not counted; what comes after it is."""
+    """A replay does not hold senders back.
+
+    Events before a processor's registration or reset are not counted; later ones are.
+    """
     note_all(shop, "bill")
     async with shop.workers("one"):
         for begin in range(0, 500, 50):
@@ -181,7 +194,11 @@ async def test_lag_shows_unprocessed_and_kept_events(shop):
 
 @with_shop(keep_bytes=20_000, trim="oldest", partition_size=5, partition_count=2)
 async def test_senders_of_a_log_wait_for_nobody(shop):
-    """With trim="oldest" retention alone says what goes, and what a processor missed is counted."""
+    """Senders of a log wait for no processor.
+
+    With trim="oldest" retention alone decides the trimming, and events that a processor missed are
+    counted.
+    """
     note_all(shop, "bill")
     await Worker(shop.app)._register((await shop.app.connections.open()).store)
     await shop.send(*range(3000))
@@ -196,7 +213,10 @@ async def test_senders_of_a_log_wait_for_nobody(shop):
 
 @with_shop(**WEEK, partition_size=20)
 async def test_events_before_the_first_worker_wait_for_it(shop):
-    """Of a stream that no processor is registered for nothing goes, and senders wait: it is not known for whom."""
+    """Events before the first worker wait for it.
+
+    While no processor is registered, nothing is removed, and senders wait.
+    """
     await send_yesterday(shop, 10)
     await shop.send(*range(10, 20))
     with pytest.raises(PartitionFull, match="no processor has been registered"):
@@ -210,7 +230,11 @@ async def test_events_before_the_first_worker_wait_for_it(shop):
 
 @with_shop(**WEEK, partition_size=20)
 async def test_senders_go_on_after_an_operator_has_trimmed(shop):
-    """Out of memory, an operator helps himself: what the counters then miss holds nobody back."""
+    """Senders go on after an operator has trimmed.
+
+    An operator may trim when memory is short. The counters then miss events, but hold no sender
+    back.
+    """
     note_all(shop, "bill")
     names = shop.names(shop.partition("a"))
     for begin in range(0, 200, 20):
@@ -227,7 +251,11 @@ async def test_senders_go_on_after_an_operator_has_trimmed(shop):
 
 
 def test_worker_tells_of_another_programs_keep(rink_redis, etcd_url, prefix, caplog):
-    """What the worker that started last says counts; silence changes nothing, and 0 ends it."""
+    """A worker reports another program's `keep`.
+
+    The worker that started last decides. A worker without the setting changes nothing, and 0 ends
+    it.
+    """
 
     @with_shop(partition_count=2)
     async def body(shop):
@@ -260,7 +288,10 @@ def test_worker_tells_of_another_programs_keep(rink_redis, etcd_url, prefix, cap
 
 @with_shop(partition_count=2, partition_size=110)
 async def test_sender_that_says_nothing_removes_nothing(shop):
-    """An old program among new ones: neither its appends nor its trimming touch what is kept."""
+    """A sender without the setting removes nothing.
+
+    An old program runs among new ones. Neither its appends nor its trimming touch the kept events.
+    """
     note_all(shop, "bill")
     number = shop.partition("a")
     store = (await shop.app.connections.open()).store
@@ -315,7 +346,10 @@ async def test_reset_before_what_is_kept_is_told_of(shop):
 
 @with_shop(keep_bytes=20_000, partition_count=2)
 async def test_sends_alone_remove_what_is_not_kept(shop):
-    """Where nothing is committed for a while, as by a query of Spark, nobody else would."""
+    """Sends alone remove the events that are not kept.
+
+    Without commits for a while, as with a query of Spark, nothing else would remove them.
+    """
     note_all(shop, "bill")
     await Worker(shop.app)._register((await shop.app.connections.open()).store)
     for begin in range(0, 3000, 500):
@@ -327,7 +361,11 @@ async def test_sends_alone_remove_what_is_not_kept(shop):
 
 @stepping
 async def test_room_is_all_there_after_an_operator_has_trimmed(steps, server):
-    """What he removed within a segment was never counted as passed; once all have passed all, there is room."""
+    """All room is there again after an operator has trimmed.
+
+    Events that he removed within a segment were never counted as passed. Once all processors have
+    passed all events, there is room.
+    """
     bounds = PartitionBounds(20, retention=Retention(7 * DAY_MS))
     place = attrs.evolve(steps.place, bounds=bounds)
     calls = itertools.count(1)
@@ -357,7 +395,10 @@ async def test_room_is_all_there_after_an_operator_has_trimmed(steps, server):
 
 @stepping
 async def test_retention_goes_on_after_the_counts_were_lost(steps, server):
-    """A Redis that evicts may lose the hash alone: the segments that it counted for go, too."""
+    """Retention goes on after the counts were lost.
+
+    A Redis that evicts may lose only the hash. The segments that it counted are then removed, too.
+    """
     bounds = PartitionBounds(1000, retention=Retention(size=1000))
     names = steps.place.names
     await steps.store.register(attrs.evolve(steps.place, bounds=bounds))
@@ -372,7 +413,10 @@ async def test_retention_goes_on_after_the_counts_were_lost(steps, server):
 
 
 async def _loses(shop, lose):
-    """Have Redis lose what is said of retention, while only such senders go on as say nothing of it."""
+    """Make Redis lose the settings of retention.
+
+    Meanwhile only senders without the setting go on.
+    """
     seen = note_all(shop, "bill", on_data_loss="continue")
     silent = Shop(shop.server.url, shop.app.etcd, shop.app.session["prefix"], partition_count=2)
     names = shop.names(shop.partition("a"))
@@ -408,7 +452,10 @@ async def test_flushed_redis_keeps_events_as_before(shop):
 
 @stepping
 async def test_lag_without_its_counters_is_counted_one_by_one(steps, server):
-    """Where Redis has lost them, and the segments are there that told how much came before."""
+    """A lag without its counters is counted event by event.
+
+    Redis loses the counters first, and then the segments, which hold how much came before.
+    """
     bounds = PartitionBounds(1000, retention=Retention(size=1))  # each event has a segment
     place = attrs.evolve(steps.place, bounds=bounds)
     await steps.store.register(place)

@@ -1,4 +1,7 @@
-"""What a partition's counters say is true, whatever happens to it and in whatever order."""
+"""Test that a partition's counters are true after any events.
+
+The events come in any order.
+"""
 
 import asyncio
 import random
@@ -20,11 +23,12 @@ SEEDS = range(4)
 
 
 class World:
-    """A partition, all that may happen to it at random, and what was ever in it.
+    """Model a partition, its random events, and all it ever held.
 
     Attributes:
-        ever: the ids of all events that were ever added; so many of them are gone.
-        lost: how many events were removed before a processor had passed them; `missed` by all of them together.
+        ever: the ids of all events that were ever added.
+        lost: how many events were removed before a processor had passed them; `missed` of all
+            processors together.
         replays: where the partition ended when a processor was registered or moved back.
     """
 
@@ -217,7 +221,10 @@ def in_a_world(body):
 
 
 class Past(World):
-    """A world whose events were sent within ten days before now, in order."""
+    """Model a world whose events were sent within the last ten days.
+
+    They are in order.
+    """
 
     async def begin(self):
         self.now = await redis_ms(self.redis)
@@ -236,7 +243,7 @@ class Past(World):
 
 
 async def live(world, names, times):
-    """Have things happen at random, and look after each whether all is true."""
+    """Run random changes, and check all counters after each."""
     for _ in range(times):
         await getattr(world, world.rng.choice(names))()
         await world.check()
@@ -255,7 +262,10 @@ async def test_counters_are_true_with_retention_by_bytes(redis, seed):
 
 @in_a_world
 async def test_lost_events_of_a_log_are_counted(redis, seed):
-    """Nobody is waited for: with trim="oldest", retention alone says what goes."""
+    """Lost events of a log are counted.
+
+    No sender waits: with trim="oldest", retention alone decides the trimming.
+    """
     world = World(redis, seed, Retention(size=6000), loses=True)
     world.outputs = lambda name: ()
     names = ["append", "append", "publish", "commit", "register", "forget", "requeue", "reset"]
@@ -266,7 +276,10 @@ async def test_lost_events_of_a_log_are_counted(redis, seed):
 
 @in_a_world
 async def test_counters_are_true_with_retention_by_time(redis, seed):
-    """Of ten days most is too old; what is younger than a week stays, whoever has passed it."""
+    """The counters stay true with retention by time.
+
+    Of ten days most is too old. Events younger than a week stay, whoever has passed them.
+    """
     world = Past(redis, seed, Retention(7 * DAY_MS))
     await world.begin()
     names = ["append", "append", "commit", "commit", "register", "forget", "reset", "trim"]

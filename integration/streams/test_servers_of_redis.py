@@ -1,4 +1,8 @@
-"""Redis in its other forms: a cluster, a master behind a Sentinel, one with users; restarted, restored, away."""
+"""Test other forms of Redis, and its outages.
+
+The forms are a cluster, a master behind a Sentinel, and a Redis with users. It is restarted,
+restored, and away.
+"""
 
 import asyncio
 import contextlib
@@ -30,7 +34,10 @@ pytestmark = pytest.mark.waits
 
 @contextlib.asynccontextmanager
 async def shop_on(redis, etcd_url, prefix, probe, **stream):
-    """A shop on a Redis that `redis` says how to reach; `probe` is a plain client for looking."""
+    """Make a shop on a Redis; `redis` says how to reach it.
+
+    `probe` is a plain client for looking.
+    """
     shop = Shop(redis, etcd_url, prefix, probe=probe, **stream)
     try:
         yield shop
@@ -59,7 +66,10 @@ def three_masters(running_cluster):
 
 
 def test_workers_share_a_stream_on_a_cluster(three_masters, etcd_url, prefix):
-    """Its partitions lie on several nodes; order and hand-over are as on one."""
+    """Workers share a stream on a cluster.
+
+    Its partitions lie on several nodes. Order and hand-over are as on one node.
+    """
 
     async def body():
         def connect():
@@ -264,10 +274,10 @@ def test_a_wrong_password_is_a_clear_error(url):
 
 
 ALLOWED = (
-    "worker on >pw ~rink:* &* -@all +@connection +@read +@stream +@hash +@scripting +info +time +type "
-    "+exists +set +del -client +client|id +client|unblock"
+    "worker on >pw ~rink:* &* -@all +@connection +@read +@stream +@hash +@scripting +info +time "
+    "+type +exists +set +del -client +client|id +client|unblock"
 )
-"""What docs/streams-redis.md says that the Redis user of a worker needs."""
+"""The permissions of a worker's Redis user that docs/streams-redis.md names."""
 
 
 def test_a_user_who_may_do_what_the_docs_say_can_run_a_worker(etcd_url, prefix):
@@ -340,9 +350,9 @@ async def test_something_else_under_a_partitions_key_stops_that_partition_alone(
     await task
 
 
-def test_a_client_that_waits_for_no_answer_for_long_is_not_broken_by_idle_reads(
-    rink_redis, etcd_url, prefix
-):
+def test_client_with_a_short_socket_timeout_survives_idle_reads(rink_redis, etcd_url, prefix):
+    """Idle reads do not break a client with a short socket timeout."""
+
     async def body():
         async with shop_on(f"{rink_redis.url}?socket_timeout=1", etcd_url, prefix, None) as shop:
             note_all(shop)
@@ -397,7 +407,10 @@ def test_the_first_send_waits_for_redis_as_long_as_it_says():
 
 
 def test_closing_an_app_raises_nothing_while_redis_is_away(tmp_path):
-    """Over TLS redis-py waits for a word of the server, and raises where none comes."""
+    """Closing an app while Redis is away raises nothing.
+
+    Over TLS redis-py waits for an answer of the server, and raises if none comes.
+    """
     files = Files(tmp_path / "pems", "127.0.0.1", "localhost")
 
     async def closed(node):
@@ -416,7 +429,10 @@ def test_closing_an_app_raises_nothing_while_redis_is_away(tmp_path):
 
 
 def test_worker_tells_of_a_redis_that_evicts(etcd_url, prefix, caplog, monkeypatch):
-    """At the start of the policy, and later of each time that keys were evicted."""
+    """A worker reports a Redis that evicts.
+
+    It logs the policy at its start, and later each time that keys were evicted.
+    """
     monkeypatch.setattr(monitor, "CHECK_INTERVAL_S", 0.05)
     monkeypatch.setattr(monitor, "LAG_INTERVAL_S", 0.05)
     policy = ("--maxmemory-policy", "allkeys-random")
@@ -439,7 +455,10 @@ def test_worker_tells_of_a_redis_that_evicts(etcd_url, prefix, caplog, monkeypat
 
 
 def test_worker_says_nothing_of_a_redis_that_does_not_evict(etcd_url, prefix, caplog):
-    """Neither of one whose policy is noeviction, nor of one without a bound."""
+    """A worker logs nothing about a Redis that does not evict.
+
+    Its policy is noeviction, or it has no memory bound.
+    """
 
     async def body(url):
         async with Redis.from_url(url) as probe, shop_on(url, etcd_url, prefix, probe) as shop:

@@ -1,4 +1,7 @@
-"""Each step on a partition, on a real Redis: what it does, what it refuses, and that it may be repeated."""
+"""Test each step on a partition, on a real Redis.
+
+The tests cover its effect, its refusals, and its repetition.
+"""
 
 import asyncio
 import functools
@@ -125,9 +128,8 @@ async def test_outputs_are_written_wholly_or_not_at_all(steps, server):
 
 
 @stepping
-async def test_a_full_partition_has_room_for_an_output_to_itself_by_what_that_commit_passes(
-    steps, server
-):
+async def test_full_partition_has_room_for_an_output_by_the_commits_own_events(steps, server):
+    """A commit's output fits a full partition, in the place of its events."""
     place = place_of(limit=3)
     ids = await steps.add(3, place)
     await steps.take(5, place)
@@ -216,9 +218,8 @@ async def test_an_append_that_is_sent_again_adds_nothing_and_answers_the_same(st
 
 
 @stepping
-async def test_an_append_that_found_no_room_adds_nothing_later_when_it_is_there_again(
-    steps, server
-):
+async def test_repeated_append_that_found_no_room_adds_nothing_later(steps, server):
+    """A repeated append that found no room adds nothing once there is room."""
     place = place_of(limit=1)
     ids = await steps.add(1, place)
     found = await steps.store.append(place.names, place.bounds, [b"a"], 2, True)
@@ -254,7 +255,8 @@ async def test_after_an_orderly_end_the_next_owner_need_not_be_careful(steps, se
 
 
 @stepping
-async def test_after_an_unclean_end_it_is_told_what_its_owner_may_have_begun_with(steps, server):
+async def test_take_after_an_unclean_end_returns_the_careful_events(steps, server):
+    """After an unclean end, a take returns the last event that may have begun."""
     ids = await steps.add(6)
     await steps.take(5, first=2)
     assert (await steps.take(6, first=1)).careful == ids[1]
@@ -314,7 +316,7 @@ async def test_a_crash_counts_for_the_event_that_was_marked_and_no_other(steps, 
 
 @pytest.fixture
 def in_the_year(monkeypatch):
-    """Sets the clock of what is told to Redis."""
+    """Set the clock that Redis is told."""
 
     def in_the_year(year):
         monkeypatch.setattr(
@@ -396,7 +398,10 @@ async def test_an_offset_above_the_streams_last_id_is_refused(steps, server):
 
 @pytest.mark.parametrize("loss", ["deleted", "emptied"])
 def test_a_committed_event_that_is_missing_is_noticed(rink_redis, loss):
-    """A stream that was deleted and used again has a higher last id: that alone shows nothing."""
+    """A missing committed event is noticed.
+
+    A stream that was deleted and used again has a higher last id, which alone shows nothing.
+    """
 
     @stepping
     async def check(steps, server):
@@ -552,9 +557,8 @@ async def test_out_of_memory_commits_go_on_and_what_grows_is_refused(steps, serv
 
 
 @stepping
-async def test_steps_that_are_asked_for_at_once_go_in_one_pipeline_and_fail_one_by_one(
-    steps, server
-):
+async def test_concurrent_steps_share_a_pipeline_and_fail_one_by_one(steps, server):
+    """Concurrent steps share one pipeline, and each fails for itself."""
     ids = await steps.add(1)
     places = [place_of(number=number) for number in range(50)]
     await steps.redis.set(places[9].names.stream, "no stream")
@@ -568,7 +572,10 @@ async def test_steps_that_are_asked_for_at_once_go_in_one_pipeline_and_fail_one_
 
 @stepping
 async def test_a_step_that_was_given_up_opens_no_connection_after_the_close(steps, server):
-    """The request of a caller that was cancelled goes on by itself, and may be about to connect."""
+    """A step that was given up opens no connection after the close.
+
+    The request of a cancelled caller goes on by itself, and may be about to connect.
+    """
 
     async def is_gone(name):
         return name not in [one["name"] for one in await steps.redis.client_list()]

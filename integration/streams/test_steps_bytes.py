@@ -1,4 +1,4 @@
-"""Steps on large entries, on a real Redis: how many bytes come in one answer."""
+"""Test the bytes of one answer with large entries, on a real Redis."""
 
 import pytest
 from streams_support import stepping

@@ -1,4 +1,7 @@
-"""Trouble with events and their processors: retries, giving up, quarantine, cancelling."""
+"""Test failing events and processors.
+
+The tests cover retries, giving up, quarantine and cancelling.
+"""
 
 import asyncio
 import contextlib
@@ -18,7 +21,9 @@ pytestmark = pytest.mark.waits
 
 
 @with_shop()
-async def test_an_event_that_always_fails_becomes_a_dead_letter_and_its_neighbours_do_not(shop):
+async def test_event_that_always_fails_alone_becomes_a_dead_letter(shop):
+    """An event that always fails becomes a dead letter; its neighbours do not."""
+
     @shop.app.processor(shop.legs, backoff=(0.001, 0.01), max_attempts=3, retry_for=0, **QUICK)
     async def note(events):
         async for batch in events.take(10).records():
@@ -39,7 +44,8 @@ async def test_an_event_that_always_fails_becomes_a_dead_letter_and_its_neighbou
 
 
 @with_shop()
-async def test_of_events_that_come_one_by_one_only_the_one_that_failed_is_tried_again(shop):
+async def test_failed_event_of_records_alone_is_tried_again(shop):
+    """Only the failed one of single events is tried again."""
     tries = []
 
     @shop.app.processor(shop.legs, backoff=(0.001, 0.01), max_attempts=2, retry_for=0, **QUICK)
@@ -101,7 +107,8 @@ async def test_what_is_no_record_becomes_a_dead_letter_at_once(shop):
 
 
 @with_shop()
-async def test_a_quarantined_partition_waits_for_an_operator_and_the_others_go_on(shop):
+async def test_quarantined_partition_waits_and_the_others_go_on(shop):
+    """A quarantined partition waits for an operator, and the others go on."""
     broken = [True]
 
     @shop.app.processor(
@@ -169,7 +176,8 @@ async def test_who_halts_quarantines_the_partition_and_ends_its_worker_alone(sho
 
 
 @with_shop()
-async def test_a_processor_that_returns_without_an_event_is_called_again_with_pauses(shop):
+async def test_processor_that_returns_without_an_event_is_called_with_pauses(shop):
+    """A processor that returns without an event is called again, with pauses."""
     calls = []
 
     @shop.app.processor(shop.legs, backoff=(0.05, 0.05), **QUICK)
@@ -199,7 +207,8 @@ async def test_a_processor_that_returns_has_processed_what_it_was_given(shop):
 
 
 @with_shop()
-async def test_who_does_not_return_within_grace_is_cancelled_and_its_event_comes_again(shop):
+async def test_processor_beyond_its_grace_is_cancelled_and_its_event_repeats(shop):
+    """A processor beyond its grace is cancelled, and its event comes again."""
     cancelled = []
 
     @shop.app.processor(shop.legs, grace=0.4, **QUICK)
@@ -318,7 +327,9 @@ async def test_a_send_of_many_that_is_cancelled_sends_no_more(shop):
 
 
 @with_shop()
-async def test_who_is_cancelled_at_the_end_of_its_grace_and_returns_has_finished_nothing(shop):
+async def test_cancelled_processor_that_returns_has_finished_no_event(shop):
+    """A processor that is cancelled and then returns has finished no event."""
+
     @shop.app.processor(shop.legs, grace=0.4, **QUICK)
     async def note(events):
         async for leg in events.records():
@@ -395,7 +406,10 @@ async def _note(events):
 
 @with_shop()
 async def test_a_planned_stop_is_no_crash_whatever_the_processor_does(shop):
-    """A thread outlasts its grace with a marked event: the next owner need not be careful."""
+    """A planned stop never counts as a crash.
+
+    A thread outlasts its grace with a marked event. The next owner need not be careful.
+    """
     go = threading.Event()
 
     @shop.app.processor(shop.legs, grace=0.3, **QUICK)

@@ -1,4 +1,7 @@
-"""Workers that share partitions: order, hand-over, what comes again and what does not."""
+"""Test workers that share partitions.
+
+The tests cover order, hand-over, and which events come again.
+"""
 
 import asyncio
 import threading
@@ -128,7 +131,10 @@ async def test_a_plain_function_takes_batches_and_commits_with_outputs(shop):
 
 @with_shop()
 async def test_outputs_and_offset_are_one_step(shop):
-    """The processor fails after every third commit and before every fifth: each output is there once."""
+    """Outputs and offset are written in one step.
+
+    The processor fails after every third commit and before every fifth. Each output is there once.
+    """
     out = shop.app.stream("out", record=Leg, partition_by="who", partition_count=2)
     calls = [0]
 
@@ -171,7 +177,11 @@ async def test_outputs_and_offset_are_one_step(shop):
 
 @with_shop(partition_count=1)
 async def test_processor_is_given_as_many_uncommitted_as_prefetch_holds(shop):
-    """Events trickle in, so no read brings many: it still has all that it waits for before it commits."""
+    """A processor gets as many uncommitted events as `prefetch` allows.
+
+    Events trickle in, so no read brings many. The processor still gets all events that it waits for
+    before it commits.
+    """
     committed = []
 
     @shop.app.processor(shop.legs, commit="manual", max_uncommitted=100, prefetch=100, **QUICK)
@@ -241,7 +251,9 @@ async def test_what_lies_in_a_partition_can_be_read_back(shop):
 
 
 @with_shop()
-async def test_a_worker_whose_name_is_taken_waits_for_it_and_leaves_when_it_is_told_to(shop):
+async def test_worker_whose_name_is_taken_waits_and_leaves_on_request(shop):
+    """A worker whose name is taken waits for it, and leaves on request."""
+
     @shop.app.processor(shop.legs, **QUICK)
     async def note(events):
         async for leg in events.records():
@@ -296,6 +308,9 @@ async def test_who_stands_by_has_its_connections_to_redis_before_they_are_needed
 
 
 async def three(connections):
-    """What is there of a worker: one that reads, one for scripts, one that ends a read."""
+    """Return a worker's three connections, or False if there are others.
+
+    One reads, one runs scripts, and one ends a read.
+    """
     found = await connections()
     return len(found) == 3 and found

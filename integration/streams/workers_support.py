@@ -1,4 +1,7 @@
-"""Workers in this process, on a real etcd and a real Redis, and what they saw."""
+"""Run workers in this process, and note the events they saw.
+
+etcd and Redis are real.
+"""
 
 import asyncio
 import contextlib
@@ -22,10 +25,10 @@ class Leg(Record):
 
 
 class Shop:
-    """An app with one stream, and short words for what tests do with it.
+    """Hold an app with one stream, and short words for the tests.
 
     Attributes:
-        seen: what processors noted, in order: key and number.
+        seen: the processors' notes in order: key and number.
         server: the Redis server.
     """
 
@@ -37,7 +40,7 @@ class Shop:
         self.seen = []
 
     def of_key(self, number, partitions=4):
-        """A key whose records go to this partition."""
+        """Return a key whose records go to this partition."""
         return next(
             key for key in (f"k{i}" for i in range(10_000)) if self.partition(key) == number
         )
@@ -55,7 +58,7 @@ class Shop:
         return self.legs.names.partition(number)
 
     async def dead(self, processor, number):
-        """The dead letters of a partition, oldest first."""
+        """Return the dead letters of a partition, oldest first."""
         found = await self.redis.xrange(self.names(number).dead(processor))
         return [
             {key.decode(): value.decode() for key, value in fields.items()} for _, fields in found
@@ -69,7 +72,10 @@ class Shop:
         return (await self.at(processor, number)).get("quarantined")
 
     async def are_committed(self, processor, count):
-        """Whether so many events were processed and committed, in all partitions together."""
+        """Return whether `count` events were processed and committed.
+
+        All partitions count together.
+        """
         found = [await self.at(processor, n) for n in range(self.legs.partition_count)]
         return sum(int(at.get("processed", 0)) for at in found) >= count
 
@@ -79,7 +85,10 @@ class Shop:
 
     @contextlib.asynccontextmanager
     async def workers(self, *names):
-        """Workers of these names, for as long as the `with` lasts; left in order at its end."""
+        """Run workers of these names while the `with` lasts.
+
+        They leave in order at its end.
+        """
         running = {}
 
         async def start(name):
@@ -101,7 +110,7 @@ class Shop:
                 await stop(name)
 
     def numbers(self, key=None):
-        """What was seen: of one key, or by key."""
+        """Return the seen numbers, of one key or by key."""
         by_key = defaultdict(list)
         for who, n in self.seen:
             by_key[who].append(n)
@@ -122,7 +131,7 @@ async def until(look, seconds=25.0, what=""):
 
 
 async def until_true(ask, seconds=25.0, what=""):
-    """As `until`, of something that must be asked for."""
+    """Wait as `until` does, for an awaitable condition."""
     end = time.monotonic() + seconds
     while True:
         with contextlib.suppress(ConnectionError):  # Redis is just being restarted

@@ -1,4 +1,4 @@
-"""Makes `docs_support` importable, whichever folder the tests are run from."""
+"""Make `docs_support` importable from any working folder."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reads the pages: their blocks of code, their links and headings, and runs what can be run.
+"""Read the pages: their code, links and headings; run their examples.
 
 A block of Python is run if a comment stands right before it, which readers do not see:
 
@@ -36,11 +36,14 @@ _MARK = re.compile(r"<!-- run(?:: *(\w+))? *(?:\n(.*))?-->", re.DOTALL)
 
 
 class Enough(Exception):  # noqa: N818 - an end, not an error
-    """Ends an example that would go on for ever."""
+    """End an example that would go on for ever."""
 
 
 def shop():
-    """Return a new app with two streams: the names that examples of streams begin with."""
+    """Return a new app with two streams.
+
+    Examples of streams use these names.
+    """
     from rink.streams import App, Record
 
     class Order(Record):
@@ -59,7 +62,7 @@ def shop():
 
 @attrs.frozen
 class Block:
-    """One fenced block; `setup` is None where it is not to be run."""
+    """Hold one fenced block; `setup` is None if it is not run."""
 
     page: Path
     line: int
@@ -73,13 +76,13 @@ class Block:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     def compiled(self):
-        """The code, with the line numbers of its page."""
+        """Compile the code with the line numbers of its page."""
         lines = "\n" * self.line + self.code
         return compile(lines, str(self.page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def blocks(page, language):
-    """The blocks of a page in one language."""
+    """Return the blocks of a page in one language."""
     text = page.read_text(encoding="utf-8")
     for found in _FENCE.finditer(text):
         if found[2] != language:
@@ -101,7 +104,10 @@ def all_blocks(language):
 
 
 def scripts(page):
-    """Return the blocks of Python that the page asks readers to save, by the file's name."""
+    """Return the blocks of Python to save, by the file's name.
+
+    The page asks its readers to save them.
+    """
     text = page.read_text(encoding="utf-8")
     named = {}
     for match in _FENCE.finditer(text):
@@ -114,12 +120,14 @@ def scripts(page):
 
 
 def run(block, request, **names):
-    """Run a block and then each test that it defines, with the fixtures it asks for.
+    """Run a block, and then each test that it defines.
+
+    The tests get their fixtures.
 
     Args:
         block: to be run.
         request: of pytest.
-        names: what the block finds beside the names of its setup.
+        names: the names that the block finds beside those of its setup.
 
     Returns:
         The names that there are in the end.
@@ -137,23 +145,26 @@ def run(block, request, **names):
 
 
 def prose(page):
-    """A page without its blocks of code."""
+    """Return a page without its blocks of code."""
     return _FENCE.sub("", page.read_text(encoding="utf-8"))
 
 
 def links(page):
-    """Where the page's links lead."""
+    """Return the targets of the page's links."""
     return re.findall(r"\]\(([^)\s]+)\)", prose(page))
 
 
 def anchors(page):
-    """What `#…` may follow the page's name: its headings, as the usual renderers spell them."""
+    """Return the valid fragments of a page: its headings' anchors.
+
+    They are spelt as the usual renderers do.
+    """
     found = re.findall(r"^#{1,6} +(.+?) *$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
 def code_words(*pages):
-    """Every name that stands in code: in backticks, or in a block of Python."""
+    """Return every name in code: in backticks, or in a block of Python."""
     words = set()
     for page in pages:
         for span in re.findall(r"`([^`\n]+)`", prose(page)):
@@ -164,7 +175,10 @@ def code_words(*pages):
 
 
 def rows(page, heading):
-    """The cells of each table row under a heading, keyed by the name in the first one."""
+    """Return the cells of each table row under a heading.
+
+    The keys are the names in the first cells.
+    """
     _, _, section = page.read_text(encoding="utf-8").partition(f"\n## {heading}\n")
     found = {}
     for line in section.partition("\n## ")[0].splitlines():

@@ -1,4 +1,7 @@
-"""The pages are true: their examples run, their links lead somewhere, no name is missing."""
+"""Test that the pages are true.
+
+Their examples run, their links lead somewhere, and no name is missing.
+"""
 
 import contextlib
 import inspect
@@ -67,7 +70,7 @@ def test_an_example_compiles(block):
 @pytest.mark.parametrize("block", RUNNABLE, ids=at)
 def test_an_example_runs_on_an_etcd_in_memory(block, request, monkeypatch, rink_etcd):
     class Client:
-        """A type as the real one is, since the session asks whether its etcd is one."""
+        """Imitate the real client's type, which the session checks."""
 
         def __new__(cls, *_, **__):
             return rink_etcd.client()
@@ -136,7 +139,10 @@ def test_index_names_every_page():
 
 
 def public(kind):
-    """The public attributes of a class, and of an attrs class its fields."""
+    """Return the public attributes of a class.
+
+    Of an attrs class they include its fields.
+    """
     fields = getattr(kind, "__attrs_attrs__", ())
     return {name for name in dir(kind) if not name.startswith("_")} | {f.name for f in fields}
 
@@ -208,7 +214,7 @@ def test_both_faces_take_the_same_settings():
 
 
 def shown_keys():
-    """Each key that `etcd-keys.md` shows, with the value below it."""
+    """Return each key that `etcd-keys.md` shows, with the value below it."""
     for block in blocks(ETCD_KEYS, "text"):
         lines = block.code.splitlines()
         for key, value in itertools.pairwise(lines):

@@ -1,4 +1,4 @@
-"""Two things that `api.md` says of processes at their limits are so."""
+"""Test what `api.md` says of processes at their limits."""
 
 import ctypes
 
@@ -11,7 +11,11 @@ LONG_S = 20.0
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "usleep"), reason="no usleep in this libc")
 def test_code_that_holds_the_gil_beyond_the_deadline_loses_its_roles(rink_etcd):
-    """A C extension that does not release the GIL stops renewals; the clock tells, not a flag."""
+    """Code that holds the GIL past the deadline loses its roles.
+
+    A C extension that does not release the GIL stops renewals. The clock shows the loss, not a
+    flag.
+    """
     hold_the_gil = ctypes.PyDLL(None).usleep  # PyDLL, other than CDLL, keeps the GIL in a call
     with (
         rink.Session(rink_etcd.client(), ttl=2, margin=1) as session,
@@ -26,7 +30,10 @@ def test_code_that_holds_the_gil_beyond_the_deadline_loses_its_roles(rink_etcd):
 
 
 def test_a_member_that_holds_nothing_is_healthy(rink_session):
-    """A rollout that waits for readiness must not wait for a role: the old process still has it."""
+    """A member that holds no role is healthy.
+
+    A rollout that waits for readiness must not wait for a role, since the old process still has it.
+    """
     with (
         rink.Rink(rink_session, "orders", name="old", rebalance_delay=0) as old,
         old.await_role("leader", LONG_S),

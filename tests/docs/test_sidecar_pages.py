@@ -1,6 +1,6 @@
-"""The pages of the sidecar and of `rink run` show examples as they stand, and are short.
+"""Test that the pages of the sidecar and `rink run` are true and short.
 
-The pages on Kubernetes have their test in tests/deploy.
+Their examples are shown as they stand. The pages on Kubernetes have their test in tests/deploy.
 """
 
 import pytest

@@ -102,7 +102,10 @@ def test_a_scheme_goes_with_members(refused, roles):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (("--leave", "w3"), "rink: member 'w3' is not in the group, so it cannot leave. Members: w1, w2"),
+        (
+            ("--leave", "w3"),
+            "rink: member 'w3' is not in the group, so it cannot leave. Members: w1, w2",
+        ),
         (("--join", "w2"), "rink: member 'w2' is in the group already"),
         (("--leave", "w1,w2"), "rink: no member would be left"),
         (("--scheme", "round"), "rink: scheme 'round' is not known here"),

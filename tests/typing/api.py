@@ -1,7 +1,8 @@
-"""What type checkers see of the public interface: checked by `make types`, and never run.
+"""Check how type checkers see the public interface.
 
-One `assert_type` for each thing that users hold in their hands, so that no change of an internal
-class turns a type of theirs into `Any`, or into a class that they cannot name.
+`make types` checks this file, and nothing runs it. There is one `assert_type` for each object that
+users hold. So no change of an internal class turns a user's type into `Any`, or into a class that
+they cannot name.
 """
 
 from __future__ import annotations
@@ -220,7 +221,7 @@ def helpers() -> None:
 # A misspelt or misplaced setting is an error where it is written, not at the first join. (Each
 # `type: ignore` is checked, too: one that is not needed is an error.)
 def refused(one: rink.Session, r: rink.aio.Rink, untyped: Any) -> None:
-    rink.partitions.PartitionedConsumer(r, "orders", partitions=8)  # type: ignore[arg-type]  # faces
+    rink.partitions.PartitionedConsumer(r, "jobs", partitions=8)  # type: ignore[arg-type]  # faces
     rink.Session(untyped, tll=30)  # type: ignore[call-arg]  # no such setting
     rink.Rink(one, "orders", "a")  # type: ignore[call-arg]  # settings are given by name
     rink.Rink("orders", one)  # type: ignore[arg-type]  # the session comes first

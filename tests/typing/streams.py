@@ -1,6 +1,7 @@
-"""What type checkers see of streams: checked by `make types`, and never run.
+"""Check how type checkers see streams.
 
-Each `type: ignore` stands where a mistake must be found: one that is not needed is an error itself.
+`make types` checks this file, and nothing runs it. Each `type: ignore` stands where a mistake must
+be found: an unneeded one is an error itself.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ def streams() -> None:
     assert_type(alerts, Stream[Alert])
     assert_type(JsonCodec(Order, hooks={Path: (str, Path)}), JsonCodec[Order])
     app.stream("a", record=Order, partition_by="customer", codec=JsonCodec(Order))
-    app.stream("b", record=Order, partition_by=lambda order: order.shop)  # type: ignore[attr-defined]
-    app.stream("c", record=Order, partition_by="customer", codec=JsonCodec(Total))  # type: ignore[misc]
+    app.stream("b", record=Order, partition_by=lambda o: o.shop)  # type: ignore[attr-defined]
+    totals = JsonCodec(Total)
+    app.stream("c", record=Order, partition_by="customer", codec=totals)  # type: ignore[misc]
     orders.send_blocking(Order(customer="ann"))
     orders.send_blocking(Total(customer="ann", total=Decimal(1)))  # type: ignore[arg-type]
     orders.send_many_blocking([Order(customer="ann"), Alert("x")])  # type: ignore[list-item]
@@ -76,7 +78,7 @@ async def untyped(events: Any) -> Any:
 
 @app.processor(orders, name="any_record")
 async def log_each(events: Events[Record]) -> None:
-    """A function for the records of several streams."""
+    """Log the records of several streams."""
 
 
 class Billing:

@@ -1,14 +1,14 @@
-"""A member of a small world: the real `Node` and its user code, one snapshot per state.
+"""Run a member of a small world, with one snapshot per state.
 
-What a member does depends on nothing but its own state and what reaches it, so each step is done
-once: `Actors.act` remembers it. Two states are one if their fingerprints are equal.
+The member is the real `Node` and its user code. Each step depends only on the member's own state
+and on its input, so it is done once: `Actors.act` remembers it. Two states are one if their
+fingerprints are equal.
 
 **Time.** Every member has a clock of its own, since no rule compares two. It moves only when an
 alarm rings or the deadline is noticed. A fingerprint has no readings: only which moments have
 passed, in which order the others will come, and which of them are too far to ring. This is exact as
-long as whatever may ring in a world is far apart: gathering (1 ms), retries (0.05 to 2 s), a
-newcomer that does not claim (1 s), and then nothing below the world's `far_s` but the one thing
-that the world is about.
+long as all alarms of a world are far apart: gathering (1 ms), retries (0.05 to 2 s), a newcomer
+that does not claim (1 s), and then nothing below the world's `far_s` but the subject of the world.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ STEPS = ("step", "alarm", "nudge", "finish")
 
 
 class QuietWaits(Waits):
-    """Reports no wait that lasts: that is said to people, and its time would be one more moment."""
+    """Report no wait that lasts.
+
+    Such reports are for people, and their time would be one more moment.
+    """
 
     def lasting(self, now: float) -> tuple[list[str], float | None]:
         """Return that nothing is to be reported."""
@@ -48,13 +51,14 @@ class QuietWaits(Waits):
 
 @attrs.define(eq=False)
 class Actor:
-    """One member in one state.
+    """Run one member in one state.
 
-    Where it steps by `halves`, it is `midway` after the first half of a step, and anything may happen
-    until the second one.
+    If it steps by `halves`, it is `midway` after the first half of a step. Anything may happen
+    until the second half.
 
-    `handles` is what its user code has, waits for or works under: what the world believes, whatever
-    the member's own table says. `gates` are what callers computed with and have not used yet.
+    `handles` are those that its user code has, waits for or works under. The world believes them,
+    whatever the member's own table says. `gates` are those that callers computed with and have not
+    used yet.
     """
 
     node: Node
@@ -69,7 +73,7 @@ class Actor:
     # ── what may happen to it ────────────────────────────────────────────────────────────────
 
     def start(self) -> list:
-        """Its user code waits for every role, and it begins to join."""
+        """Begin to join, while user code waits for every role."""
         for role in self.roles:
             self._want(role)
         return self.step([])
@@ -80,12 +84,12 @@ class Actor:
         self.node.table.want(handle)
 
     def step(self, events: list) -> list:
-        """What the engine does with all that lies in its mailbox."""
+        """Step with these events, as the engine does with its mailbox."""
         events = [self._by_own_clock(event) for event in events]
         return self._stepped(events)
 
     def _stepped(self, events: list) -> list:
-        """Place what the step asks for, and step: as the engine does."""
+        """Step as the engine does, after placing the roles that it needs."""
         effects = self.finish() if self.midway else []
         derived.place(self.node, events)
         effects += self.node.step_own(self.now, events)
@@ -101,7 +105,7 @@ class Actor:
         return effects
 
     def check(self) -> None:
-        """A step is done at once, and the member wakes in time for the next one."""
+        """Check that a step is done at once, and the next wake is in time."""
         wake_at = self.node.wake_at
         assert wake_at is None or wake_at > self.now, "it would wake at once, for ever"
         again = self._stepped([])
@@ -117,18 +121,21 @@ class Actor:
         return event
 
     def nudge(self) -> list:
-        """The engine hears that something under the lock has changed."""
+        """Let the engine hear that something under the lock has changed."""
         self.nudged = False
         return self.step([ev.Nudged()])
 
     def alarm(self) -> list:
-        """Time passes until the member wants to step."""
+        """Let time pass until the member wants to step."""
         assert self.node.wake_at is not None
         self.now = max(self.now, self.node.wake_at)
         return self.step([])
 
     def rest(self, seconds: float) -> list:
-        """Time passes without faults: keepalives are answered, and the member wakes in time."""
+        """Let time pass without faults.
+
+        Keepalives are answered, and the member wakes in time.
+        """
         effects = []
         member_lease, until = self.node.member_lease, self.now + seconds
         self.now = max(self.now, until - 1.0)
@@ -138,20 +145,20 @@ class Actor:
         return effects + self.step([])  # else `wake_at` might be of a deadline that has moved since
 
     def expire(self) -> list:
-        """The session's thread notices that the deadline has passed."""
+        """Let the session's thread notice that the deadline has passed."""
         self.now = max(self.now, self.node.member_lease.deadline)
         self.nudged = True
         return self.node.expire(self.now)
 
     def renew(self) -> list:
-        """A keepalive is answered, by a call that is known to reach this history."""
+        """Answer a keepalive, by a call that is known to reach this history."""
         self.node.renewals.call = 0
         effects, must_step = self.node.renew(self.now, self.node.member_lease.id, self.now, 0)
         self.nudged |= must_step
         return effects
 
     def release(self, role: str) -> list:
-        """User code lets go of a role, and waits for it again."""
+        """Let user code release a role, and wait for it again."""
         for handle in [one for one in self.handles if one.role == role and one.hold is not None]:
             self.node.table.release(handle)
             self.handles.remove(handle)
@@ -161,19 +168,22 @@ class Actor:
         return []
 
     def pass_on(self, role: str) -> list:
-        """User code lets go of a role for another user here, who needs a greater token."""
+        """Let user code release a role for another user in this process.
+
+        That user needs a greater token.
+        """
         self._want(role, self.node.table.held[role].token)
         return self.release(role)
 
     def look(self, role: str) -> list:
-        """`get_role`, up to its lock: what is computed on the caller's thread."""
+        """Do the part of `get_role` before its lock, on the caller's thread."""
         gate, placement = self.node.table.gate, self.node.placement
         free = gate.is_mine(role, placement) and not gate.obstacle(role, placement)
         self.gates[role] = gate if free else None
         return []
 
     def take(self, role: str) -> list:
-        """The rest of `get_role`, under the lock."""
+        """Do the rest of `get_role`, under the lock."""
         gate, handle = self.gates.pop(role), Handle(role)
         table = self.node.table
         if gate is not None and table.take(gate, handle, self.now):
@@ -185,9 +195,10 @@ class Actor:
     # ── what it looks like from outside ──────────────────────────────────────────────────────
 
     def holds(self) -> dict[Hold, int]:
-        """The roles that its user code works on, each with the lease that it was granted under.
+        """Return the roles that user code works on, with their leases.
 
-        Those whose claim was given up are left out (R10).
+        The lease is the one that the role was granted under. Roles whose claim was given up are
+        left out (R10).
         """
         granted = [handle for handle in self.handles if handle.hold is not None]
         return {handle.hold: handle.lost for handle in granted if not handle.hold.given_up}
@@ -195,7 +206,7 @@ class Actor:
 
 @attrs.frozen
 class Work:
-    """A role that user code works on, by a grant under a lease."""
+    """Hold a role that user code works on, by a grant under a lease."""
 
     role: str
     token: int
@@ -204,7 +215,7 @@ class Work:
 
 @attrs.frozen
 class Facts:
-    """What the world asks about a member's state."""
+    """Hold the facts of a member's state that the world needs."""
 
     alarm_in: float | None
     is_midway: bool
@@ -302,7 +313,10 @@ def _walk_table(actor: Actor, out: list) -> None:
 
 
 def fingerprint(actor: Actor, far_s: float) -> tuple:
-    """Return what tells a state from others; of a moment to come, also whether it is far."""
+    """Return a tuple that is equal only for equal states.
+
+    Of a future moment, it also holds whether the moment is far.
+    """
     node, out = actor.node, [actor.nudged, actor.midway]
     out += sorted(node.out.wakes) if actor.midway else []
     parts = (
@@ -345,7 +359,7 @@ def fingerprint(actor: Actor, far_s: float) -> tuple:
 
 @attrs.define(eq=False)
 class Actors:
-    """The states that one member of a world has been in, and what leads from one to another."""
+    """Hold all states of one member of a world, and their transitions."""
 
     name: str
     settings: dict[str, Any]
@@ -360,7 +374,7 @@ class Actors:
     _done: dict[tuple, tuple[int, tuple]] = attrs.field(factory=dict)
 
     def born(self) -> tuple[int, tuple]:
-        """Return the state of a process that has just been started, and what it asks for."""
+        """Return the state of a fresh process, and its requests."""
         given = {"ttl": NEVER_S, "margin": NEVER_S / 10, **self.settings}
         node = Node(MemberSettings(self.name, **given))
         node.table.waits = QuietWaits()
@@ -373,9 +387,10 @@ class Actors:
         return actor
 
     def act(self, state: int, what: str, *given: Any) -> tuple[int, tuple]:
-        """Do something to a member in a state; its next state, and what it asks for.
+        """Do something to a member in a state.
 
-        The events of a step are given by their numbers in `things`.
+        Return its next state and its requests. The events of a step are given by their numbers in
+        `things`.
         """
         key = (state, what, given)
         done = self._done.get(key)

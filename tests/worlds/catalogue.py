@@ -1,4 +1,7 @@
-"""The worlds: what each is for, how large it is, and whether it is gone through by default."""
+"""List the worlds, with their purpose and size.
+
+Each world says whether it is explored by default.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ A, B, AB, BA = ("a",), ("b",), ("a", "b"), ("b", "a")
 
 
 def _role(rank: int) -> str:
-    """A role that a group of two gives to one rank."""
+    """Return a role that a group of two gives to one rank."""
     return next(name for name in "pqrstuvw" if rank_of(name, 2) == rank)
 
 
@@ -77,7 +80,8 @@ BY_DEFAULT = [
          versions=4, settings=OFFERS, purse={"leave": 1, "leave now": 1, "lose answer": 1},
          victims=A),
     Spec("an offer, and b joins", "real coordinators; before, while or after a offers its rank",
-         versions=2, settings=OFFERS, late_joiners=B, purse={"leave": 1, "leave now": 1}, victims=A),
+         versions=2, settings=OFFERS, late_joiners=B, purse={"leave": 1, "leave now": 1},
+         victims=A),
     Spec("one of two offers, and c joins", "real coordinators", members=("a", "b", "c"),
          late_joiners=("c",), versions=3, settings=OFFERS, purse={"leave": 1}, victims=AB),
     Spec("a leaver clings",

@@ -1,7 +1,7 @@
-"""Goes through a whole world, breadth first, and tells the shortest way to what is broken.
+"""Explore a whole world, breadth first.
 
-Each state that is met is checked, and then left to itself without faults (`Calm`): the group must
-settle, and every wait of an owner must end.
+A broken rule is reported by the shortest way to it. Each state is checked, and then left to itself
+without faults (`Calm`): the group must settle, and every wait of an owner must end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EVERY = 20_000
 
 @attrs.frozen
 class Result:
-    """What going through a world gave."""
+    """Hold the result of exploring a world."""
 
     name: str
     states: int
@@ -43,7 +43,10 @@ class Result:
 
 
 class Numbers(dict[tuple, int]):
-    """A number for each part of a state, given when it is first asked for; `parts` leads back."""
+    """Number the parts of states, each at its first use.
+
+    `parts` leads back.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +59,10 @@ class Numbers(dict[tuple, int]):
 
 
 class Codes:
-    """States as flat tuples of small numbers: a tenth of the memory, and quick to look up."""
+    """Encode states as flat tuples of small numbers.
+
+    They take a tenth of the memory, and are quick to look up.
+    """
 
     def __init__(self) -> None:
         self._numbers = Numbers()
@@ -74,7 +80,10 @@ class Codes:
 
 
 class Calm:
-    """What happens once faults stop: everything arrives, user code lets go, time passes."""
+    """Let a world go on without faults.
+
+    Everything arrives, user code lets go, and time passes.
+    """
 
     def __init__(self, universe: Universe, codes: Codes) -> None:
         self._universe = universe
@@ -98,7 +107,7 @@ class Calm:
         return last
 
     def _way_from(self, state: State) -> Iterator[State]:
-        """Yield a state and what follows from it, up to where all waits have ended."""
+        """Yield a state and its successors until all waits have ended."""
         for _ in range(PATIENCE):
             yield state
             after = self.next(state)
@@ -153,10 +162,10 @@ class Calm:
         return universe.act(state, index, "nudge") if facts.nudged else None
 
     def _end_orphan(self, state: State) -> State | None:
-        """Have etcd end a lease that nobody renews.
+        """Make etcd end a lease that nobody renews.
 
-        That of a member that was leaving ends only once the others are ranked: its record bars
-        nobody from coordinating.
+        The lease of a leaving member ends only once the others are ranked: its record bars nobody
+        from coordinating.
         """
         universe = self._universe
         contents = universe.stores.contents[state.etcd]
@@ -184,6 +193,8 @@ class Calm:
             state = universe.act(state, index, "rest", max(0.0, min(alarms)))
         return state
 
+    # Each check holds for the state as a whole, so their order decides only which fault is named. A
+    # state is at rest only if none applies: members first, then records, ranks and wishes.
     def _why_not(self, state: State) -> str:
         """Return what has not come to rest yet, or an empty string."""
         universe = self._universe
@@ -234,7 +245,10 @@ class Calm:
         return f"{serving} are there, and {ranked} are ranked"
 
     def _has_a_twin(self, state: State, index: int, facts: Facts) -> bool:
-        """Whether a member waits, as it should, since another living process has its name (R8)."""
+        """Return whether a member rightly waits for its name.
+
+        Another living process has the name (R8).
+        """
         universe = self._universe
         return facts.waits_for_name and any(
             other.state != DEAD
@@ -247,7 +261,7 @@ class Calm:
 
 @attrs.define(eq=False)
 class Exploration:
-    """The way through one world."""
+    """Explore one world."""
 
     universe: Universe
     codes: Codes = attrs.field(factory=Codes)
@@ -271,7 +285,10 @@ class Exploration:
         return state
 
     def go(self, most: int, progress: Callable[[int, int], None] | None = None) -> Result:
-        """Meet every state, or as many as `most`; stops at the first that breaks a rule."""
+        """Visit every state, or as many as `most`.
+
+        Stop at the first state that breaks a rule.
+        """
         began = time.perf_counter()
         gc.disable()  # millions of tuples, none in a cycle: looking for one takes half of the time
         code = self.codes.of(self.begin())
@@ -307,7 +324,10 @@ class Exploration:
         )
 
     def _is_far_enough(self, state: State) -> bool:
-        """Whether the members have proclaimed as many versions as this world goes through."""
+        """Return whether the members have proclaimed enough versions.
+
+        The world sets their number.
+        """
         most = self.universe.spec.versions
         return most > 0 and self.universe.stores.contents[state.etcd].number >= most
 

@@ -1,16 +1,18 @@
-"""What may happen next in a small world: at any time, in any order.
+"""List the next moves of a small world.
+
+They come at any time, in any order.
 
 * a change reaches a member; an answer reaches it; a release, or an alarm, makes it step
 * a request is carried out; it is lost, and then carried out at any later time, or never; its answer
   is lost
 * a deadline is noticed; a keepalive is answered after it; etcd ends a lease, early too; the member
   is told so
-* user code lets go of what was lost, or never does; computes with a gate, and takes by it later
+* user code lets go of a lost role, or never does; computes with a gate, and takes by it later
 * a member is killed, and its name started again; it lists anew; its record is deleted by hand, or
   the newest version; it leaves, and is told to leave now while it offers its rank
 * etcd loses its volume, or is restored from a copy of any time before; fresh members join after
   that
-* what comes from outside: an operator's wish; where an outsider coordinates, the next version
+* an operator wishes something; if an outsider coordinates, it proclaims the next version
 
 Faults are paid for out of the state's purse. Labels tell the story to people.
 """
@@ -168,6 +170,8 @@ def _histories(universe: Universe, state: State) -> Moves:
             yield f"{name} notices its deadline", universe.act(state, index, "expire")
 
 
+# Every fault is yielded from a state that has paid for it, so a world has finitely many states.
+# Faults of the mailbox wait while the member is midway: it hears nothing between its two halves.
 def _faults(universe: Universe, state: State, index: int) -> Moves:
     one, name = state.members[index], universe.spec.members[index]
     if one.state == DEAD:

@@ -1,4 +1,4 @@
-"""What must never be, in any state of any small world."""
+"""Check the rules that hold in every state of every small world."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ UNPROCLAIMED = "the newest version is deleted by hand"
 
 
 class BrokenRuleError(AssertionError):
-    """A rule is broken in a state."""
+    """Report that a rule is broken in a state."""
 
 
 def check_state(universe: Universe, state: State) -> None:
-    """No role has two holders whose leases live, and the record of each claims it.
+    """Check that no role has two claiming holders whose leases live.
 
-    A member that lives in a history of etcd that is gone holds its roles until it has noticed. What
-    its user code works on after that counts only as far as the record in etcd still claims it. Nor
-    does a member that leaves end its lease itself while its user code works under it.
+    A member that lives in a lost history of etcd holds its roles until it has noticed. After that,
+    its user code's work counts only as far as the record in etcd still claims the role. Nor does a
+    leaving member end its lease itself while its user code works under it.
     """
     holders: dict[str, str] = {}
     contents = universe.stores.contents[state.etcd]
@@ -64,10 +64,10 @@ def _claims(contents: Contents, name: str, role: str) -> bool:
 
 
 def check_grant(universe: Universe, state: State, index: int, hold: Work) -> None:
-    """Tokens rise from member to member, and those who rejoined are waited for.
+    """Check that tokens rise, and that rejoined members are waited for.
 
-    A grant is by a view of revision `token`. Somebody who had its record back by then must have let
-    go of the role, even of what it was granted under an earlier lease (R7).
+    A grant is by a view of revision `token`. A member that had its record back by then must have
+    let go of the role, even of a role granted under an earlier lease (R7).
     """
     names, role = universe.spec.members, hold.role
     lease, token = state.tokens[universe.spec.roles.index(role)]
@@ -93,7 +93,7 @@ def check_grant(universe: Universe, state: State, index: int, hold: Work) -> Non
 
 
 def _is_twins(universe: Universe, state: State, index: int, lease: int) -> bool:
-    """Whether a lease is that of another process of the same name."""
+    """Return whether a lease is that of a process of the same name."""
     name = universe.spec.names[index]
     return any(
         universe.spec.names[other] == name
@@ -105,7 +105,7 @@ def _is_twins(universe: Universe, state: State, index: int, lease: int) -> bool:
 
 
 def check_change(before: Contents, after: Contents, effect: object) -> None:
-    """Whatever is done to etcd leaves its versions and its records as the rules say."""
+    """Check the versions and records after a change of etcd."""
     if effect != UNPROCLAIMED:
         _check_versions(before, after)
     for name, found in before.records.items():
@@ -117,7 +117,10 @@ def check_change(before: Contents, after: Contents, effect: object) -> None:
 
 
 def _check_versions(before: Contents, after: Contents) -> None:
-    """Versions follow each other by one, and rank nobody twice, from 0 on without a gap."""
+    """Check that versions follow each other by one.
+
+    They must rank nobody twice, and rank from 0 on without a gap.
+    """
     if after.number not in (before.number, before.number + 1):
         raise BrokenRuleError(f"version {after.number} follows {before.number}")
     if after.number and after.version is None:

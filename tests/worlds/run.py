@@ -1,6 +1,6 @@
-"""Goes through the small worlds, the deep ones too: `make worlds`.
+"""Explore the small worlds, the deep ones too (`make worlds`).
 
-Exit status 1: a rule is broken in one (the way there is printed), or one was not gone through whole.
+Exit status 1: a world breaks a rule (the way there is printed), or was not explored whole.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ def go(task: tuple[str, int]) -> Result:
 
 
 def through(specs: list[Spec], most: int, processes: int, console: Console) -> list[Result]:
-    """Go through worlds, several at a time; the largest ones come last in the catalogue."""
+    """Explore worlds, several at a time.
+
+    The largest ones come last in the catalogue.
+    """
     results = []
     tasks = [(spec.name, most) for spec in specs]
     with (

@@ -1,7 +1,8 @@
-"""States of a member, kept and brought back: what may change is copied, what is frozen is shared.
+"""Keep states of a member, and bring them back.
 
-A pickle keeps who is who within one state (a `Gate` is asked for by identity); frozen values stay
-the very objects they are, which makes bringing a state back several times as quick.
+Mutable parts are copied, and frozen parts are shared. A pickle keeps the identities within one
+state (a `Gate` is looked up by identity). Frozen values stay the very same objects, which makes
+bringing a state back several times as quick.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SHARED += (Version, View, Records, Roster, RecordStanding)
 
 
 class Snapshots:
-    """States of one member, each under a number."""
+    """Keep states of one member, each under a number."""
 
     def __init__(self) -> None:
         self._kept: list[bytes] = []

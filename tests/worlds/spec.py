@@ -1,4 +1,4 @@
-"""What a small world is made of, and how much may go wrong in it."""
+"""Describe a small world, and its allowance of faults."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ FAR_S = 8.0
 
 @attrs.frozen
 class Spec:
-    """A world to exhaust.
+    """Describe a world to explore whole.
 
-    `members` are processes; two that differ by a dash only (b and b') have one name. `script` is
-    what comes from outside, in this order and at any time: versions (their ranks) that an outsider
-    proclaims after those which everybody has settled by, or wishes of an operator. Where `versions`
-    is set there is no outsider: the members coordinate, and proclaim up to so many. `remains` are
-    records that nobody keeps, each with its lease: 0 for none, or one that etcd does not know.
+    `members` are processes; two that differ by a dash only (b and b') have one name. `script` lists
+    the outside events, which come in this order and at any time. They are versions (their ranks)
+    that an outsider proclaims once everybody has settled by the version before, or wishes of an
+    operator. If `versions` is set, there is no outsider: the members coordinate, and proclaim up to
+    so many. `remains` are records that no member keeps, each with its lease: 0 for none, or one
+    that etcd does not know.
 
-    `purse` is how often each fault may happen, to the `victims` where some are named; `batches`
-    also has several messages reach a member in one step. With `halves`, anything may happen between
+    `purse` is how often each fault may happen, to the `victims` if some are named; `batches` also
+    delivers several messages to a member in one step. With `halves`, anything may happen between
     the two halves of a step. User code may "pass on" a role: it waits for a greater token, and
-    releases the role. User code of a member that `clings` never
-    lets go of anything by itself. Alarms that are `far_s` away or further ring in the calm only.
+    releases the role. User code of a member that `clings` never lets go of anything by itself.
+    Alarms that are `far_s` away or further ring in the calm only.
 
-    etcd may lose its history: it goes on from nothing ("wipe"), or from a copy of what lay in it at
-    any time before ("restore"), under the same name and with its revision ahead. Those that are
-    `fresh` are started after that, once nobody holds a role by the old history any more. Nothing
-    reaches who is `cut_off` from then on, but for its own deadline. In an emptied etcd, the
-    outsider's first version has the ranks `anew`.
+    etcd may lose its history: it goes on from nothing ("wipe"), or from a copy of any earlier state
+    ("restore"), under the same name and with its revision ahead. The `fresh` members are started
+    after that, once no member holds a role by the old history any more. From then on nothing
+    reaches a `cut_off` member except its own deadline. In an emptied etcd, the outsider's first
+    version has the ranks `anew`.
     """
 
     name: str
@@ -64,7 +65,7 @@ class Spec:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The name that each of the members joins under."""
+        """Return the name that each of the members joins under."""
         return tuple(process.rstrip("'") for process in self.members)
 
     @property
@@ -73,5 +74,5 @@ class Spec:
         return not self.versions
 
     def is_victim(self, name: str) -> bool:
-        """Whether faults may happen to a member."""
+        """Return whether faults may happen to a member."""
         return not self.victims or name in self.victims

@@ -1,4 +1,7 @@
-"""A state of a small world: a tuple of numbers, so that millions of them fit."""
+"""Represent a state of a small world as a tuple of numbers.
+
+So millions of states fit into memory.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ DEAD = -1
 
 
 class One(NamedTuple):
-    """One member: its state, the changes on their way to it (None: not listed yet), and so on."""
+    """Represent one member: its state and its messages.
+
+    `changes` are those on their way to it, or None before its first list.
+    """
 
     state: int
     changes: tuple[int, ...] | None
@@ -19,11 +25,10 @@ class One(NamedTuple):
 
 
 class State(NamedTuple):
-    """A whole world.
+    """Hold a whole world.
 
-    `tokens`: for each role, who was granted it last, and its token. `copy` is an earlier state of
-    etcd that may be restored, DEAD where there is none; `first_lease` the first one of the history
-    of etcd that goes on now.
+    `tokens`: for each role, its last grantee and token. `copy` is an earlier state of etcd that may
+    be restored, or DEAD; `first_lease` is the first lease of the present history of etcd.
     """
 
     etcd: int

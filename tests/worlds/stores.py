@@ -1,6 +1,7 @@
-"""The etcd of a small world: that of the core's tests, one snapshot per state.
+"""Run the etcd of a small world, with one snapshot per state.
 
-What a request does depends on nothing but what lies in etcd, so each is carried out once.
+It is the etcd of the core's tests. The effect of a request depends only on the state of etcd, so
+each is carried out once.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ REMAINS_TTL = 5
 
 @attrs.frozen
 class Found:
-    """A record that stands in etcd: under which lease, and since and as of which revision."""
+    """Hold a record in etcd, with its lease and its revisions.
+
+    They are the one it was created in and the newest one.
+    """
 
     lease: int
     created: int
@@ -37,7 +41,7 @@ class Found:
 
 @attrs.frozen
 class Contents:
-    """What the world asks about a state of etcd."""
+    """Hold the facts of a state of etcd that the world needs."""
 
     records: dict[str, Found]
     leases: frozenset[int]
@@ -48,7 +52,7 @@ class Contents:
 
 @attrs.define(eq=False)
 class Stores:
-    """The states that etcd has been in."""
+    """Hold the states that etcd has been in."""
 
     contents: list[Contents] = attrs.field(factory=list)
     _states: list[Etcd] = attrs.field(factory=list)
@@ -56,7 +60,10 @@ class Stores:
     _done: dict[tuple, tuple] = attrs.field(factory=dict)
 
     def begin(self, spec: Spec) -> int:
-        """Return the number of an etcd as a world finds it: with nobody in it that is kept."""
+        """Return the number of an etcd as a world finds it.
+
+        No living member is in it.
+        """
         etcd = Etcd()
         for name, lease in spec.remains:
             record = MemberRecord(f"remains of {name}", REMAINS_TTL, draining=("x",))
@@ -65,7 +72,10 @@ class Stores:
         return self._keep(etcd)
 
     def serve(self, state: int, name: str, number: int, effect: Any) -> tuple:
-        """Carry out a request of a member: the next state, the answer, and the changes."""
+        """Carry out a request of a member.
+
+        Return the next state, the answer, and the changes.
+        """
 
         def serve(etcd: Etcd) -> ev.Event | None:
             return etcd.serve(name, effect, 0.0, f"incarnation-{etcd.next_lease}")
@@ -73,11 +83,11 @@ class Stores:
         return self._do(state, ("serve", name, number), serve, effect)
 
     def end_lease(self, state: int, lease: int) -> tuple:
-        """Have etcd end a lease."""
+        """Make etcd end a lease."""
         return self._do(state, ("end", lease), lambda etcd: etcd.end_lease(lease))
 
     def proclaim(self, state: int, ranks: tuple[str, ...]) -> tuple:
-        """Have the outsider proclaim a version."""
+        """Make the outsider proclaim a version."""
         put = _version(self.contents[state].number + 1, ranks)
         return self._do(state, ("put", ranks), lambda etcd: etcd.change(put) and None)
 
@@ -87,12 +97,12 @@ class Stores:
         return self._do(state, ("wish", number), lambda etcd: etcd.change(put) and None)
 
     def delete(self, state: int, name: str) -> tuple:
-        """Have an operator delete a record."""
+        """Make an operator delete a record."""
         key = KEYS.member(name)
         return self._do(state, ("delete", name), lambda etcd: etcd.change({}, [key]) and None)
 
     def unproclaim(self, state: int) -> tuple:
-        """Have an operator delete the newest version."""
+        """Make an operator delete the newest version."""
         key = KEYS.version(self.contents[state].number)
         return self._do(
             state, ("unproclaim",), lambda etcd: etcd.change({}, [key]) and None, UNPROCLAIMED

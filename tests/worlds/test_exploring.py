@@ -1,4 +1,7 @@
-"""The worlds see what they are to see: rules broken in a way that has one known shortest story."""
+"""Test that the worlds see broken rules.
+
+Each rule is broken in a way that has one known shortest story.
+"""
 
 import attrs
 import derived
@@ -81,14 +84,20 @@ def test_leaver_whose_user_code_clings_is_gone_and_its_role_moves_later():
     "spec", [CLINGS, OLDEST_CLINGS, OLDEST_OF_THREE], ids=lambda spec: spec.name
 )
 def test_leaver_that_coordinates_while_others_are_active_is_seen(spec, monkeypatch):
-    """It steps no more when it has left, and its record stays for a TTL."""
+    """A leaver that coordinates while others are active is reported.
+
+    It no longer steps when it has left, and its record stays for a TTL.
+    """
     oldest = property(lambda view: next((m for m in view.by_age if m.can_coordinate), None))
     monkeypatch.setattr(View, "coordinator", oldest)
     assert "a wait does not end" in explore(spec).broken
 
 
 def test_member_that_joins_after_the_oldest_clings_is_ranked():
-    """The next oldest one coordinates, while the record of the oldest is there."""
+    """A member that joins after the oldest one clings is ranked.
+
+    The next oldest one coordinates, while the record of the oldest is there.
+    """
     exploration = Exploration(Universe(OLDEST_OF_THREE))
     assert not exploration.go(30_000).broken
     universe = exploration.universe
@@ -147,7 +156,10 @@ WIPED = BY_NAME["etcd loses its volume"]
 
 
 def test_grants_in_a_new_history_at_once_are_seen(monkeypatch):
-    """Somebody who is cut off may still hold the role by the old one."""
+    """Grants in a new history that come at once are seen.
+
+    A member that is cut off may still hold the role by the old history.
+    """
     monkeypatch.setattr(EtcdHistory, "why_closed", lambda self, now: "")
     assert "x is held by" in explore(WIPED).broken
 
@@ -186,7 +198,7 @@ def test_a_claim_that_was_given_up_may_be_granted_to_another():
 
 
 def served_without_compare(monkeypatch, kind, compare_of):
-    """An etcd that takes a request for one that asks for what lies there."""
+    """Let etcd serve requests of a kind as if their compare matched."""
     serve = Etcd.serve
 
     def obedient(etcd, name, effect, now, incarnation):

@@ -1,4 +1,7 @@
-"""Explore every interleaving of each world; those with more than 20,000 states are deep, but for a few."""
+"""Explore every interleaving of each world.
+
+Most worlds with more than 20,000 states are deep tests.
+"""
 
 import pytest
 from catalogue import BY_DEFAULT, DEEP

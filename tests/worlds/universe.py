@@ -1,6 +1,6 @@
-"""A small world as a whole: its members, its etcd, and what one thing that happens does to it.
+"""Apply one event at a time to a whole small world.
 
-A `State` has numbers only; the members and the etcd behind them are in `actors` and `stores`.
+A `State` has numbers only. The members and the etcd behind them are in `actors` and `stores`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHORES = (do.LookUpLease, do.RemoveRecord, ev.LeaseLookedUp)
 
 @attrs.define(eq=False)
 class Universe:
-    """A world's states, as far as they have been met."""
+    """Hold a world's states, as far as they have been met."""
 
     spec: Spec
     stores: Stores = attrs.field(factory=Stores)
@@ -69,7 +69,7 @@ class Universe:
     # ── one thing happens ────────────────────────────────────────────────────────────────────
 
     def act(self, state: State, index: int, what: str, *given: Any) -> State:
-        """Have something happen to a member; its requests are on their way after it."""
+        """Apply an event to a member, and send its requests."""
         one = state.members[index]
         number, effects = self.actors[index].act(one.state, what, *given)
         changes, requests = one.changes, one.requests
@@ -92,7 +92,7 @@ class Universe:
         return tuple(self.number(request) for request in requests)
 
     def changed(self, state: State, done: tuple) -> tuple[State, Any]:
-        """Take over what was done to etcd; its changes are on their way to everybody."""
+        """Take over a change of etcd, and send it to every member."""
         etcd, answer, changes = done
         if changes:
             numbers = tuple(self.number(change) for change in changes)
@@ -110,32 +110,41 @@ class Universe:
         return self.changed(state, done)
 
     def list(self, state: State, index: int) -> State:
-        """Have a member list the range (anew); what was on its way to it is overtaken."""
+        """Let a member list the range anew.
+
+        Changes on their way to it are overtaken.
+        """
         listed = self.number(self.stores.listed(state.etcd))
         one = state.members[index]._replace(changes=())
         return self.act(with_one(state, index, one), index, "step", listed)
 
     def see(self, state: State, index: int, count: int) -> State:
-        """Have the first few changes reach a member, in one step."""
+        """Deliver the first `count` changes to a member, in one step."""
         one = state.members[index]
         assert one.changes is not None
         seen, rest = one.changes[:count], one.changes[count:]
         return self.act(with_one(state, index, one._replace(changes=rest)), index, "step", *seen)
 
     def pass_on(self, state: State, index: int, role: str) -> State:
-        """Have user code pass a role on: the next token is greater, also under the same lease."""
+        """Let user code pass a role on.
+
+        The next token is greater, also under the same lease.
+        """
         after = self.act(state, index, "pass_on", role)
         tokens, at = list(after.tokens), self.spec.roles.index(role)
         tokens[at] = DEAD, tokens[at][1]
         return after._replace(tokens=tuple(tokens))
 
     def told(self, state: State, index: int) -> State:
-        """Have a keepalive be answered by TTL 0."""
+        """Answer a keepalive with TTL 0."""
         facts = self.actors[index].facts[state.members[index].state]
         return self.act(state, index, "step", self.number(ev.LeaseEnded(facts.lease)))
 
     def answer(self, state: State, index: int, answer: Any) -> State:
-        """Have an answer be on its way to a member, if there is one, and one to hear it."""
+        """Send an answer to a member.
+
+        There may be no answer, or no member to hear it.
+        """
         one = state.members[index]
         if answer is None or self.is_out(state, index):
             return state
@@ -145,23 +154,29 @@ class Universe:
         return with_one(state, index, one._replace(answers=(*one.answers, number)))
 
     def unanswered(self, request: int) -> Any:
-        """Return what a member hears of a request that is not answered: the same each time."""
+        """Return a member's event for an unanswered request.
+
+        It is the same each time.
+        """
         if request not in self._lost:
             self._lost[request] = unanswered(self.things[request])
         return self._lost[request]
 
     def replace_history(self, state: State, copy: int | None) -> State:
-        """Let etcd go on with another history; every watch breaks, and must list anew.
+        """Let etcd go on with another history.
 
-        What was lost on its way to the old servers is lost. What is yet to be sent goes to the new
-        ones.
+        Every watch breaks, and must list anew. Requests on their way to the old servers are lost.
+        Later requests go to the new ones.
         """
         etcd, first_lease = self.stores.replace(state.etcd, copy, self.spec)
         members = tuple(one._replace(changes=None) for one in state.members)
         return state._replace(etcd=etcd, members=members, late=(), first_lease=first_lease)
 
     def kill(self, state: State, index: int) -> State:
-        """SIGKILL: what it asked for may still be carried out, at any time."""
+        """Kill a process by SIGKILL.
+
+        Its requests may still be carried out, at any time.
+        """
         one = state.members[index]
         late = tuple(sorted((*state.late, *((index, request) for request in one.requests))))
         return with_one(state._replace(late=late), index, One(DEAD, None, (), ()))
@@ -182,30 +197,34 @@ class Universe:
     # ── what is so in a state ────────────────────────────────────────────────────────────────
 
     def is_out(self, state: State, index: int) -> bool:
-        """Whether a member is dead or has left: nothing reaches it, and it steps no more.
+        """Return whether a member is dead or has left.
 
-        What its user code has not released by then it works on.
+        Nothing reaches it then, and it no longer steps. Its user code still works on the roles that
+        it has not released.
         """
         number = state.members[index].state
         return number == DEAD or self.actors[index].facts[number].life in (Life.LEFT, Life.RAN_OUT)
 
     def is_midway(self, state: State, index: int) -> bool:
-        """Whether a member is between the two halves of a step: it hears nothing meanwhile."""
+        """Return whether a member is between the two halves of a step.
+
+        It hears nothing meanwhile.
+        """
         return self.actors[index].facts[state.members[index].state].is_midway
 
     def covers(self, state: State, index: int, lease: int) -> bool:
-        """Whether the record under which something was granted still stands.
+        """Return whether the record that a grant was under still stands.
 
-        What was granted under another is a zombie's: its token is what keeps it out.
+        A grant under another record is a zombie's. Only its token keeps it out.
         """
         found = self.stores.contents[state.etcd].records.get(self.spec.names[index])
         return found is not None and found.lease == lease
 
     def is_adrift(self, state: State, index: int) -> bool:
-        """Whether a member lives in a history of etcd that is gone.
+        """Return whether a member lives in a history of etcd that is gone.
 
-        Its record is not there, or is as of before what it wrote last. It holds its roles until it
-        has noticed, or its own deadline: nothing in etcd stands for it.
+        Its record is missing, or older than its last write. It holds its roles until it notices, or
+        until its own deadline. Nothing in etcd stands for it.
         """
         facts = self.actors[index].facts[state.members[index].state]
         if facts.lease >= state.first_lease:
@@ -214,10 +233,10 @@ class Universe:
         return found is None or found.lease != facts.lease or found.mod < facts.wrote_at
 
     def is_anybody_adrift(self, state: State) -> bool:
-        """Whether a role may still be held, or granted, by a history that is gone.
+        """Return whether a role may still be held by a lost history.
 
-        An answer of the old etcd may reach a member late, so who holds nothing counts as well,
-        until its deadline.
+        It may also be granted: an answer of the old etcd may reach a member late. So a member that
+        holds no role counts as well, until its deadline.
         """
         return any(
             one.state != DEAD
@@ -227,7 +246,10 @@ class Universe:
         )
 
     def is_orphan(self, state: State, name: str, lease: int) -> bool:
-        """Whether nobody of that name renews a lease any more, which etcd has not ended yet."""
+        """Return whether a lease lives that no member renews.
+
+        The members of that name do not hold it.
+        """
         return lease in self.stores.contents[state.etcd].leases and not any(
             one.state != DEAD and self.actors[index].facts[one.state].lease == lease
             for index, one in enumerate(state.members)

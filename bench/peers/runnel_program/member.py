@@ -1,4 +1,7 @@
-"""A process with Runnel in it, in an environment of its own: it sends, then processes what it has sent."""
+"""Run Runnel in a process with an environment of its own.
+
+It sends events, then processes them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class Sale(Record):
 
 
 def make() -> tuple[App, Any]:
-    """Anew in each event loop: its connections belong to one."""
+    """Make an app for one event loop, to which its connections belong."""
     app = App(given["app"], redis_url=given["redis"], log_level="critical")
     return app, app.stream(
         "sales", record=Sale, partition_by="who", partition_count=PARTITIONS, partition_size=SIZE
@@ -38,7 +41,7 @@ def make() -> tuple[App, Any]:
 
 
 def send(count: int) -> dict[str, float]:
-    """Its `send` of 1000 records, again and again."""
+    """Call Runnel's `send` with 1000 records, again and again."""
 
     async def body() -> dict[str, float]:
         _, sales = make()
@@ -53,7 +56,10 @@ def send(count: int) -> dict[str, float]:
 
 
 def process(way: str, count: int) -> dict[str, float]:
-    """Its worker, from the first event to the last but the last batches, which wait to be filled."""
+    """Run Runnel's worker, and return its times.
+
+    They go from the first event to the last one before the last batches, which wait to be filled.
+    """
 
     async def body() -> dict[str, float]:
         clock, done = Clock(1), asyncio.Event()

@@ -1,4 +1,7 @@
-"""To be imported before Runnel: asyncio took `loop=` away in Python 3.10, and aredis still gives it."""
+"""Mend asyncio for Runnel; import this module first.
+
+asyncio dropped `loop=` in Python 3.10, and aredis still passes it.
+"""
 
 from __future__ import annotations
 

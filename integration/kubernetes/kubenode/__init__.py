@@ -1,4 +1,4 @@
-"""A node of Kubernetes whose containers are processes of this machine.
+"""Run a node of Kubernetes whose containers are local processes.
 
 It does what a kubelet does to a pod: init containers, native sidecars, probes, restarts with
 backoff, status, and the end of a pod in the kubelet's order (see `ending`). What it lacks:

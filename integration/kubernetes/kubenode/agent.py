@@ -66,7 +66,7 @@ class Settings:
 
 
 class Node:
-    """A node, until it is cancelled; then it kills its containers."""
+    """Run a node until it is cancelled; then kill its containers."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -76,7 +76,7 @@ class Surroundings:
 
 
 class Container:
-    """A container of a pod.
+    """Run a container of a pod.
 
     Attributes:
         spec: its part of the pod's spec.
@@ -150,12 +150,18 @@ class Container:
             self.restarts += 1
 
     def stop(self) -> None:
-        """Start it no more, and end it for no probe: its pod ends. Its process runs on."""
+        """Stop restarting and probing the container, since its pod ends.
+
+        Its process runs on.
+        """
         self._stopping.set()
         self._probes.stop_restarting()
 
     async def _back_off(self) -> bool:
-        """Wait before the next start. Return False if there is none, since the pod ends."""
+        """Wait before the next start.
+
+        Return False if there is none, since the pod ends.
+        """
         lasted = self.ended_at - self.started_at
         if lasted > 2 * MAX_BACKOFF_S:
             self._failures = 0
@@ -209,14 +215,18 @@ class Container:
         return int(self._around.pod["spec"].get("terminationGracePeriodSeconds", 30))
 
     async def end(self, grace: float) -> None:
-        """Run its preStop hook, then end it; in all within `grace` seconds, at least 2 s after.
+        """Run the container's preStop hook, then end it.
 
-        This is the end of one container, as after a failed liveness probe.
+        Both take at most `grace` seconds together, but the end gets at least 2 s. This is the end
+        of one container, as after a failed liveness probe.
         """
         await self.end_process(grace - await self.pre_stop(grace))
 
     async def pre_stop(self, grace: float) -> int:
-        """Run its preStop hook for at most `grace` seconds. Return the whole seconds it took."""
+        """Run the preStop hook; return the whole seconds it took.
+
+        The hook gets at most `grace` seconds.
+        """
         hook = self.spec.get("lifecycle", {}).get("preStop")
         if not hook or grace <= 0:
             return 0

@@ -1,6 +1,7 @@
-"""End a pod in the kubelet's order (`killContainer` of Kubernetes 1.37, `terminationOrdering`).
+"""End a pod in the kubelet's order.
 
-All containers are ended at once, each by these steps within the pod's grace:
+The order is that of `killContainer` of Kubernetes 1.37, with `terminationOrdering`. All containers
+are ended at once, each by these steps within the pod's grace:
 
 1. Its preStop hook runs. So all hooks start together. A hook that takes longer than the grace is
    no longer waited for.
@@ -38,7 +39,10 @@ class Turns:
                 self.has_ended(one)
 
     async def wait(self, container: Container, grace: float) -> int:
-        """Wait for its turn for at most `grace` seconds. Return the whole seconds it took."""
+        """Wait for the container's turn; return the whole seconds it took.
+
+        The wait ends after `grace` seconds.
+        """
         began = time.monotonic()
         try:
             async with asyncio.timeout(grace):

@@ -1,4 +1,4 @@
-"""Work out the environment and the command of a container from the pod's spec."""
+"""Compute the environment and the command from the pod's spec."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def field(pod: dict[str, Any], status: dict[str, str], path: str) -> str:
 
 
 def expanded(text: str, known: dict[str, str]) -> str:
-    """Return a text with `$(NAME)` replaced, as Kubernetes does; `$$` is one `$`."""
+    """Return a text with `$(NAME)` replaced, as Kubernetes does.
+
+    `$$` is one `$`.
+    """
 
     def value(match: re.Match[str]) -> str:
         return "$" if match[0] == "$$" else known.get(match[1], match[0])
@@ -51,7 +54,10 @@ def expanded(text: str, known: dict[str, str]) -> str:
 def variables(
     container: dict[str, Any], pod: dict[str, Any], status: dict[str, str]
 ) -> dict[str, str]:
-    """Return the variables of a container's `env`. A value may use those before it."""
+    """Return the variables of a container's `env`.
+
+    A value may use those before it.
+    """
     if container.get("envFrom"):
         raise UnsupportedError("this node has no ConfigMaps and no Secrets: envFrom")
     known: dict[str, str] = {}

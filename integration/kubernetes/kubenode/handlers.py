@@ -1,4 +1,7 @@
-"""Carry out what probes and hooks ask for: exec, httpGet, tcpSocket, sleep."""
+"""Run the handlers of probes and hooks.
+
+They are exec, httpGet, tcpSocket and sleep.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,10 @@ async def handle(target: Target, handler: dict[str, Any], timeout: float) -> boo
 
 
 async def succeeds(target: Target, words: list[str]) -> bool:
-    """Return whether a command in the container ends with status 0. It is killed if cancelled."""
+    """Return whether a command in the container ends with status 0.
+
+    The command is killed if this call is cancelled.
+    """
     process = await target.spawn(words, quiet=True)
     try:
         return await process.wait() == 0
@@ -51,7 +57,7 @@ async def succeeds(target: Target, words: list[str]) -> bool:
 
 
 async def answers(target: Target, get: dict[str, Any]) -> bool:
-    """Return whether the container answers a GET with a status from 200 to 399."""
+    """Return whether the container answers a GET with status 200 to 399."""
     scheme, host = get.get("scheme", "HTTP").lower(), get.get("host") or target.ip
     headers = {header["name"]: header["value"] for header in get.get("httpHeaders", [])}
     url = f"{scheme}://{host}:{port(target, get['port'])}{get.get('path', '/')}"

@@ -1,4 +1,7 @@
-"""Note what the node does to containers, as lines of JSON with the time of CLOCK_BOOTTIME."""
+"""Note what the node does to containers, as lines of JSON.
+
+Times are of CLOCK_BOOTTIME.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from pathlib import Path
 
 
 class Journal:
-    """A file of events: `started`, `ended`, `hook`, `hook ended`, `SIGTERM`, `SIGKILL`, `removed`.
+    """Write the events of a node to a file.
 
-    An end is noted after the process has been waited for, so it was dead by then.
+    The events are `started`, `ended`, `hook`, `hook ended`, `SIGTERM`, `SIGKILL` and `removed`. An
+    end is noted after the process has been waited for, so it was dead by then.
 
     Args:
-        path: where; lines are appended and flushed.
+        path: the file; lines are appended and flushed.
     """
 
     def __init__(self, path: Path) -> None:

@@ -84,7 +84,9 @@ class Pod:
     # ── its end ──────────────────────────────────────────────────────────────────────────────
 
     def end(self, grace: float) -> None:
-        """Begin to end it; a second call with a shorter grace begins anew with that.
+        """Begin to end the pod.
+
+        A second call with a shorter grace begins anew with that grace.
 
         Args:
             grace: seconds, as the deletion says.
@@ -118,7 +120,10 @@ class Pod:
         self._place.journal.note("removed", self.name)
 
     async def _delete(self) -> None:
-        """Delete the object. Another pod of the same name, as of a StatefulSet, is left alone."""
+        """Delete the object.
+
+        Another pod of the same name, as of a StatefulSet, is left alone.
+        """
         try:
             await self._api.delete(self._path, grace=0, uid=self.uid)
         except ApiError as error:

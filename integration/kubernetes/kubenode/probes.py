@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Probes:
-    """The probes of one container. Each life of its process has new ones.
+    """Probe one container, with new probes for each life of its process.
 
     Readiness and liveness wait until the startup probe has succeeded. If that or liveness fails
     too often, the container is ended, and its restart policy decides what follows.
@@ -46,7 +46,10 @@ class Probes:
         return self._container.spec.get(f"{kind}Probe")
 
     async def _starts(self) -> bool:
-        """Return True when the startup probe succeeds; end the container if it fails too often."""
+        """Return True when the startup probe succeeds.
+
+        If it fails too often, end the container.
+        """
         async for is_good in self._results("startup"):
             if is_good:
                 self._container.has_started()

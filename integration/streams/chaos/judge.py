@@ -1,4 +1,7 @@
-"""What is checked after a chaos run: pure functions of what was sent, copied and noted."""
+"""Judge a chaos run from its records, by pure functions.
+
+The records are the sent events, the copies and the notes.
+"""
 
 import re
 from collections import Counter, defaultdict
@@ -10,7 +13,7 @@ _NOT_COMMITTED = re.compile(r"the last commit of pings/(\d+) by processor 'plain
 
 @attrs.frozen
 class Note:
-    """One event, as `plain` noted it when it began with it."""
+    """Hold one event, as `plain` noted it before processing it."""
 
     at: int
     worker: str
@@ -22,7 +25,7 @@ class Note:
 
 @attrs.frozen
 class Copied:
-    """One output of `exact`, in the order of its partition."""
+    """Hold one output of `exact`, in the order of its partition."""
 
     partition: int
     who: str
@@ -32,7 +35,7 @@ class Copied:
 
 @attrs.define
 class Verdict:
-    """What went wrong, in words; and how much of what may happen did happen."""
+    """Collect the faults in words, and counts of tolerated events."""
 
     order: list[str] = attrs.field(factory=list)
     lost: list[str] = attrs.field(factory=list)
@@ -48,7 +51,10 @@ class Verdict:
 
 
 def read_notes(text, worker):
-    """The notes of one worker; a line that was cut off by its end is left out."""
+    """Return the notes of one worker.
+
+    A last line that was cut off is left out.
+    """
     notes = []
     for line in text.split("\n")[:-1]:
         at, token, partition, who, n = line.split()
@@ -57,16 +63,16 @@ def read_notes(text, worker):
 
 
 def refused_at_the_end(log):
-    """For each partition, how often an owner of `plain` ended in order and its last commit did not succeed.
+    """Return the number of orderly ends with a failed last commit.
 
-    Redis may stand still, or be away, while an owner ends. Then the end may arrive before the next owner's take, and
-    the commit after it.
+    The key is the partition of `plain`. Redis may stand still, or be away, while an owner ends.
+    Then the end may arrive before the next owner's take, and the commit after it.
     """
     return Counter(map(int, _NOT_COMMITTED.findall(log)))
 
 
 def judge_copies(sent, copies, verdict):
-    """Exactly once, in order, and by rising tokens: what lies in the output stream says it all."""
+    """Judge the output stream: exactly once, in order, tokens rising."""
     by_key, tokens = defaultdict(list), {}
     for copy in copies:
         by_key[copy.who].append(copy.n)
@@ -87,12 +93,15 @@ def judge_copies(sent, copies, verdict):
 
 
 def judge_notes(sent, notes, cuts, window, verdict):
-    """At least once, in order; again only after a cut, and no more than the window then.
+    """Judge the notes: at least once, in order, repeated only after a cut.
+
+    At a cut, at most `window` events may repeat.
 
     Args:
-        sent: how many of each key.
+        sent: the number of events of each key.
         notes: of all workers.
-        cuts: for each partition, how many of its owners had an unclean end, or a last commit that did not succeed.
+        cuts: for each partition, how many of its owners had an unclean end, or a last commit that
+            failed.
         window: how many events an owner may have uncommitted.
         verdict: is added to.
     """
@@ -125,8 +134,9 @@ def judge_notes(sent, notes, cuts, window, verdict):
     for partition, times in again.items():
         verdict.again += times
         if times > window * cuts.get(partition, 0):
+            count = cuts.get(partition, 0)
             verdict.doubled.append(
-                f"partition {partition}: {times} events came again after {cuts.get(partition, 0)} cuts"
+                f"partition {partition}: {times} events came again after {count} cuts"
             )
 
 

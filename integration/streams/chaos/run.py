@@ -1,10 +1,12 @@
-"""Minutes of mishaps, by a seed: workers killed and frozen, Redis and etcd restarted and frozen.
+"""Run minutes of mishaps, drawn by a seed.
+
+Workers are killed and frozen; Redis and etcd are restarted and frozen.
 
     python integration/streams/chaos/run.py --minutes 10 --seed 7
 
-Events are sent all the while. In the end everything is let run, the streams drain, and what was
-sent is compared with what was processed. Exit status 0: nothing lost, nothing out of order, no
-stale commit accepted, and again only what may come again.
+Events are sent all the while. In the end everything is let run, the streams drain, and the sent
+events are compared with the processed ones. Exit status 0: nothing lost, nothing out of order, no
+stale commit accepted, and no repetition that is not allowed.
 """
 
 import argparse
@@ -37,7 +39,7 @@ WORKER = Path(__file__).with_name("worker.py")
 
 
 class Workers:
-    """The worker processes; whoever is killed comes back under a name of its own."""
+    """Manage the worker processes; a killed one returns under a new name."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -90,7 +92,10 @@ class Workers:
             self.start()
 
     def was_refused(self, name):
-        """Return whether it ended because it found no Redis or no etcd at its start."""
+        """Return whether a worker ended since Redis or etcd was unavailable.
+
+        This happens at its start.
+        """
         return re.search(r"\.(Redis|Etcd)Unavailable: ", self.log(name)[-1500:]) is not None
 
     def log(self, name):
@@ -103,7 +108,7 @@ class Workers:
 
 
 class Chaos:
-    """One run."""
+    """Hold one run."""
 
     def __init__(self, settings, folder, etcd, redis, console):
         self.settings = settings
@@ -136,7 +141,7 @@ class Chaos:
             await self.workers.stop(name)
 
     async def _send(self, stop):
-        """Each key's events one after the other, each until Redis has it."""
+        """Send each key's events in order, each until Redis has it."""
         while not stop.is_set():
             began = time.monotonic()
             batch = []

@@ -1,9 +1,9 @@
-"""A worker of the chaos run: two processors on one stream, and a note of everything that was processed.
+"""Run a worker of the chaos run, and note every processed event.
 
-`exact` commits by hand, with a copy of each event as its output: what lies in Redis afterwards tells
-whether anything was lost, doubled, out of order, or written by who was no owner any more. `plain`
-commits by itself, and notes each event in a file: at least once, and again only after an unclean end
-or a last commit that did not succeed.
+It has two processors on one stream. `exact` commits by hand, with a copy of each event as its
+output. Redis then shows whether an event was lost, doubled, out of order, or written by a process
+that was no longer the owner. `plain` commits by itself, and notes each event in a file: at least
+once, and again only after an unclean end or a last commit that failed.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ QUICK = {"rebalance_delay": 1.0, "initial_delay": 0.5, "grace": 4.0, "max_uncomm
 
 
 class Ping(Record):
-    """One event: the n-th of its key."""
+    """Hold one event: the n-th of its key."""
 
     who: str
     n: int
 
 
 class Copy(Record):
-    """What `exact` made of one."""
+    """Hold the output of `exact` for one event."""
 
     who: str
     n: int
@@ -39,12 +39,12 @@ class Copy(Record):
 
 
 def connect():
-    """A client of the Redis that this run has."""
+    """Return a client of the Redis that this run has."""
     return Redis.from_url(os.environ["CHAOS_REDIS"], socket_timeout=2.0)
 
 
 def make_app():
-    """The app, and its two streams."""
+    """Return the app and its two streams."""
     app = App(
         "chaos",
         redis=connect,

@@ -1,4 +1,4 @@
-"""What each process did and when: one append-only file per process, one JSON object per line.
+"""Note what each process did and when, as lines of JSON in its own file.
 
 The clock is CLOCK_MONOTONIC, which all processes of one machine share, so that the lines of
 several files can be put in one order afterwards.
@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-Event = dict[str, Any]  # at, member, what, and what belongs to it
+Event = dict[str, Any]  # at, member, what, and the facts of this kind of event
 
 
 class EventLog:
-    """Writes events. Each line is one system call: a SIGKILL leaves no half line behind."""
+    """Write events. Each line is one system call: a SIGKILL leaves no half line."""
 
     def __init__(self, directory: Path, member: str) -> None:
         self.member = member
@@ -30,7 +30,7 @@ class EventLog:
 
 
 class Tail:
-    """Reads what has been added to the event files of a directory since the last time."""
+    """Read the events that were added to a directory since the last call."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -1,4 +1,4 @@
-"""A SQLite file that several processes write to, each with one connection."""
+"""Write to a SQLite file from several processes, each with one connection."""
 
 import sqlite3
 import threading
@@ -8,9 +8,11 @@ from pathlib import Path
 
 
 class Database:
-    """One connection. Its methods may be called from any thread."""
+    """Hold one member's connection. Its methods may be called from any thread."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, member: str = "", *, check_fence: bool = True) -> None:
+        self.member = member
+        self.check_fence = check_fence  # False only to show that the checks notice it
         self._lock = threading.Lock()
         self._db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode = WAL")
@@ -20,7 +22,7 @@ class Database:
         self._db.close()
 
     def is_locked(self) -> bool:
-        """Whether some process is in the middle of a write right now."""
+        """Return whether some process is in the middle of a write right now."""
         with self._lock:
             self._db.execute("PRAGMA busy_timeout = 0")
             try:

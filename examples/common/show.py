@@ -1,17 +1,18 @@
-"""What the onlooker of any demo knows at this moment, folded from the events; drawn by `display`."""
+"""Fold the events of a demo into its present state, which `display` draws."""
 
 from collections import deque
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from flights_demo.events import Event
+from common.events import Event
 
 LOG_LINES = 8
+SENDER = "sender"  # the process that sends the flights, in demos with a stream
 
 
 @dataclass(kw_only=True)
 class Actor:
-    """A process of a demo, as the events tell of it."""
+    """Hold the state of one process of a demo, by the events."""
 
     name: str
     pid: int
@@ -23,12 +24,12 @@ class Actor:
         return self.state in ("gone", "killed")
 
     def let_go(self) -> None:
-        """It is over, so it has nothing any more."""
+        """Drop all that the process held, since it has ended."""
 
 
 @dataclass(kw_only=True)
 class Show:
-    """What any demo tells: its phase, its processes, and a log of what happened."""
+    """Hold a demo's phase, its processes, and a log of its events."""
 
     actor_class: ClassVar[type[Actor]] = Actor
 

@@ -1,7 +1,7 @@
-"""Shows the scene: live on a terminal, as plain lines elsewhere."""
+"""Draw a show: live on a terminal, as plain lines elsewhere."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
@@ -11,8 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from flights_demo.scene import Scene
-from flights_demo.show import LOG_LINES, Show
+from common.show import LOG_LINES, Actor, Show
 
 STYLES = {
     "starting": "dim",
@@ -22,32 +21,31 @@ STYLES = {
     "killed": "bold red",
     "gone": "dim",
 }
-REDRAW_EVERY = 0.1
-LINE_EVERY = 3.0
+REDRAW_INTERVAL_S = 0.1
+LINE_INTERVAL_S = 3.0
 
 
-def members_table(scene: Scene) -> Table:
+def actors_table(*headings: str) -> Table:
+    """Return an empty table of processes, whose first columns have these headings."""
     table = Table(expand=True, box=None, header_style="bold", pad_edge=False)
-    for heading in ("member", "pid", "rank", "state", "job in hand"):
+    for heading in headings:
         table.add_column(heading, no_wrap=True)
-    table.add_column("jobs done", justify="right", no_wrap=True)
-    table.add_column("carriers' boards", ratio=1, no_wrap=True)
-    for member in scene.members.values():
-        rank = scene.rank(member.name)
-        state = member.state
-        if state == "running" and rank is None:
-            state = "waiting"
-        table.add_row(
-            member.name,
-            str(member.pid),
-            "" if rank is None else str(rank),
-            Text(state, STYLES.get(state, "yellow")),
-            member.job,
-            str(member.jobs_done),
-            " ".join(sorted(member.carriers)),
-            style="dim" if member.is_over else "",
-        )
     return table
+
+
+def add_actor(table: Table, actor: Actor, cells: Iterable[str]) -> None:
+    """Add the row of a process: its name, its pid, its state and the cells."""
+    table.add_row(
+        actor.name,
+        str(actor.pid),
+        state_text(actor.state),
+        *cells,
+        style="dim" if actor.is_over else "",
+    )
+
+
+def state_text(state: str) -> Text:
+    return Text(state, STYLES.get(state, "yellow"))
 
 
 def line_style(text: str) -> str:
@@ -58,6 +56,7 @@ def line_style(text: str) -> str:
 
 
 def bar(completed: int, total: int, text: str) -> Table:
+    """Return a progress bar with a text beside it."""
     table = Table.grid(expand=True, padding=(0, 1))
     table.add_column(ratio=1)
     table.add_column(justify="right", no_wrap=True)
@@ -66,6 +65,7 @@ def bar(completed: int, total: int, text: str) -> Table:
 
 
 def log_lines(show: Show) -> Text:
+    """Return the last lines of the log, at a fixed height."""
     log = Text(no_wrap=True, overflow="ellipsis")
     for at, text in show.log:
         log.append(f"{at - show.began:6.2f} s  ", "dim")
@@ -75,6 +75,7 @@ def log_lines(show: Show) -> Text:
 
 
 def frame(show: Show, title: str, *parts: RenderableType) -> Panel:
+    """Return a demo's frame: its parts, and the log below them."""
     return Panel(
         Group(*parts, Text(), log_lines(show)),
         title=f"{title} · {show.phase} · {show.now - show.began:.0f} s",
@@ -82,22 +83,8 @@ def frame(show: Show, title: str, *parts: RenderableType) -> Panel:
     )
 
 
-def draw(scene: Scene) -> Panel:
-    progress = bar(scene.jobs_done, scene.jobs, f"{scene.jobs_done:,} of {scene.jobs:,} jobs")
-    return frame(scene, "Rink: a year of flights", progress, Text(), members_table(scene))
-
-
-def progress_line(scene: Scene) -> str:
-    held = "  ".join(
-        f"{member.name}:{'-' if (rank := scene.rank(member.name)) is None else rank}:{member.state}"
-        for member in scene.members.values()
-        if not member.is_over
-    )
-    return f"{scene.jobs_done:,} of {scene.jobs:,} jobs  {held}"
-
-
 class LiveDisplay:
-    """Redraws one frame in place."""
+    """Redraw one frame in place."""
 
     def __init__(self, console: Console, draw: Callable[[Show], Panel]) -> None:
         self._live = Live(console=console, auto_refresh=False)
@@ -116,13 +103,13 @@ class LiveDisplay:
 
     def show(self, scene: Show) -> None:
         self._scene = scene
-        if time.monotonic() - self._drawn >= REDRAW_EVERY:
+        if time.monotonic() - self._drawn >= REDRAW_INTERVAL_S:
             self._live.update(self._draw(scene), refresh=True)
             self._drawn = time.monotonic()
 
 
 class PlainDisplay:
-    """One line per thing that happened, and now and then one about the progress."""
+    """Print one line per event of the log, and now and then the progress."""
 
     def __init__(self, console: Console, progress: Callable[[Show], str]) -> None:
         self._console = console
@@ -142,16 +129,18 @@ class PlainDisplay:
         for at, text in list(scene.log)[-new:] if new else []:
             self._line(f"{at - scene.began:6.2f} s  {text}")
         if time.monotonic() >= self._next_line:
-            self._next_line = time.monotonic() + LINE_EVERY
+            self._next_line = time.monotonic() + LINE_INTERVAL_S
             self._line(f"{scene.now - scene.began:6.2f} s  {self._progress(scene)}")
 
     def _line(self, text: str) -> None:
         self._console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
+Display = LiveDisplay | PlainDisplay
+
+
 def make_display(
-    console: Console,
-    draw: Callable[[Show], Panel] = draw,
-    progress: Callable[[Show], str] = progress_line,
-) -> LiveDisplay | PlainDisplay:
+    console: Console, draw: Callable[[Show], Panel], progress: Callable[[Show], str]
+) -> Display:
+    """Return a live display on a terminal, and a plain one elsewhere."""
     return LiveDisplay(console, draw) if console.is_terminal else PlainDisplay(console, progress)

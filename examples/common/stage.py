@@ -1,4 +1,4 @@
-"""What any demo does: start processes, hit them, wait for what they write down, leave none behind."""
+"""Start a demo's processes, strike them, wait for their notes, and end them."""
 
 import contextlib
 import os
@@ -11,16 +11,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from flights_demo.display import LiveDisplay, PlainDisplay
-from flights_demo.events import Event, EventLog, Tail
-from flights_demo.show import Show
+from common.display import Display
+from common.entry import Settings
+from common.events import Event, EventLog, Tail
+from common.show import SENDER, Show
 
 EXAMPLES = Path(__file__).resolve().parent.parent
-PATIENCE = 30.0  # seconds that a step may take before the demo gives up
+STEP_TIMEOUT_S = 30.0  # of one step, before the demo gives up
 
 
 class DemoError(Exception):
-    """A step of the demo did not come about."""
+    """Report that a step of the demo did not end in time."""
 
 
 @dataclass
@@ -29,17 +30,18 @@ class Process:
     slot: int
     generation: int
     popen: subprocess.Popen
-    may_end_with: int | None = None  # the exit status it has been brought to, if it has been
+    may_end_with: int | None = None  # the exit status that the demo has caused, if any
 
 
 class Stage:
-    """The onlooker's hands and eyes; the story is told by who derives from this."""
+    """Watch the processes of a demo, and act on them. A subclass tells the story."""
 
-    def __init__(
-        self, directory: Path, seed: int, show: Show, display: LiveDisplay | PlainDisplay
-    ) -> None:
-        self.directory = directory
-        self.random = random.Random(seed)
+    look_interval_s = 0.2
+
+    def __init__(self, settings: Settings, show: Show, display: Display) -> None:
+        self.directory = directory = settings.directory
+        self.step_timeout_s = STEP_TIMEOUT_S + 2 * settings.seconds  # of steps that do the work
+        self.random = random.Random(settings.seed)
         self.scene = show
         self.display = display
         self.events_directory = directory / "events"
@@ -49,6 +51,22 @@ class Stage:
         self.history: list[Event] = []
         self.processes: dict[str, Process] = {}
         self.slots: dict[int, Process] = {}
+        self.looked = 0.0
+
+    def run(self) -> None:
+        """Tell the story."""
+        raise NotImplementedError
+
+    def run_to_the_end(self) -> str:
+        """Tell the story; return the reason if it could not be finished.
+
+        The events until then may show the cause, so a report is made all the same.
+        """
+        try:
+            self.run()
+        except DemoError as error:
+            return str(error)
+        return ""
 
     def launch(
         self,
@@ -59,7 +77,7 @@ class Stage:
         generation: int = 1,
         env: Mapping[str, str] | None = None,
     ) -> Process:
-        """Start a Python process; one with a slot takes the place of whoever had that slot."""
+        """Start a Python process; in a slot it replaces the slot's last process."""
         with (self.directory / f"{name}.err").open("wb") as errors:
             popen = subprocess.Popen(
                 [sys.executable, *arguments],
@@ -77,6 +95,11 @@ class Stage:
         self.note("started", target=name, pid=popen.pid, generation=generation)
         return process
 
+    def start_sender(self, module: str, settings: Settings, env: Mapping[str, str]) -> None:
+        """Start the process that sends the flights, which ends by itself."""
+        options = [f"--months={settings.months}", f"--seconds={settings.seconds}"]
+        self.launch(SENDER, ["-m", module, *options], env=env).may_end_with = 0
+
     def terminate(self, process: Process) -> None:
         process.may_end_with = 0
         process.popen.terminate()
@@ -85,6 +108,14 @@ class Stage:
     def wait_until_gone(self, process: Process) -> None:
         self.wait_for(lambda: process.popen.poll() is not None, f"{process.name} to leave")
         self.note("gone", target=process.name)
+
+    def stop_all(self) -> None:
+        """Ask the processes in all slots to leave, and wait until they have."""
+        self.phase("stop")
+        for process in self.slots.values():
+            self.terminate(process)
+        for process in self.slots.values():
+            self.wait_until_gone(process)
 
     def kill_process(self, process: Process) -> None:
         process.may_end_with = -signal.SIGKILL
@@ -95,21 +126,26 @@ class Stage:
     def freeze_when(
         self, victim: Process, is_right: Callable[[], Event | None], what: str
     ) -> Event:
-        """Stop a process at a moment that is right; say at what.
+        """Stop a process at a moment that is right; return the event of this moment.
 
-        There is no way to aim: stop it, look, and let it go on for some milliseconds if the
-        moment is a bad one.
+        There is no way to aim. So the process is stopped, looked at, and let go on for some
+        milliseconds if the moment is a bad one.
         """
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + STEP_TIMEOUT_S
         while time.monotonic() < deadline:
             os.kill(victim.popen.pid, signal.SIGSTOP)
             wait_until_stopped(victim.popen.pid)
             self.watch()
-            if (found := is_right()) is not None:
-                return found
+            if (event := is_right()) is not None:
+                return event
             os.kill(victim.popen.pid, signal.SIGCONT)
             self.pause(self.random.uniform(0.005, 0.03))
         raise DemoError(f"{victim.name} was never seen {what}")
+
+    def thaw_process(self, process: Process, why: str) -> None:
+        self.phase("thaw")
+        self.note("thawed", target=process.name, why=why)
+        os.kill(process.popen.pid, signal.SIGCONT)
 
     def state(self, process: Process) -> str:
         return self.scene.members[process.name].state
@@ -128,13 +164,13 @@ class Stage:
             time.sleep(0.01)
 
     def wait_for(
-        self, condition: Callable[[], bool], what: str, patience: float = PATIENCE
+        self, condition: Callable[[], bool], what: str, timeout_s: float = STEP_TIMEOUT_S
     ) -> None:
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout_s
         self.watch()
         while not condition():
             if time.monotonic() > deadline:
-                raise DemoError(f"waited {patience:.0f} s in vain for {what}")
+                raise DemoError(f"waited {timeout_s:.0f} s in vain for {what}")
             self.check_that_all_live()
             time.sleep(0.02)
             self.watch()
@@ -147,22 +183,24 @@ class Stage:
                 raise DemoError(f"{process.name} ended by itself ({status}):\n{errors[-2000:]}")
 
     def watch(self) -> None:
-        """Take in what has happened, and show it."""
+        """Read new events, apply them, and show the result."""
         for event in self.tail.new():
             self.history.append(event)
             self.scene.apply(event)
         self.scene.now = time.monotonic()
-        self.look()
+        if self.scene.now >= self.looked + self.look_interval_s:
+            self.looked = self.scene.now
+            self.look()
         self.display.show(self.scene)
 
     def look(self) -> None:
-        """See how far the work has come, which the events do not tell."""
+        """Read the progress of the work, which the events do not show."""
 
     def close(self) -> None:
         """Leave no process behind, however the demo ended."""
         for process in self.processes.values():
             with contextlib.suppress(OSError):
-                process.popen.kill()  # works on frozen ones too; those that left are not met
+                process.popen.kill()  # works on frozen ones too
             process.popen.wait()
             if process.popen.stdin:
                 process.popen.stdin.close()
@@ -171,7 +209,7 @@ class Stage:
 
 def wait_until_stopped(pid: int) -> None:
     """Return once every thread of the child has stopped, or it has ended."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + STEP_TIMEOUT_S
     while time.monotonic() < deadline:
         if os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT):
             return

@@ -1,0 +1,1 @@
+"""Share code between the demos: servers, processes, notes and reports."""
