@@ -56,7 +56,8 @@ class Outage:
         kept, warned = [], None
         for one in [one for one in self._caplog.records if one.name == "rink"]:
             text = one.getMessage()
-            if warned and one.levelno == logging.INFO and text.startswith("back after"):
+            is_back = text.startswith("the session is back after")
+            if warned and one.levelno == logging.INFO and is_back:
                 kept.remove(warned)
                 warned = None
                 continue

@@ -45,7 +45,7 @@ def why_closed(
     if not living.serves:
         return f"the member is {living.state.value}"
     if not lease.is_alive:
-        return "the session is lost; it joins anew"
+        return "the session is lost; the member joins anew"
     if newest is None:
         return "no version has been proclaimed yet"
     if newest.version is None:

@@ -173,7 +173,7 @@ class Living:
                 "under another name",
                 member=self.name,
             )
-        text = f"{text}; last: {out.last_error or 'no answer from etcd yet'}"
+        text = f"{text}; last error: {out.last_error or 'no answer from etcd yet'}"
         return JoinError(text, member=self.name)
 
     def request_failed(self, error: Exception, writer: Writer, out: Outbox) -> None:

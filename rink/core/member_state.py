@@ -290,6 +290,9 @@ class MemberState:
                 self._take_lease(event, now)
 
     def _take_lease(self, event: Event, now: float) -> None:
+        # Invariant: an event about an earlier lease changes nothing. Most cases compare the lease.
+        # A grant or its failure needs no such check, since a request is made only in the state
+        # NONE, and `advance` accepts its answer only in the state ASKED.
         member_lease = self.member_lease
         match event:
             case ev.LeaseGranted():

@@ -68,7 +68,7 @@ class Outage:
     def over(self, incarnation: str, now: float, out: Outbox) -> None:
         """Report that the member is back, if it was away."""
         if self.since is not None:
-            away = f"back after {now - self.since:.1f} s"
+            away = f"the session is back after {now - self.since:.1f} s"
             out.report(Level.INFO, f"{away} as incarnation {incarnation[:8]}")
         self.since, self.words = None, ""
 

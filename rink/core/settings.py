@@ -22,7 +22,7 @@ def _ranking(_: Any, __: attrs.Attribute[Any], value: RankSettings) -> None:
         if field.name != "stagger":
             _seconds(value, field, getattr(value, field.name))
     if value.stagger is not None and value.stagger < 1:
-        raise ConfigError(f"stagger is how many ranks may move at once, not {value.stagger}")
+        raise ConfigError(f"stagger is a number of ranks, 1 or more, not {value.stagger}")
 
 
 @attrs.frozen

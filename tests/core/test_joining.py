@@ -221,7 +221,7 @@ def test_join_that_saw_its_name_taken_ends_only_after_its_timeout(world):
     world.sleep(2.0)
     assert isinstance(new.failed, JoinError)
     assert not isinstance(new.failed, MemberNameTaken)
-    assert "within 30 s; last: writing this member's record failed" in str(new.failed)
+    assert "within 30 s; last error: writing this member's record failed" in str(new.failed)
     world.let("a")
     world.sleep(1.0)
     assert new.left

@@ -36,7 +36,7 @@ def test_a_shorter_lease_than_was_asked_for_gives_an_earlier_deadline():
     ("margin", "granted", "deadline"),
     [(None, 60, 54.0), (None, 200, 180.0), (None, 10, 4.0), (6.0, 200, 194.0), (0.0, 60, 60.0)],
 )
-def test_tenure_default_margin_follows_a_larger_granted_ttl(margin, granted, deadline):
+def test_default_margin_follows_a_larger_granted_ttl(margin, granted, deadline):
     """Cover a clock that is a tenth slow by a tenth of the granted TTL."""
     lease = MemberLease(ttl=60, margin=margin)
     lease.ask()

@@ -98,7 +98,7 @@ def version(number, *ranks, because=(), base=0):
     return Proclaimed(number, value, number, 1)
 
 
-def test_the_chronicle_forgets_what_is_no_longer_there():
+def test_times_of_records_that_are_gone_are_forgotten():
     observed_times = ObservedTimes()
     observed_times.note(View(), 0.0)
     assert not observed_times.was_empty

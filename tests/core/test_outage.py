@@ -75,7 +75,7 @@ def test_outage_over_is_told_with_its_length(cut_off, seconds):
     overdue(world)
     b.alive = True
     world.sleep(1.0)
-    [back] = [text for text in said(b, Level.INFO) if text.startswith("back after")]
+    [back] = [text for text in said(b, Level.INFO) if text.startswith("the session is back after")]
     assert back.endswith("s as incarnation i2")
     assert b.node.outage.since is None
 
@@ -89,7 +89,9 @@ def test_late_answer_of_an_early_request_ends_no_outage(cut_off):
     assert b.node.renew(world.now, b.node.member_lease.id, at + 10.0, 0) == ([], False)
     assert b.node.outage.since == at
     world.step(b, [ev.Nudged()])
-    assert not [text for text in said(b, Level.INFO) if text.startswith("back after")]
+    assert not [
+        text for text in said(b, Level.INFO) if text.startswith("the session is back after")
+    ]
 
 
 def test_outage_that_follows_another_one_is_told_as_well(cut_off):
@@ -101,7 +103,10 @@ def test_outage_that_follows_another_one_is_told_as_well(cut_off):
         b.alive = True
         world.sleep(12.0)
     assert len(said(b, Level.WARNING)) == 2
-    assert len([text for text in said(b, Level.INFO) if text.startswith("back after")]) == 2
+    assert (
+        len([text for text in said(b, Level.INFO) if text.startswith("the session is back after")])
+        == 2
+    )
 
 
 def test_session_ended_by_etcd_is_a_warning_and_then_back(pair):
@@ -112,7 +117,7 @@ def test_session_ended_by_etcd_is_a_warning_and_then_back(pair):
     assert said(b, Level.WARNING) == [
         "member 'b' lost its session: etcd has ended the member's lease"
     ]
-    assert [text for text in said(b, Level.INFO) if text.startswith("back after")]
+    assert [text for text in said(b, Level.INFO) if text.startswith("the session is back after")]
 
 
 def test_grant_that_comes_after_its_deadline_is_the_reason(world):

@@ -34,7 +34,7 @@ def test_what_a_version_pins_is_placed_by_whoever_follows_it(pair):
     assert pair.holders(["pinned"]) == {"pinned": "b"}
 
 
-def test_a_group_of_another_history_foresees_nothing():
+def test_group_of_another_history_needs_no_ranks():
     view = View(7)
     assert seen(view, ev.HistoryChanged("restored")) == View()
     assert seen(View(), ev.Changed(9, ())) == View()  # no list came before it
@@ -76,7 +76,7 @@ def test_view_of_a_step_is_folded_from_all_its_events(pair):
     assert node.view.revision == newer.mod_revision
 
 
-def test_change_of_history_that_was_handled_is_not_foreseen(world):
+def test_change_of_history_that_was_handled_is_not_prefetched(world):
     """Keep the view at a second report, behind which a version may pin roles."""
     name = schemes.register(lambda role, size: 0, "history", 1)
     member = world.add("a", schemes=(name,), rebalance_delay=0.0)
@@ -98,6 +98,6 @@ def member(name, **record):
     return Member(name, MemberRecord("i", 9, **record), 1, 1, 7)
 
 
-def test_no_step_of_a_walk_asks_for_what_was_not_foreseen():
+def test_no_step_of_a_walk_asks_for_ranks_not_prefetched():
     for seed in range(20):
         walks.walk(walks.draw(seed, 150))

@@ -132,7 +132,7 @@ def test_a_rank_outside_its_size_is_no_share():
         Share(3, 3, "jump")
 
 
-def test_view_of_an_event_that_was_not_foreseen_is_folded_then():
+def test_view_of_an_event_that_was_not_prefetched_is_folded_then():
     view_state = ViewState(view=View(1))
     view_state.change(Changed(2, ()))
     assert view_state.view == View(2)
