@@ -1,4 +1,4 @@
-"""`rink plan`: what it reads, what it refuses before Spark is started, and what it shows."""
+"""Test `rink plan`: its input, its refusals before Spark, its output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rink.spark.roles.plans import summed
 
 @pytest.fixture
 def started(monkeypatch):
-    """Whether Spark would have been started."""
+    """Record whether Spark would have been started."""
     calls = []
 
     def session(master=None):
@@ -68,7 +68,7 @@ def refused(run, started):
 
 @pytest.fixture
 def computed(monkeypatch):
-    """Plans are computed from made-up counts; returns with what."""
+    """Compute plans from made-up counts; return the arguments."""
     calls = []
 
     def compute(start, path, column, leave, join, master, plot):
@@ -102,7 +102,10 @@ def test_a_scheme_goes_with_members(refused, roles):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (("--leave", "w3"), "rink: member 'w3' is not in the group, so it cannot leave. Members: w1, w2"),
+        (
+            ("--leave", "w3"),
+            "rink: member 'w3' is not in the group, so it cannot leave. Members: w1, w2",
+        ),
         (("--join", "w2"), "rink: member 'w2' is in the group already"),
         (("--leave", "w1,w2"), "rink: no member would be left"),
         (("--scheme", "round"), "rink: scheme 'round' is not known here"),
