@@ -24,7 +24,7 @@ def until(told, timeout=WAIT_S):
 
 @pytest.fixture
 def drivers(rink_etcd):
-    """`join(name)` joins a driver and returns at once, as `with rink.Rink(...)` does."""
+    """Yield a function that joins a driver and returns at once."""
     made = []
 
     def join(name, **settings):
