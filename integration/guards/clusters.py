@@ -1,5 +1,6 @@
-"""How a guard reaches the cluster of the tests: it can be pickled, whichever `conftest` was
-imported first.
+"""Connect a guard to the cluster of the tests.
+
+The connecting function can be pickled, whichever `conftest` was imported first.
 """
 
 import attrs

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-# The contract and the model are shared with the fast tests.
+# The fast tests have the same contract and model.
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "guards"))
 pytest.register_assert_rewrite("guards_worlds", "guards_contract", "guards_model", "guards_process")
 
@@ -22,7 +22,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def postgres():
-    """One PostgreSQL for the whole run."""
+    """Yield one PostgreSQL for the whole run."""
     with local_postgres() as server:
         yield server
 
@@ -33,9 +33,11 @@ def three_masters():
         yield cluster
 
 
+# Each kind has its own server, and each world is empty: Redis is flushed, PostgreSQL gets a new
+# schema. So no test sees what another test wrote.
 @pytest.fixture
 def clean(request, tmp_path):
-    """Makes worlds of a kind, each with nothing in it; all are closed in the end."""
+    """Yield a function that makes empty worlds; close them at the end."""
     made = []
 
     def of_redis(kind):

@@ -1,5 +1,6 @@
-"""A process that writes under a guard: `python guards_process.py <verb> <pickled>`. It says on its
-output how far it is.
+"""Write under a guard in a process of its own, and print the progress.
+
+    python guards_process.py <verb> <pickled>
 
 hang    writes part 0 of a batch and stays in it until a line comes
 race    publishes batches, as fast as it can, until all are there
@@ -17,7 +18,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "guards")]
 
 
 class Child:
-    """Such a process, and its lines."""
+    """A process that writes under a guard, and its output lines."""
 
     def __init__(self, verb, *given):
         told = base64.b64encode(pickle.dumps(given)).decode()
@@ -46,7 +47,7 @@ class Child:
 
 
 def written(step, kind, one, number):
-    """As the worlds write, without one: there is only a guard here."""
+    """Write as the worlds do, but without a world."""
     import guards_worlds
 
     world = {

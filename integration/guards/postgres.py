@@ -1,10 +1,12 @@
-"""A real PostgreSQL for tests: on loopback, in a temporary folder, stopped and removed at the end.
+"""Run a real PostgreSQL for tests.
+
+It listens on loopback, in a temporary folder, and is stopped and removed at the end.
 
     with local_postgres() as server:
         engine = create_engine(server.url)
 
-Root may not run it, so root runs it as `postgres` or `nobody`. If the test run is killed the server
-ends too: it is started with PR_SET_PDEATHSIG.
+Root may not run it, so root runs it as `postgres` or `nobody`. If the test run is killed, the
+server ends too: it is started with PR_SET_PDEATHSIG.
 """
 
 import contextlib
@@ -27,7 +29,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NoPostgres(Exception):  # noqa: N818 - as errors of ours are named
-    """PostgreSQL is not there, or did not start."""
+    """Raised when PostgreSQL is not there, or did not start."""
 
 
 @attrs.define
@@ -35,7 +37,7 @@ class Postgres:
     """A running server.
 
     Attributes:
-        url: for SQLAlchemy, with psycopg; the user may do anything, and has the password `secret`.
+        url: for SQLAlchemy, with psycopg. The user may do anything, and has the password `secret`.
         port: on 127.0.0.1.
     """
 
@@ -48,7 +50,7 @@ class Postgres:
         return f"postgresql+psycopg://rink:secret@127.0.0.1:{self.port}/postgres"
 
     def stop(self):
-        """End it as an operator would, its clients with it."""
+        """End it as an operator would, together with its clients."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             try:
@@ -88,7 +90,7 @@ def _program(name):
             f"no {name} on the PATH nor under /usr/lib/postgresql/*/bin: these tests need "
             "PostgreSQL (on Debian: apt-get install postgresql)"
         )
-    # initdb looks for postgres beside itself, and a link on the PATH stands beside others.
+    # initdb looks for postgres beside itself, and a link on the PATH lies elsewhere.
     return os.path.realpath(found)
 
 
@@ -98,7 +100,7 @@ def _version(path):
 
 
 def _account():
-    """The unprivileged account that root runs it as; None for anybody else."""
+    """Return the unprivileged account that root uses; None for other users."""
     if os.getuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -122,7 +124,8 @@ def _make(initdb, folder, account):
         os.chown(secret, account.pw_uid, account.pw_gid)
     done = subprocess.run(
         [
-            initdb, "-D", folder / "data", "-U", "rink", "--auth=scram-sha-256", f"--pwfile={secret}",
+            initdb, "-D", folder / "data", "-U", "rink", "--auth=scram-sha-256",
+            f"--pwfile={secret}",
             "-E", "UTF8", "--locale=C", "--no-sync",
         ],
         capture_output=True, text=True, cwd=folder, check=False, **_settings(account),
@@ -145,7 +148,8 @@ def _start(postgres, folder, account):
             stderr=log,
             stdin=subprocess.DEVNULL,
             cwd=folder,
-            preexec_fn=lambda: _libc.prctl(PR_SET_PDEATHSIG, signal.SIGQUIT),  # noqa: PLW1509 - one call, no thread yet
+            # One call, and no thread yet.
+            preexec_fn=lambda: _libc.prctl(PR_SET_PDEATHSIG, signal.SIGQUIT),  # noqa: PLW1509
             **_settings(account),
         )
     return Postgres(port, folder, process)

@@ -1,4 +1,4 @@
-"""The statements of examples/sidecar/fence.sql, on a real PostgreSQL."""
+"""Test the statements of examples/sidecar/fence.sql on a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CREATE, RAISE, CHECK = [
 
 @pytest.fixture
 def connect(postgres):
-    """Opens connections, each in a transaction, to tables of the test's own."""
+    """Open connections, each in a transaction, to tables of the test's own."""
     engine = sa.create_engine(postgres.url, poolclass=sa.pool.NullPool)
     made = []
 
@@ -63,7 +63,7 @@ def test_fence_check_without_raise_refuses(connect):
 
 
 def test_fence_refuses_a_transaction_that_began_earlier(connect):
-    """The old holder was frozen amid its transaction. The new one does not wait for it."""
+    """The old holder was frozen in its transaction; the new one does not wait."""
     with connect() as old, connect() as new:
         ask(old, RAISE, 5)
         old.commit()
@@ -76,7 +76,7 @@ def test_fence_refuses_a_transaction_that_began_earlier(connect):
 
 
 def test_fence_raise_waits_for_a_transaction_that_commits(connect):
-    """What was checked is committed before the new holder reads anything."""
+    """Writes that passed the check are committed before the new holder reads."""
     with connect() as old, connect() as new:
         ask(old, RAISE, 5)
         old.commit()
@@ -92,7 +92,7 @@ def test_fence_raise_waits_for_a_transaction_that_commits(connect):
 
 @pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_fence_check_above_read_committed_fails(connect, isolation):
-    """There the old holder does not see the row as it is now."""
+    """There, the old holder does not see the row as it is now."""
     with connect() as old, connect() as new:
         ask(old, RAISE, 5)
         old.commit()

@@ -1,4 +1,4 @@
-"""The contract and the model on a real Redis, a real cluster and a real PostgreSQL."""
+"""Run contract and model on a real Redis, a real cluster and a PostgreSQL."""
 
 import pytest
 from guards_contract import *  # noqa: F403

@@ -1,4 +1,7 @@
-"""What only a database does: locks, deadlocks, lost connections, isolation, idle transactions."""
+"""Test what only a database has.
+
+These are locks, deadlocks, lost connections, isolation levels and idle transactions.
+"""
 
 import threading
 import time
@@ -27,7 +30,7 @@ def end_all_others(world):
         )
 
 
-def test_raising_the_fence_does_not_wait_for_parts_under_way_but_for_those_that_commit(world):
+def test_raising_the_fence_waits_only_for_parts_that_commit(world):
     world.guard.begin(fence(5), batch(0))
     with pytest.raises(StaleToken), world.guard.part(fence(5), batch(0), 0) as step:  # noqa: PT012
         world.write(step, batch(0), 0)
@@ -73,11 +76,13 @@ def test_a_part_that_is_frozen_does_not_keep_the_next_driver(world):
 
 def test_a_connection_that_is_lost_is_worth_another_try(world):
     world.guard.begin(fence(5), batch(0))
-    with pytest.raises(GuardError) as caught, world.guard.part(fence(5), batch(0), 0) as step:  # noqa: PT012
+    part = world.guard.part(fence(5), batch(0), 0)
+    with pytest.raises(GuardError) as caught, part as step:  # noqa: PT012
         world.write(step, batch(0), 0)
         end_all_others(world)
     assert caught.value.again
-    with pytest.raises(GuardError) as caught, world.guard.part(fence(5), batch(0), 0) as step:  # noqa: PT012
+    part = world.guard.part(fence(5), batch(0), 0)
+    with pytest.raises(GuardError) as caught, part as step:  # noqa: PT012
         end_all_others(world)
         world.write(step, batch(0), 0)
     assert caught.value.again
@@ -96,7 +101,8 @@ def test_a_commit_whose_answer_is_lost_is_found(world, monkeypatch):
 
     with monkeypatch.context() as patch:
         part = world.guard.part(fence(5), batch(0), 0)
-        with pytest.raises(GuardError, match="will be found") as caught, part as step:  # noqa: PT012
+        found = pytest.raises(GuardError, match="will be found")
+        with found as caught, part as step:
             world.write(step, batch(0), 0)
             patch.setattr(sa.engine.RootTransaction, "commit", cut)
     assert caught.value.again
@@ -135,7 +141,8 @@ def test_a_deadlock_is_worth_another_try(world):
 def test_a_part_that_says_nothing_for_long_is_ended_by_the_server(world):
     guard = SqlGuard(world.guard._url, schema=world.guard._schema, idle_timeout_s=1.0)
     guard.begin(fence(5), batch(0))
-    with pytest.raises(GuardError) as caught, guard.part(fence(5), batch(0), 0) as step:  # noqa: PT012
+    part = guard.part(fence(5), batch(0), 0)
+    with pytest.raises(GuardError) as caught, part as step:  # noqa: PT012
         world.write(step, batch(0), 0)
         time.sleep(2.5)
     assert caught.value.again
@@ -160,7 +167,7 @@ def test_the_fence_holds_in_other_isolation_levels(world, level):
 
 
 def test_a_statement_that_failed_and_was_swallowed_is_no_part(world):
-    """PostgreSQL turns a commit of such a transaction into a rollback, and says nothing."""
+    """PostgreSQL turns a commit of such a transaction into a silent rollback."""
     world.guard.begin(fence(5), batch(0))
     with (  # noqa: PT012
         pytest.raises(GuardError, match="aborted"),

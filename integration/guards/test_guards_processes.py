@@ -1,4 +1,4 @@
-"""Real processes: killed in a part, frozen in one, two at once."""
+"""Test with real processes: killed in a part, frozen in one, two at once."""
 
 import signal
 from collections import Counter
@@ -41,7 +41,7 @@ def test_a_process_that_is_killed_in_a_part_leaves_nothing_of_it(world):
     assert world.contents() == world.whole(batch(0))
 
 
-def test_a_process_that_was_frozen_while_the_fence_was_raised_writes_nothing(world):
+def test_process_frozen_while_the_fence_is_raised_writes_nothing(world):
     if not world.raises_inside:
         pytest.skip("SQLite has one writer: it keeps the database")
     world.guard.begin(fence(5), batch(0))
@@ -98,7 +98,7 @@ def test_of_processes_that_raise_one_fence_the_highest_token_stays(world):
 
 
 def test_the_killed_drivers_batch_is_finished_by_the_next_one(world):
-    """Parts that were written stay written; the one that was under way is written once."""
+    """Written parts stay written; the interrupted part is written once."""
     world.guard.begin(fence(5), batch(0, parts=3))
     for number in (1, 2):
         world.write_part(fence(5), batch(0, parts=3), number)

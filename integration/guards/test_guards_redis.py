@@ -1,4 +1,7 @@
-"""What only Redis does: commands that fail within a step, slots, lost scripts, lost data."""
+"""Test what only Redis has.
+
+These are commands that fail within a step, slots, lost scripts and lost data.
+"""
 
 import threading
 from collections import Counter
@@ -22,7 +25,7 @@ def one_part(number=0):
     return batch(number, parts=1)
 
 
-def test_a_command_that_fails_is_named_and_the_part_goes_on_behind_what_was_carried_out(world):
+def test_failed_command_is_named_and_the_part_continues_after_it(world):
     world.guard.begin(fence(5), one_part())
     world.client.set("text", "x")
 
@@ -189,7 +192,8 @@ def test_guard_closed_on_cluster_leaves_no_connections_open(three_masters):
 
     def idle():
         pools = [node.redis_connection.connection_pool for node in clients[0].get_nodes()]
-        return sum(connection._sock is not None for pool in pools for connection in pool._available_connections)  # fmt: skip
+        connections = [each for pool in pools for each in pool._available_connections]
+        return sum(connection._sock is not None for connection in connections)
 
     guard = RedisGuard(connect)
     for name in "abcdef":
@@ -199,7 +203,7 @@ def test_guard_closed_on_cluster_leaves_no_connections_open(three_masters):
     assert idle() == 0
 
 
-def test_on_a_cluster_keys_of_other_slots_are_refused_and_nothing_is_written(clean):
+def test_key_of_another_slot_on_a_cluster_is_refused_and_nothing_written(clean):
     world = clean("cluster")
     world.guard.begin(fence(5), batch(0))
     with pytest.raises(CrossSlot), world.guard.part(fence(5), batch(0), 0) as step:  # noqa: PT012
@@ -208,7 +212,7 @@ def test_on_a_cluster_keys_of_other_slots_are_refused_and_nothing_is_written(cle
     assert sorted(world.client.keys("*n")) == []
 
 
-def test_on_a_cluster_parts_lie_on_several_nodes_and_one_fence_holds_for_all(clean, three_masters):
+def test_parts_on_several_nodes_of_a_cluster_share_one_fence(clean, three_masters):
     world = clean("cluster")
     many = batch(0, parts=30)
     world.write_batch(fence(5), many)
@@ -223,9 +227,10 @@ def test_on_a_cluster_parts_lie_on_several_nodes_and_one_fence_holds_for_all(cle
     assert world.contents() == world.whole(many)
 
 
-def test_parts_of_a_stale_driver_never_get_in_behind_a_fence_that_was_raised(clean):
-    """Ten rounds of a driver that begins and writes while the next one raises: what is written is
-    from before.
+def test_part_of_a_stale_driver_never_commits_after_the_fence_is_raised(clean):
+    """Run a driver that begins and writes while the next one raises the fence.
+
+    In each of ten rounds, all that is written is from before the fence was raised.
     """
     world = clean("cluster")
     for token in range(1, 11):

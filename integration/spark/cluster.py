@@ -1,8 +1,7 @@
-"""A Spark standalone cluster on 127.0.0.1, and an interpreter that has Rink from the wheel: as
-users install it.
+"""Run a Spark standalone cluster on 127.0.0.1, with Rink from the wheel.
 
-Each worker stands for a machine: it has folders of its own, and a session of processes in which its
-executors and their Python workers are, so that all of it can be killed at once.
+Each worker stands for a machine. It has its own folders, and a session of processes with its
+executors and their Python workers, so that all of it can be killed at once.
 """
 
 import os
@@ -27,11 +26,11 @@ LOG_SHOWN = 3000
 
 
 def python_with_the_wheel(folder: Path) -> str:
-    """Build the wheel and install it into a new environment; all else is found in the one that runs
-    the tests.
+    """Build the wheel and install it into a new environment.
 
-    A path in a .pth file is searched after the environment's own, and the .pth files that lie there
-    are not read: so nothing leads to the checkout.
+    All other packages come from the environment that runs the tests. A path in a .pth file is
+    searched after the environment's own, and .pth files in that path are not read. So nothing leads
+    to the checkout.
     """
     here, home = sys.executable, folder / "venv"
     _run(here, "-m", "build", "--wheel", "--outdir", str(folder / "dist"), str(REPOSITORY))
@@ -53,12 +52,12 @@ def _run(*command: str) -> None:
 
 
 class Daemon:
-    """A master or a worker, with all that it starts.
+    """A master or a worker, with all processes that it starts.
 
     Args:
-        name: of its folder.
-        folder: where that is made.
-        command: the class, and what it is told.
+        name: the name of its folder.
+        folder: where that folder is made.
+        command: the class, and its arguments.
     """
 
     def __init__(self, name: str, folder: Path, *command: str) -> None:
@@ -77,18 +76,18 @@ class Daemon:
             )
 
     def _environment(self) -> dict[str, str]:
-        # As on another machine: nothing of the driver's environment says where modules are.
+        # As on another machine: the driver's environment does not name modules.
         known = {name: value for name, value in os.environ.items() if not name.startswith("PY")}
         own = {
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
-            # Executors inherit it: a JVM that is killed leaves files there.
+            # Executors inherit it, and a killed JVM leaves files there.
             "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self.folder}",
         }
         return known | MEMORY | own | {"SPARK_HOME": str(SPARK)}
 
     def wait_for(self, pattern: str) -> re.Match[str]:
-        """Return when its log has this; an AssertionError shows the log's end."""
+        """Return when its log has this text; on failure show the log's end."""
         end = time.monotonic() + WAIT_S
         while True:
             has_ended, log = self._process.poll() is not None, self.log.read_text()
@@ -102,7 +101,7 @@ class Daemon:
             time.sleep(0.05)
 
     def processes(self) -> list[int]:
-        """Its own, its executors and their Python workers."""
+        """Return its process, its executors and their Python workers."""
         return sessions.processes_of(self._process.pid)
 
     def kill(self) -> None:
@@ -115,7 +114,7 @@ class Cluster:
 
     Args:
         folder: for logs and work.
-        cores: of each worker.
+        cores: the cores of each worker.
     """
 
     def __init__(self, folder: Path, cores: int = 1) -> None:
@@ -123,7 +122,7 @@ class Cluster:
         self._started: list[Daemon] = []
         self.workers: list[Daemon] = []
         self.url = ""
-        """Where drivers find the master."""
+        """Return the master's URL for drivers."""
 
     def start(self, workers: int) -> None:
         """Return when all workers are registered."""
@@ -134,7 +133,7 @@ class Cluster:
         self.add_workers(workers)
 
     def add_workers(self, count: int) -> None:
-        """Start so many more, and return when they are registered."""
+        """Start some more workers, and return when they are registered."""
         told = ["--host", "127.0.0.1", "--webui-port", "0", "-c", str(self._cores), "-m", "1g"]
         for _ in range(count):
             name = f"worker-{len(self._started)}"
@@ -146,7 +145,7 @@ class Cluster:
             worker.wait_for("Successfully registered with master")
 
     def applications(self) -> set[str]:
-        """Those that had an executor here."""
+        """Return the workers that had an executor of an application."""
         return {one.name for one in self._folder.glob("worker-*/work/app-*")}
 
     def kill_the_worker_of(self, pid: int) -> Daemon:

@@ -1,4 +1,4 @@
-"""One Spark session for all tests here: it takes six seconds to start."""
+"""Share one Spark session among all tests: it takes six seconds to start."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items):
-    """Spark starts processes of Python for each batch: on a busy machine that takes its time."""
+    """Raise timeouts: Spark starts Python processes for each batch."""
     for item in items:
         if item.path.parent == HERE and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(600))
@@ -34,7 +34,7 @@ def spark(tmp_path_factory):
 
 @pytest.fixture
 def shop(rink_redis, spark):
-    """The shop's streams in a real Redis, empty; queries of a test that failed are stopped."""
+    """Yield the shop's empty streams; stop queries of a failed test."""
     import redis
     import spark_shop
     from spark_shop_on import ShopOn

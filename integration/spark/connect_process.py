@@ -1,9 +1,8 @@
-"""A driver on Spark Connect, with a server of its own: what works there as it does on classic
-Spark, and what not.
+"""Run a driver on Spark Connect, and report what works there.
 
     python connect_process.py REDIS FOLDER
 
-Prints what it has found as one line of JSON.
+It has its own server, and prints its report as one line of JSON.
 """
 
 import json
@@ -59,7 +58,7 @@ def read(spark, where):
 
 
 def fenced_batch(jobs, redis_url, folder):
-    """What a fenced function says here."""
+    """Return the error of a fenced function."""
     from rink.guards import RedisGuard
     from rink.spark import fenced
 
@@ -76,7 +75,7 @@ def fenced_batch(jobs, redis_url, folder):
 
 
 def lost(jobs, client, folder):
-    """How long a Spark job goes on after its role was lost, and how it stands then."""
+    """Return how long a Spark job continues after a loss, and its state then."""
     from pyspark.sql import functions as F  # noqa: N812
 
     begun = Path(folder, "begun")
@@ -99,7 +98,7 @@ def lost(jobs, client, folder):
 
 
 def query(jobs, where, folder, client):
-    """What a query writes, and whether it stops when its role is lost."""
+    """Return what a query writes, and whether it stops when its role is lost."""
     from rink.spark import FencedStream
 
     @jobs.query("totals", guards=[FencedStream(**where, stream="totals")])

@@ -1,10 +1,10 @@
-"""One driver, as Kubernetes would run several: Spark, a JobRunner, and a query from `orders` to
-`totals`.
+"""Run one driver, as Kubernetes would run several.
 
     python driver_process.py REDIS ETCD FOLDER NAME
 
-Notes each batch that its query has completed in FOLDER/NAME, and in FOLDER/NAME.ran when it was
-last seen to run and when first, in nanoseconds of the clock that all processes have in common.
+It has Spark, a JobRunner, and a query from `orders` to `totals`. It writes the last completed batch
+of its query to FOLDER/NAME. FOLDER/NAME.ran has when the query was first and last seen to run, in
+nanoseconds of the clock that all processes share.
 """
 
 import contextlib
@@ -15,8 +15,8 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-# A small JVM that lives for minutes, with others, on two cores. The archive is made by `make`; one
-# of another Java is passed over.
+# A small JVM that runs for minutes beside others on two cores. `make` makes the archive; an archive
+# of another Java is ignored.
 ARCHIVE = Path(find_spec("pyspark").origin).parents[4] / "spark.jsa"
 JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 if ARCHIVE.exists():
@@ -24,14 +24,16 @@ if ARCHIVE.exists():
 
 
 def on_this_machine(folder, name, builder):
-    """Have a session of Spark be on this machine alone, and its workers find the tests' own apps."""
+    """Confine a Spark session to this machine, with the tests' apps in reach."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(Path(__file__).parent)
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        # A JVM that is killed leaves files there.
-        "spark.driver.extraJavaOptions": f"{JAVA} -Djava.io.tmpdir={folder} -Dderby.system.home={folder}",
+        # A killed JVM leaves files there.
+        "spark.driver.extraJavaOptions": (
+            f"{JAVA} -Djava.io.tmpdir={folder} -Dderby.system.home={folder}"
+        ),
         "spark.local.dir": f"{folder}/local-{name}",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
         "spark.ui.enabled": "false",
@@ -73,7 +75,7 @@ def from_orders_to_totals(job, where, folder):
 
 
 def note_batches(jobs, folder, name):
-    """Note what the runner's query does, until the runner is closed."""
+    """Record what the runner's query does, until the runner is closed."""
     note = Path(folder, name)
     note.touch()
     query, begun, progress = jobs.queries[0], None, None
@@ -82,7 +84,7 @@ def note_batches(jobs, folder, name):
         if running is not None:
             begun = begun or time.monotonic_ns()
             Path(folder, f"{name}.ran").write_text(f"{begun} {time.monotonic_ns()}")
-        with contextlib.suppress(Exception):  # the JVM may be gone: then wait() says so
+        with contextlib.suppress(Exception):  # the JVM may be gone: then wait() raises
             progress = running.lastProgress if running is not None else None
         if progress is not None and progress.numInputRows:
             note.write_text(str(progress.batchId))

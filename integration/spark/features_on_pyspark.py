@@ -36,7 +36,7 @@ EVERY = [row["order_id"] for row in RECORDS]
 
 @pytest.fixture(autouse=True)
 def found(request, record_property):
-    """Note what was found in place of "yes"."""
+    """Record a finding instead of "yes"."""
     record_property("row", request.function.__doc__.strip())
     record_property("versions", os.environ.get("RINK_PYSPARK_VERSIONS", pyspark.__version__))
     return lambda cell: record_property("cell", cell)
@@ -86,7 +86,7 @@ def totals(df):
 
 
 def offset_of(shop, group, number=0):
-    """Up to which entry a group has passed its partition, and the last entry that there was."""
+    """Return the entry up to which a group has read, and the last entry."""
     names = shop.module.orders.names.partition(number)
     info = shop.redis.xinfo_stream(names.stream)
     return shop.redis.hget(names.offsets, f"spark/{group}"), info["last-generated-id"]
@@ -182,7 +182,7 @@ def test_stream_source_reads_each_event_once_over_restarts(shop, spark, tmp_path
     third = Noted()
     query = start(df, third, tmp_path, processingTime="50 milliseconds")
     until(lambda: third.rows)
-    # What lies in Spark's commit log is passed, without a further event.
+    # Batches in Spark's commit log are passed, without a further event.
     until(lambda: len(set(offset_of(shop, "q"))) == 1)
     query.stop()
     assert sorted(first.rows + second.rows + third.rows) == EVERY
@@ -358,7 +358,7 @@ def test_role_maps_are_those_of_the_scalar_function(spark):
 
 @pytest.fixture
 def driver(rink_etcd, spark):
-    """A runner that has all roles, and the client of etcd by which it can be cut off."""
+    """Yield a runner with all roles, and an etcd client that can be cut off."""
     client = rink_etcd.client("driver")
     session = rink.Session(client, ttl=5)
     with rink.Rink(session, "drivers", initial_delay=0, rebalance_delay=0) as member:

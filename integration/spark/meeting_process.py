@@ -1,9 +1,9 @@
-"""A driver in a group of its own, whose query has a checkpoint in common with another's: what roles
-are to prevent.
+"""Run a driver whose query shares a checkpoint with another driver's.
 
     python meeting_process.py REDIS ETCD FOLDER NAME
 
-As `driver_process.py`, but for the group, and what the query does: it counts, and writes nowhere.
+Roles must prevent that; here each driver has a group of its own. It works like `driver_process.py`,
+but its query only counts, and writes nothing.
 """
 
 import sys

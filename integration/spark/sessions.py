@@ -1,5 +1,7 @@
-"""All processes of a session: a driver or a worker of Spark, its JVMs, and their Python workers,
-which leave its group.
+"""Find all processes of a session.
+
+A driver or a worker of Spark starts JVMs and Python workers, which leave its process group but not
+its session.
 """
 
 import contextlib
@@ -12,7 +14,7 @@ WAIT_S = 60.0
 
 
 def processes_of(session, name=""):
-    """Return those of a session that have not ended, and whose command has this in its name."""
+    """Return a session's running processes with this text in their command."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has gone meanwhile
@@ -24,7 +26,7 @@ def processes_of(session, name=""):
 
 
 def signal_all(session, which):
-    """Send a signal to each of them, and to what they have started meanwhile."""
+    """Send a signal to each of them, and to those that they started meanwhile."""
     reached = set()
     while new := set(processes_of(session)) - reached:
         for pid in new:
@@ -35,9 +37,7 @@ def signal_all(session, which):
 
 
 def kill(process):
-    """Kill the session that a Popen leads, at once, as a power cut does; returns when none of it is
-    left.
-    """
+    """Kill the session of a Popen at once, as a power cut does, and wait."""
     end = time.monotonic() + WAIT_S
     while found := processes_of(process.pid):
         assert time.monotonic() < end, f"{found} do not end"

@@ -35,7 +35,7 @@ def sink(shop, token=0, name="q", limit=1000, connection=None, patience=5.0, los
 
 
 def put_aside(shop, *records):
-    """As one attempt of one task does; returns its part of the manifest."""
+    """Stage as one attempt of a task; return its part of the manifest."""
     staging = Staging(shop.place, shop.connection, 60)
     staging.add((number, data.encode()) for number, data in records)
     staging.end()
@@ -52,11 +52,11 @@ def left(shop):
 
 
 class Died(BaseException):
-    """The driver is gone."""
+    """Raised when the driver is gone."""
 
 
 class DiesAfter:
-    """A connection whose process dies once it has run so many steps of publishing or deciding."""
+    """A connection that dies after so many steps of publish or decide."""
 
     def __init__(self, shop, steps, names=("decide", "keep", "publish", "finish"), before=False):
         self.plain = RedisConnection(redis.Redis.from_url(shop.url), 1.0)
@@ -80,7 +80,7 @@ class DiesAfter:
 
 
 def decided_and_left(shop, batch, manifest, moved, token=0):
-    """A driver that dies after so many steps of publishing."""
+    """Run a driver that dies after so many steps of publishing."""
     dies = sink(shop, token=token, connection=DiesAfter(shop, moved + 1, names=("publish",)))
     with pytest.raises(Died):
         dies.commit(batch, manifest)

@@ -1,4 +1,4 @@
-"""The app whose streams the tests read and write; executors import it, too."""
+"""Declare the app whose streams the tests use; executors import it, too."""
 
 import json
 import os
@@ -59,7 +59,7 @@ class Full(Record):
 
 @attrs.frozen
 class Priced:
-    """A price as money is, in a codec of its own."""
+    """A price as money, in a codec of its own."""
 
     item: str
     price: Decimal
@@ -90,5 +90,6 @@ small = app.stream(
     "small", record=Total, partition_by="customer", partition_count=2, partition_size=10
 )
 oldest = app.stream(
-    "oldest", record=Order, partition_by="customer", partition_count=1, partition_size=50, trim="oldest",
+    "oldest", record=Order, partition_by="customer", partition_count=1, partition_size=50,
+    trim="oldest",
 )  # fmt: skip

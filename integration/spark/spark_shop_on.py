@@ -1,4 +1,4 @@
-"""The shop's streams in a real Redis, and what tests on a real Spark do with them."""
+"""Use the shop's streams in a real Redis, in tests on a real Spark."""
 
 from spark_support import rows_of
 
@@ -14,7 +14,7 @@ class ShopOn:
         return {name: str(value) for name, value in given.items()}
 
     def send(self, records, stream="orders", hold=True):
-        """Append records, and have a processor hold trimming back."""
+        """Append records, and make a processor hold trimming back."""
         made = self.module.app.streams[stream]
         self.redis.hset(made.names.about, mapping={"format": 1, "partitions": made.partition_count})
         for number in range(made.partition_count if hold else 0):
@@ -33,7 +33,7 @@ class ShopOn:
         return rows_of(self.redis, made, made.partition_count)
 
     def every(self, stream="orders"):
-        """The records of all partitions."""
+        """Return the records of all partitions."""
         return [row for rows in self.rows(stream) for row in rows]
 
     def staged(self):

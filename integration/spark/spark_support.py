@@ -1,6 +1,4 @@
-"""What the tests of source and sink share: a stream in a real Redis, and the steps that Spark would
-have done.
-"""
+"""Share a stream in a real Redis, and the steps that Spark would do."""
 
 import json
 
@@ -16,7 +14,7 @@ COUNT = 3
 
 
 class Shop:
-    """One stream of raw events with three partitions, written with plain commands."""
+    """One stream of raw events with three partitions, by plain commands."""
 
     def __init__(self, url, connect=redis.Redis.from_url, patience=1.0):
         self.redis = connect(url)
@@ -24,12 +22,12 @@ class Shop:
         self.connection = RedisConnection(connect(url), patience)
 
     def close(self):
-        """Close the connections: after an error, a cycle may keep them open for long."""
+        """Close the connections: after an error, a cycle may keep them open."""
         self.redis.close()
         self.connection.client.close()
 
     def place_on(self, url):
-        """Have the stream be there."""
+        """Make the stream exist."""
         self.url = url
         self.place = StreamPlace(
             app="", app_name="shop", stream="orders", redis=url, record="", patience=1.0
@@ -41,17 +39,17 @@ class Shop:
         return self.names.partition(number).stream
 
     def add(self, number=0, count=1):
-        """Append events; returns their ids."""
+        """Append events; return their ids."""
         return [
             self.redis.xadd(self.key(number), {"d": f"{number}"}).decode() for _ in range(count)
         ]
 
     def hold(self, name="bill", number=0, at="0-0"):
-        """Have a processor be registered, which has passed so much."""
+        """Register a processor that has passed so much."""
         self.redis.hset(self.names.partition(number).offsets, mapping={"format": 1, name: at})
 
     def group(self, name="q", token=0, strict=True):
-        """A driver's reader, before it has done anything."""
+        """Return a driver's reader that has done nothing yet."""
         return Group(self.place, self.connection, name, token, strict=strict)
 
     def offset(self, name="spark/q", number=0):
@@ -72,7 +70,7 @@ class Shop:
         return found
 
     def trim(self, number=0, to=0):
-        """As an impatient operator does."""
+        """Trim as an impatient operator does."""
         self.redis.xtrim(self.key(number), maxlen=to, approximate=False)
 
 
@@ -81,7 +79,7 @@ def edges(edge):
 
 
 def rows_of(redis_client, stream, partition_count):
-    """All records of a stream as plain values, by partition, in order."""
+    """Return all records of a stream as plain values, by partition, in order."""
     found = []
     for number in range(partition_count):
         entries = redis_client.xrange(stream.names.partition(number).stream)
@@ -90,7 +88,7 @@ def rows_of(redis_client, stream, partition_count):
 
 
 def forget_last_commit(checkpoint):
-    """Have Spark not know that the last batch was done: it plans and runs it again, as it was."""
+    """Remove Spark's last commit, so that it plans and runs the batch again."""
     last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     last.unlink()
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What older releases lack, taken away from this one: the other ways give the same."""
+"""Compare the replacements for older releases with this release's own way."""
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812

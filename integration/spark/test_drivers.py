@@ -1,5 +1,6 @@
-"""Drivers that are killed and frozen, each a Python and a JVM of its own: what is written is
-written once.
+"""Kill and freeze drivers, and check that each row is written once.
+
+Each driver is a Python and a JVM of its own.
 """
 
 import os
@@ -32,25 +33,25 @@ class Driver:
             )
 
     def signal(self, which):
-        """Send it to all of it; it has more processes than a Python and a JVM, once its query runs."""
+        """Send a signal to all its processes: Python, JVM and Python workers."""
         assert len(signal_all(self.process.pid, which)) > 2
 
     def kill(self):
         kill(self.process)
 
     def java(self):
-        """The process of its JVM."""
+        """Return the process of its JVM."""
         (found,) = processes_of(self.process.pid, "java")
         return found
 
     @property
     def batch(self):
-        """The last batch that it noted; -1 where it noted none."""
+        """Return the last batch that it recorded; -1 if there is none."""
         return int(self.note.read_text() or -1) if self.note.exists() else -1
 
     @property
     def ran(self):
-        """When its query was first seen to run, and when last; nothing where it never ran."""
+        """Return when its query was first and last seen to run; () if never."""
         noted = Path(f"{self.note}.ran")
         return tuple(map(int, noted.read_text().split())) if noted.exists() else ()
 
@@ -81,9 +82,7 @@ def drivers(rink_redis, rink_server, tmp_path):
 
 
 class Sender(threading.Thread):
-    """Sends ten records now and then until it is told to end: there is always a batch to be killed
-    in.
-    """
+    """Send ten records now and then, so that there is always a batch."""
 
     def __init__(self, shop):
         super().__init__(daemon=True)
@@ -118,7 +117,7 @@ def shop_at_work(rink_redis):
 
 
 def assert_once(shop, driver):
-    """All that was sent is in the other stream, once."""
+    """Check that the other stream has all sent records, once each."""
     shop.sender.end()
     keys = [shop.module.totals.names.partition(n).stream for n in range(3)]
     until(lambda: sum(map(shop.redis.xlen, keys)) >= shop.sender.count, "the rest", driver)
@@ -128,7 +127,7 @@ def assert_once(shop, driver):
 
 
 def is_amid_a_batch(folder):
-    """Whether the checkpoint has a batch that was begun and is not committed."""
+    """Return whether the checkpoint has a batch that is not committed."""
     begun, ended = [
         max((int(one.name) for one in (folder / "checkpoint" / part).glob("[0-9]*")), default=-1)
         for part in ("offsets", "commits")
@@ -137,9 +136,7 @@ def is_amid_a_batch(folder):
 
 
 def kill_amid_batches(drivers, folder, active, waiting, kills):
-    """Kill the driver that runs the query, until so many were amid a batch; returns the last one's
-    heir.
-    """
+    """Kill drivers until so many were in a batch; return the last one's heir."""
     chance, amid = random.Random(5), 0
     for round_ in range(1, 9):
         until(lambda: is_amid_a_batch(folder), "a batch", active)
@@ -166,7 +163,7 @@ def standing_by(drivers, name):
 @pytest.mark.deep
 def test_drivers_killed_amid_their_batches_leave_each_row_once(drivers, shop_at_work, tmp_path):
     active = drivers("driver-0")
-    active.wait_for_batch(-1)  # it has the role: whoever joins first gets it
+    active.wait_for_batch(-1)  # it has the role: the driver that joins first gets it
     waiting = standing_by(drivers, "heir")
     heir = kill_amid_batches(drivers, tmp_path, active, waiting, kills=4)
     assert_once(shop_at_work, heir)
@@ -183,7 +180,7 @@ def test_a_driver_that_was_frozen_beyond_its_lease_writes_nothing_twice(
     second = standing_by(drivers, "second")
     if with_jvm:
         first.signal(signal.SIGSTOP)
-    else:  # the JVM goes on with the query until it is refused
+    else:  # the JVM continues the query until it is refused
         os.kill(first.process.pid, signal.SIGSTOP)
     second.wait_for_batch(-1)
     first.signal(signal.SIGCONT)
@@ -212,9 +209,7 @@ def test_a_driver_cut_off_from_etcd_ends_its_query_before_another_runs_it(
 
 @pytest.mark.timeout(900)
 @pytest.mark.deep
-def test_a_driver_whose_jvm_alone_is_frozen_goes_on_when_it_thaws_and_ends_when_it_is_killed(
-    drivers, shop_at_work
-):
+def test_driver_with_a_frozen_jvm_continues_and_with_a_killed_jvm_ends(drivers, shop_at_work):
     driver = drivers("first")
     driver.wait_for_batch(0)
     second = standing_by(drivers, "second")
@@ -223,9 +218,9 @@ def test_a_driver_whose_jvm_alone_is_frozen_goes_on_when_it_thaws_and_ends_when_
     time.sleep(7)  # longer than the lease
     os.kill(jvm, signal.SIGCONT)
     driver.wait_for_batch(driver.batch)
-    assert second.ran == ()  # the first one's Python held the role
+    assert second.ran == ()  # the first driver's Python held the role
     os.kill(jvm, signal.SIGKILL)
-    assert driver.process.wait(WAIT_S) == 1  # its roles are the other's now
+    assert driver.process.wait(WAIT_S) == 1  # its roles are the other driver's now
     assert "rink.spark.jobs.driver_exit.SparkStopped" in driver.log.read_text()
     second.wait_for_batch(-1)
     assert_once(shop_at_work, second)
@@ -235,15 +230,15 @@ def test_a_driver_whose_jvm_alone_is_frozen_goes_on_when_it_thaws_and_ends_when_
 @pytest.mark.deep
 def test_two_drivers_at_one_checkpoint_try_again_until_one_of_them_is_left(drivers):
     both = [drivers(name, program="meeting_process.py") for name in ("here", "there")]
-    # Who finds the other's entry says the first; who loses the race for its name, the second. One
-    # run of five minutes had 33 of these.
+    # A driver that finds the other's entry raises the first error; one that loses the race for its
+    # name raises the second. One run of five minutes had 33 of these.
     said = r"(CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using)"
     met = re.compile(rf"query 'meets' failed .* restarting in .*{said}")
     until(lambda: any(met.search(one.log.read_text()) for one in both), "a meeting", both[0])
     for one in both:
         assert one.process.poll() is None
     both[0].kill()
-    both[1].wait_for_batch(both[1].batch)  # both of them may have failed: this one goes on
+    both[1].wait_for_batch(both[1].batch)  # both may have failed: this one continues
 
 
 @pytest.mark.timeout(300)

@@ -1,5 +1,7 @@
-"""Guards under a real `foreachBatch`: once over a replay, a stale driver, and workers that go on
-after their job was cancelled.
+"""Test guards under a real `foreachBatch`.
+
+Replays count once, a stale driver is refused, and so are workers that continue after their job was
+cancelled.
 """
 
 import contextlib
@@ -147,9 +149,7 @@ def run(shop, spark, folder, store, token, *, body=None, each=None, guard=None):
     ["sqlite", *(pytest.param(one, marks=pytest.mark.deep) for one in ("postgres", "parquet"))],
     indirect=True,
 )
-def test_each_batch_counts_once_over_a_replay_and_a_stale_driver_is_refused(
-    store, shop, spark, tmp_path
-):
+def test_batch_counts_once_over_a_replay_and_stale_driver_is_refused(store, shop, spark, tmp_path):
     shop.send(RECORDS)
     run(shop, spark, tmp_path / "q", store, token=1).awaitTermination()
     assert store.sums() == SUMS
@@ -170,9 +170,7 @@ def test_each_batch_counts_once_over_a_replay_and_a_stale_driver_is_refused(
 
 
 @pytest.mark.deep
-def test_a_checkpoint_restored_from_a_backup_is_refused_since_its_numbers_are_other_rows_now(
-    store, shop, spark, tmp_path
-):
+def test_checkpoint_restored_from_a_backup_is_refused(store, shop, spark, tmp_path):
     backup, folder = tmp_path / "backup", tmp_path / "q"
     shop.send(RECORDS)
     run(shop, spark, folder, store, token=1).awaitTermination()
@@ -189,7 +187,7 @@ def test_a_checkpoint_restored_from_a_backup_is_refused_since_its_numbers_are_ot
 
 
 class Cut:
-    """A guard that only tells which rows were in which part."""
+    """A guard that only records which rows were in which part."""
 
     def __init__(self):
         self.parts = {}
@@ -222,9 +220,10 @@ class CutPart:
 
 
 @pytest.mark.deep
-def test_a_batch_is_cut_by_its_keys_alone_also_where_it_lies_by_them_already(shop, spark, tmp_path):
-    """So after a groupBy() into as many partitions: Spark leaves a repartition() by the same keys
-    out, and joins small ones.
+def test_batch_that_lies_by_its_keys_is_cut_by_its_keys_alone(shop, spark, tmp_path):
+    """Cut a batch after a groupBy() into as many partitions.
+
+    There Spark leaves out a repartition() by the same keys, and joins small ones.
     """
     shop.send(RECORDS)
     guard = Cut()
@@ -267,7 +266,7 @@ def keep_order(step, rows):
 
 @pytest.mark.deep
 def test_keys_by_which_other_bytes_are_equal_are_refused(spark):
-    """Spark's hash tells them apart: a replay might have another of them stand for all."""
+    """Spark's hash differs for them: a replay might choose another of them."""
     rows = spark.createDataFrame([("AA", 1), ("aa", 2)], "carrier string, minutes int")
     collated = rows.select(F.collate("carrier", "UTF8_LCASE").alias("carrier"), "minutes")
     with pytest.raises(rink.ConfigError, match=r"by=\['carrier'\].* has the collation UTF8_LCASE"):
@@ -277,9 +276,7 @@ def test_keys_by_which_other_bytes_are_equal_are_refused(spark):
     assert [row["count"] for row in _cut(plain, 2, ["carrier"]).collect()] == [2]
 
 
-def test_rows_of_a_part_come_in_order_of_their_key_so_a_replay_has_the_same_commands(
-    shop, spark, tmp_path
-):
+def test_rows_of_a_part_come_in_order_of_their_key(shop, spark, tmp_path):
     def write(df, _, out):
         names = [(f"n{n * 7919 % 100:02}",) for n in range(100)]
         out.write(spark.createDataFrame(names, "name string").repartition(4), keep_order, by="name")
@@ -296,8 +293,9 @@ def test_rows_of_a_part_come_in_order_of_their_key_so_a_replay_has_the_same_comm
 
 
 class Waits:
-    """A part function that has its rows, and goes on once a file is there: long after its job was
-    cancelled.
+    """A part function that has its rows, and continues once a file exists.
+
+    That is long after its job was cancelled.
     """
 
     def __init__(self, each, folder):
@@ -311,7 +309,7 @@ class Waits:
 
 
 class Watched:
-    """A guard that notes, where a part is left, what became of it."""
+    """A guard that records what became of each part when it was left."""
 
     def __init__(self, guard, folder):
         self.guard, self.folder = guard, folder
@@ -357,7 +355,7 @@ class Part:
 def test_a_worker_that_goes_on_after_its_job_was_cancelled_writes_nothing(
     store, shop, spark, tmp_path
 ):
-    """SQLite is not here: who is in a part keeps the file, so raising the fence waits for it."""
+    """SQLite is not here: a part keeps the file, so raising waits for it."""
     shop.send(RECORDS)
     folder = tmp_path / "notes"
     folder.mkdir()
@@ -382,7 +380,7 @@ LARGE = "x" * 400_000
 
 
 def few_then_many(folder):
-    """Rows of which some are put aside at once; the others come once a file is there."""
+    """Yield rows: some are staged at once, the others once a file exists."""
 
     def rows(batches):
         found = pa.Table.from_batches(batches).to_pylist()

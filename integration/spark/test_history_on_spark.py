@@ -1,4 +1,4 @@
-"""A group's past as DataFrames: what etcd keeps, and what `rink watch --json` noted beside it."""
+"""Test a group's past as DataFrames, of etcd and of `rink watch --json`."""
 
 import json
 import os
@@ -17,7 +17,7 @@ WAIT_S = 90
 
 @pytest.fixture
 def watched(rink_server, tmp_path):
-    """The file into which a real `rink watch` notes what happens to the group `past`."""
+    """Yield the file into which a real `rink watch` writes group `past`."""
     path = tmp_path / "past.jsonl"
     command = [sys.executable, "-m", "rink.cli", "watch", "past", "--json", "--wait"]
     environment = {**os.environ, "RINK_ETCD": rink_server.endpoint}
@@ -72,7 +72,7 @@ def test_versions_moves_episodes_and_drains_are_those_that_were(rink_server, spa
     assert all(row.proclaimed is not None for row in versions)
     moves = {row.cause: (row.versions, row.ranks) for row in past.moves_by_cause().collect()}
     assert moves["joined"][1] >= 2
-    assert moves["left"] == (1, 1)  # the rank that there is no more: its roles are another's
+    assert moves["left"] == (1, 1)  # the removed rank: its roles moved
     episodes = past.episodes().collect()
     assert len(episodes) >= 2
     assert all(row.seconds >= 0 for row in episodes if row.seconds is not None)
@@ -86,7 +86,7 @@ def test_versions_moves_episodes_and_drains_are_those_that_were(rink_server, spa
 
 
 def noted(second, event, **facts):
-    """A line of `rink watch --json`, so many seconds past ten."""
+    """Return a line of `rink watch --json`, so many seconds past ten."""
     at = f"2026-11-24T10:00:{second:06.3f}+00:00"
     return json.dumps({"event": event, "at": at, "revision": int(second * 1000), **facts})
 

@@ -1,4 +1,4 @@
-"""Batch drivers on a real Spark: a nightly job on three drivers, and an hourly query."""
+"""Test queries that end: each hour, each night, and on demand."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ def until(told, timeout=WAIT_S):
 
 @pytest.fixture
 def drivers(rink_etcd):
-    """`join(name)` joins a driver and returns at once, as `with rink.Rink(...)` does."""
+    """Yield a function that joins a driver and returns at once."""
     made = []
 
     def join(name, **settings):
@@ -48,7 +48,10 @@ def drivers(rink_etcd):
 
 @pytest.mark.deep
 def test_nightly_job_on_three_drivers_runs_once_each_night(drivers, spark, tmp_path):
-    """Cron starts all three, each night in another order, and each joins the group anew."""
+    """Run a job by cron on all three drivers, each night in another order.
+
+    Each driver joins the group anew.
+    """
     runs, answers = Counter(), Counter()
 
     def driver(night, name):
@@ -83,7 +86,7 @@ def test_nightly_job_on_three_drivers_runs_once_each_night(drivers, spark, tmp_p
 
 
 class Hourly:
-    """A query from `orders` to `totals` that ends when it has read what is there."""
+    """A query from `orders` to `totals` that ends when it has read all."""
 
     def __init__(self, shop, folder):
         self.shop, self.checkpoint, self.tokens = shop, str(folder), []
@@ -138,7 +141,7 @@ def test_hourly_query_has_all_of_three_hours_in_its_output(drivers, spark, hourl
 
 @pytest.mark.deep
 def test_hourly_query_goes_on_where_its_role_moves_amid_an_hour(drivers, spark, hourly):
-    """The next driver does not wait for the hour to end, and writes nothing twice."""
+    """The next driver does not wait for the hour's end, and repeats nothing."""
     its = next(f"query-{n}" for n in range(99) if rink.rank_of(f"query-{n}", 2) == 0)
     one, two = drivers("one"), drivers("two")
     two.wait_ranked(WAIT_S)
@@ -159,7 +162,10 @@ def test_hourly_query_goes_on_where_its_role_moves_amid_an_hour(drivers, spark, 
 
 
 def test_run_query_returns_when_all_is_written(drivers, spark, hourly):
-    """Cron's driver: it joins, runs its query, and ends; another one has it the next night."""
+    """Run a query as cron's driver does: join, run the query, and end.
+
+    Another driver runs it the next night.
+    """
     for night in range(2):
         hourly.send(range(100 * night, 100 * (night + 1)))
         member = drivers(f"driver-{night}")
@@ -177,7 +183,7 @@ def test_run_query_by_name_has_what_was_sent_before_in_its_output(drivers, spark
         hourly.send(range(100))
         jobs.query("hourly", every=3600.0, guards=[hourly.guard])(hourly)
         until(lambda: jobs.queries[0].running is not None)
-        hourly.send(range(100, 200))  # perhaps too late for the run that goes on
+        hourly.send(range(100, 200))  # perhaps too late for the active run
         jobs.run_query("hourly")
         assert hourly.written() == list(range(200))
 

@@ -1,4 +1,4 @@
-"""Jobs, queries and fenced batches of a real Spark, by roles of an etcd in memory."""
+"""Test jobs, queries and fenced batches of a real Spark, by roles."""
 
 import threading
 import time
@@ -19,7 +19,7 @@ WAIT_S = 180
 
 @pytest.fixture
 def driver(rink_etcd, spark):
-    """A runner that has all roles, and the client of etcd by which it can be cut off."""
+    """Yield a runner with all roles, and an etcd client that can be cut off."""
     client = rink_etcd.client("driver")
     session = rink.Session(client, ttl=5)
     with rink.Rink(session, "drivers", initial_delay=0, rebalance_delay=0) as member:
@@ -32,7 +32,7 @@ def driver(rink_etcd, spark):
 
 
 def slow(folder):
-    """A Spark job of Python that notes what it is at, and would go on for long."""
+    """Run a long Spark job of Python that records its progress."""
 
     def note(n):
         for step in range(200):
@@ -73,7 +73,7 @@ def test_on_loss_the_spark_jobs_of_the_role_end_and_no_others(driver, spark, tmp
     until(ours.lost.is_set)
     lost_at = time.monotonic()
     until(lambda: len(active(spark)) == 1)
-    assert time.monotonic() - lost_at < 5  # 250 ms as a rule, which the bench measures
+    assert time.monotonic() - lost_at < 5  # usually 250 ms, which the bench measures
     assert ours.wait(WAIT_S)
     assert ours.state is JobState.LOST
     may_end.touch()
@@ -160,9 +160,7 @@ class Grant:
         self.name, self.token = "sums", token
 
 
-def test_a_stale_driver_is_refused_amid_a_batch_and_the_next_one_completes_it(
-    shop, spark, tmp_path
-):
+def test_stale_driver_is_refused_and_the_next_one_completes_its_batch(shop, spark, tmp_path):
     shop.send(RECORDS)
     guard = RedisGuard(shop.url)
 
@@ -239,7 +237,7 @@ def test_an_empty_batch_marks_all_its_parts(shop, spark, tmp_path):
 
 
 def marks(shop):
-    """Which batch each part was written in last: of all four the same."""
+    """Return the last batch of the parts; all four must have the same."""
     found = [shop.redis.hgetall(f"rink:guard:{{sums/{number}}}") for number in range(4)]
     [in_each] = {sum(name.startswith(b"mark:") for name in one) for one in found}
     assert in_each == 1

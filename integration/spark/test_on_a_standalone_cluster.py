@@ -1,7 +1,7 @@
-"""The demo's pipeline on a Spark standalone cluster, and what only a cluster shows; all run Rink
-from the wheel.
+"""Test what only a cluster shows, with Rink from the wheel.
 
-Run as a script, this is the driver of the latter: on_the_cluster.
+The demo's pipeline runs on a Spark standalone cluster, too. Run as a script, this file is the
+driver of `on_the_cluster`.
 """
 
 import json
@@ -18,26 +18,26 @@ HERE = Path(__file__).parent
 WAIT_S = 300
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(2 * WAIT_S)]
 RECORDS = [{"order_id": n, "customer": f"c{n % 17}", "amount": n % 5} for n in range(300)]
-# One month in fewer batches: what takes its time are the starts of Spark.
+# One month in fewer batches: the starts of Spark take the time.
 SMALL = ("--months", "1", "--batches", "6", "--seconds", "5")
 
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """An interpreter with the installed wheel, for drivers and executors."""
+    """Return an interpreter with the installed wheel."""
     return python_with_the_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
 def spark_cluster(tmp_path_factory):
-    """Two workers with one core each."""
+    """Yield two workers with one core each."""
     with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         cluster.start(2)
         yield cluster
 
 
 def environment(**more):
-    """Ours, without what says where modules are."""
+    """Return our environment, without the variables that name modules."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | more
 
 
@@ -61,15 +61,13 @@ def test_the_pipeline_goes_through_a_kill_and_a_freeze_on_a_cluster(python, spar
     assert set(report["totals"]["flights"].values()) == {27_004}  # January
     assert [one["cause"] for one in report["takeovers"]] == ["start", "killed", "frozen"]
     assert any("counts no more" in one for one in report["refused"])
-    # Three drivers had an executor each: the last one on the core that the killed one's had.
+    # Three drivers had an executor each. The last one's is on the core that the killed one's had.
     assert len(spark_cluster.applications()) == before + 3
 
 
 @pytest.fixture(scope="module")
 def told(python, spark_cluster, tmp_path_factory):
-    """What a driver tells whose query lost a worker in the middle of a batch; and what is in Redis
-    then.
-    """
+    """Return a driver's output after it lost a worker, and Redis' rows."""
     import redis
     import spark_shop
     from spark_shop_on import ShopOn
@@ -82,8 +80,8 @@ def told(python, spark_cluster, tmp_path_factory):
         shop = ShopOn(client, server.url, spark_shop)
         shop.send(RECORDS)
         shop.send([], stream="totals")
-        # Executors have another current directory: what the driver finds through `.` they do not
-        # find.
+        # Executors have another current directory: they do not find what the driver finds through
+        # `.`.
         known = environment(PYSPARK_PYTHON=python, PYTHONPATH=".")
         command = [python, str(Path(__file__)), spark_cluster.url, server.url, str(folder)]
         log = folder / "log"
@@ -104,9 +102,7 @@ def told(python, spark_cluster, tmp_path_factory):
 
 
 def executing(driver, folder, log):
-    """Wait until an executor has a part of a batch in hand; returns the process of Python that has
-    it.
-    """
+    """Wait until an executor has a part of a batch; return its Python process."""
     end = time.monotonic() + WAIT_S
     while not (found := list(folder.glob("at-*"))):
         if driver.poll() is not None or time.monotonic() > end:
@@ -132,7 +128,7 @@ def test_a_module_that_is_given_along_reaches_source_and_sink(told):
     assert told["read"] == len(RECORDS)
 
 
-def test_a_query_whose_worker_is_killed_amid_a_batch_goes_on_and_writes_each_row_once(told):
+def test_query_whose_worker_is_killed_in_a_batch_writes_each_row_once(told):
     assert told["batches"] >= 3
     assert sorted(row["total"] for row in told["totals"]) == list(range(len(RECORDS)))
     assert all(row["customer"] == f"c{row['total'] % 17}" for row in told["totals"])
@@ -142,7 +138,7 @@ def test_a_query_whose_worker_is_killed_amid_a_batch_goes_on_and_writes_each_row
 
 
 def on_the_cluster(master, redis, folder):
-    """Prints, as JSON, what it and its executors found."""
+    """Print, as JSON, the findings of the driver and its executors."""
     spark = session(master, folder)
     options = {"app": "spark_shop:app", "stream": "orders", "redis": redis}
     told = {"where": spark.sparkContext.parallelize(range(8), 8).map(where).collect()}
@@ -168,7 +164,7 @@ def session(master, folder):
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder}",
         "spark.executor.memory": "512m",
-        "spark.task.maxFailures": "2",  # the app that is not there is looked for no more often
+        "spark.task.maxFailures": "2",  # do not look for the missing app more often
         # Jobs begin when both executors are there.
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{WAIT_S}s",
@@ -184,7 +180,7 @@ def session(master, folder):
 
 
 def where(_):
-    """On an executor."""
+    """Return an executor's findings."""
     import pyspark_rink
     import rink
 
@@ -192,7 +188,7 @@ def where(_):
 
 
 def start(spark, options, folder):
-    """Copy orders to totals; a batch waits in its middle while there is a file `hold`."""
+    """Copy orders to totals; a batch waits while there is a file `hold`."""
     from pyspark.sql import functions as F  # noqa: N812
 
     def held(batches):

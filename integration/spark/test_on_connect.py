@@ -1,5 +1,6 @@
-"""Spark Connect, whose client has neither a JVM nor a SparkContext: sources, sinks, jobs, queries
-and role maps.
+"""Test Spark Connect, whose client has neither a JVM nor a SparkContext.
+
+Sources, sinks, jobs, queries and role maps work there.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ WAIT_S = 400
 
 @pytest.fixture
 def found(rink_redis, tmp_path):
-    """What `connect_process.py` says, which has a server of its own; both are gone afterwards."""
+    """Return the output of `connect_process.py`; it and its server end."""
     import redis
     import spark_shop
     from spark_shop_on import ShopOn

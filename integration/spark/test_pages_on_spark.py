@@ -1,4 +1,4 @@
-"""The examples of the pages, run on a real Spark and Redis, and an etcd in memory."""
+"""Run the examples of the pages on a real Spark and Redis."""
 
 import sys
 import threading
@@ -21,7 +21,7 @@ TESTED = {
     "spark-on-loss.md": 2,
     "spark-query-in-a-job.md": 1,
 }
-"""How many examples of each page there are tests of here."""
+"""Return how many examples of each page this file tests."""
 
 
 def until(told, timeout=WAIT_S):
@@ -32,7 +32,7 @@ def until(told, timeout=WAIT_S):
 
 
 class Page:
-    """The examples of one page, and what they find."""
+    """The examples of one page, and their names."""
 
     def __init__(self, request, shop, spark, folder, clients):
         self._request, self.shop, self.clients = request, shop, clients
@@ -45,7 +45,7 @@ class Page:
         }
 
     def example(self, page, number, **names):
-        """Run an example; return the names that there are in the end."""
+        """Run an example; return the names that exist in the end."""
         found = [one for one in blocks(ROOT / "docs" / page, "python") if one.needs == "spark"]
         assert len(found) == TESTED[page]
         return run(found[number], self._request, **self.names, **names)
@@ -62,7 +62,7 @@ def page(request, monkeypatch, rink_etcd, shop, spark, tmp_path):
     clients = []
 
     class Client:
-        """A type as the real one is, since the session asks whether its etcd is one."""
+        """A type as the real one is, since the session checks its etcd's type."""
 
         def __new__(cls, *_, **__):
             clients.append(rink_etcd.client())
@@ -76,7 +76,7 @@ def page(request, monkeypatch, rink_etcd, shop, spark, tmp_path):
 
 @pytest.fixture
 def jobs(page, spark):
-    """A driver that is alone in its group."""
+    """Yield a driver that is alone in its group."""
     with (
         rink.Session(ttl=5) as session,
         rink.Rink(session, "drivers", leave_timeout=1.0) as r,
@@ -143,7 +143,7 @@ def test_query_in_a_job_page_returns_how_much_was_read(page, jobs):
 
 def test_query_in_a_job_page_ends_the_query_on_a_loss(page, jobs, spark):
     page.send(range(100))
-    page.names["orders"]["maxOffsetsPerTrigger"] = "1"  # it would take a minute
+    page.names["orders"]["maxOffsetsPerTrigger"] = "1"  # otherwise it would take a minute
     cut = threading.Thread(target=lambda: (until(page.written), page.clients[0].cut()))
     cut.start()
     job = page.example("spark-query-in-a-job.md", 0, jobs=jobs)["job"]

@@ -1,5 +1,6 @@
-"""What docs/spark.md says that a user of Redis needs is what its steps need, and no less: on a real
-one, without Spark.
+"""Test that a Redis user needs exactly the rights in docs/spark.md.
+
+This uses a real Redis, without Spark.
 """
 
 import re
@@ -30,7 +31,7 @@ PAGE = (DOCS / "spark.md").read_text()
 
 @pytest.fixture
 def user(shop):
-    """Makes a user, and returns its URL."""
+    """Yield a function that makes a user and returns its URL."""
 
     def make(rights):
         shop.redis.acl_setuser("some", reset=True)

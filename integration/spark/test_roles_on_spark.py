@@ -1,4 +1,4 @@
-"""`rink.spark.roles` and `rink plan` on a real Spark: the very owners of a plain Python pass."""
+"""Compare `rink.spark.roles` and `rink plan` with a plain Python pass."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_ten_million_names_have_the_ranks_of_the_scalar_function(spark):
 
 
 def by_numpy_too(batches):
-    """On executors: beside what `assign` found, by Numba, the ranks that NumPy's loops give."""
+    """Add the ranks of NumPy's loops to those that `assign` found by Numba."""
     from rink.spark.roles import loops_numpy, rank_arrays
 
     for batch in batches:
@@ -235,7 +235,7 @@ def by_numpy_too(batches):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """The same roles in every format; without those that CSV cannot tell from null."""
+    """Write the roles in every format, except those that CSV takes for null."""
     folder = tmp_path_factory.mktemp("roles")
     names = [f"job-{number}" for number in range(3000)]
     pq.write_table(pa.table({"role": names, "n": range(3000)}), folder / "roles.parquet")

@@ -1,5 +1,6 @@
-"""How much one step moves, partitions that are full, and a Redis in trouble: on a real one, without
-Spark.
+"""Test the bounds of a step, full partitions, and a Redis in trouble.
+
+This uses a real Redis, without Spark.
 """
 
 import threading
@@ -45,7 +46,7 @@ def test_a_full_partition_is_waited_for(shop):
 
 
 class Steps(DiesAfter):
-    """Notes what each step of publishing has moved, and of staging how large it was."""
+    """Record how much each step of publishing moved, and each stage's size."""
 
     def __init__(self, shop):
         super().__init__(shop, 0)
@@ -94,7 +95,7 @@ def test_a_step_of_staging_is_a_thousand_records_or_a_megabyte(shop, monkeypatch
 
 
 def test_long_lists_are_removed_aside(shop):
-    """DEL would keep Redis from all else while it frees them."""
+    """DEL would keep Redis from serving others while it frees them."""
     shop.redis.config_resetstat()
     sink(shop).drop(put_aside(shop, (0, "a")))
     sink(shop).commit(SinkBatch("x", 0), put_aside(shop, (0, "b")))
@@ -116,14 +117,14 @@ def test_one_that_stays_full_is_told_and_the_batch_goes_on_later(shop):
     assert published(shop) == [f"a{n}" for n in range(5)]
 
 
-def test_tries_while_it_stays_full_leave_no_more_than_the_first_has_put_aside(shop):
+def test_retries_while_full_leave_no_more_than_the_first_staged(shop):
     shop.hold("bill")
     records = [(0, f"a{n}") for n in range(5)]
     for _ in range(3):
         with pytest.raises(PartitionFull):
             sink(shop, limit=3, patience=0.01).commit(SinkBatch("x", 0), put_aside(shop, *records))
         assert len(left(shop)) == 1
-    with pytest.raises(PartitionFull):  # a batch behind it is not decided while this one waits
+    with pytest.raises(PartitionFull):  # a later batch is not decided while this one waits
         sink(shop, limit=3, patience=0.01).commit(SinkBatch("x", 1), put_aside(shop, (0, "b")))
     assert len(left(shop)) == 1
     sink(shop, limit=10).commit(SinkBatch("x", 1), put_aside(shop, (0, "b")))
@@ -131,7 +132,7 @@ def test_tries_while_it_stays_full_leave_no_more_than_the_first_has_put_aside(sh
     assert left(shop) == []
 
 
-def test_tries_that_fail_in_publishing_for_any_reason_leave_no_more_than_the_first(shop):
+def test_retries_that_fail_in_publishing_leave_no_more_than_the_first(shop):
     records = [(0, f"a{n}") for n in range(5)]
     with pytest.raises(Died):
         sink(shop, connection=DiesAfter(shop, 1, names=("decide",))).commit(

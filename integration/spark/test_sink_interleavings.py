@@ -1,8 +1,8 @@
-"""Two drivers of one query, whose commands come in any order and who may die between any two: each
-row once.
+"""Interleave two drivers of one query in any order; check each row once.
 
-A driver goes on by one command of Redis at a time, as the schedule says; it does what Spark would
-have it do. Hypothesis makes schedules, and shrinks one that fails.
+Either may die between any two commands. A driver runs one command of Redis at a time, as the
+schedule says, and does what Spark would make it do. Hypothesis makes schedules, and shrinks one
+that fails.
 """
 
 import random
@@ -24,7 +24,7 @@ from rink.streams.errors import PartitionFull
 from rink.streams.store.values import PartitionBounds
 
 KEYS = [(0, "a"), (0, "b"), (1, "c"), (2, "d")]
-"""Partitions, and the keys of their rows; rows of one key are in one task, in order."""
+"""The partitions, and the keys of their rows. Rows of one key are in one task, in order."""
 BATCHES = 5
 TASKS = 3
 STATE = "rink:{shop/orders}:sink:q"
@@ -39,7 +39,7 @@ def small_steps(monkeypatch):
 
 
 class World:
-    """A Redis, Spark's checkpoint, and who reads the stream."""
+    """A Redis, Spark's checkpoint, and a processor that reads the stream."""
 
     def __init__(self, url, counts, limit, seed):
         self.shop = Shop(url)
@@ -47,7 +47,10 @@ class World:
         self.shop.place_on(url)
         self.limit, self.seed = limit, seed
         self.rows = [
-            {key: [f"{number}{key[1]}{k}" for k in range(count)] for key, count in zip(KEYS, some, strict=True)}
+            {
+                key: [f"{number}{key[1]}{k}" for k in range(count)]
+                for key, count in zip(KEYS, some, strict=True)
+            }
             for number, some in enumerate(counts)
         ]  # fmt: skip
         self.committed = -1
@@ -56,7 +59,7 @@ class World:
         self.consume()
 
     def consume(self):
-        """A processor takes all there is; what it has passed may be trimmed."""
+        """Let a processor take all there is, so that it may be trimmed."""
         for number, got in self.consumed.items():
             for at, fields in self.shop.redis.xrange(
                 self.shop.key(number), f"({self.passed[number]}"
@@ -70,7 +73,7 @@ class World:
         return [int(one or 0) for one in found]
 
     def is_whole(self):
-        """Each row is in its partition once: batches in their order, the rows of a key in theirs."""
+        """Check that each row is in its partition once, in order."""
         self.consume()
         for number, got in self.consumed.items():
             mine = [key for key in KEYS if key[0] == number]
@@ -84,16 +87,16 @@ class World:
 
 
 class Driver:
-    """Runs the query until it dies or is refused; stands still before each command until it is let
-    go on.
+    """A driver that runs the query until it dies or is refused.
 
-    Its second half is what the sink has for a connection.
+    It waits before each command until it may continue. Its second half stands in for the sink's
+    connection.
     """
 
     def __init__(self, world, token, name):
         self.world, self.token = world, token
         self.random = random.Random(f"{world.seed}/{name}")
-        self.plain = world.shop.connection  # one for all: only one goes on at a time
+        self.plain = world.shop.connection  # one for all: only one driver runs at a time
         self.client = self.plain.client
         self.goes_on, self.stands = threading.Semaphore(0), threading.Semaphore(0)
         self.dies = self.loses_an_answer = self.is_over = False
@@ -120,9 +123,9 @@ class Driver:
         try:
             self.drive()
         except (Died, StaleToken, PartitionFull):
-            pass  # a query that failed is started anew
+            pass  # a failed query is started anew
         except StateError as error:
-            if "rolled back" not in str(error):  # the other one is ahead
+            if "rolled back" not in str(error):  # the other driver is ahead
                 self.error = error
         except BaseException as error:
             self.error = error
@@ -130,7 +133,7 @@ class Driver:
         self.stands.release()
 
     def drive(self):
-        """As Spark does: the fence first, then batch after batch from the checkpoint."""
+        """Run as Spark does: the fence first, then batches from the checkpoint."""
         sink = self.sink()
         sink.raise_fence()
         number = self.world.committed + 1
@@ -141,7 +144,7 @@ class Driver:
             number += 1
 
     def write(self, sink, number):
-        """One batch, cut into tasks in some way; now and then one fails, and all is tried again."""
+        """Run one batch, cut into random tasks; if one fails, all repeat."""
         if self.random.random() < 0.2:
             _drop(lambda _: sink, "q", [*self.stage(number), None])
         messages = self.stage(number)
@@ -192,11 +195,10 @@ class Driver:
 
 
 def play(world, schedule):
-    """Have two drivers go on as the schedule says, each started anew where it is over; both die in
-    the end.
+    """Run two drivers as the schedule says; both die in the end.
 
-    A new one has the last grant, or the next; so the other may be stale from then on. Returns the
-    last token.
+    Each is started anew when it is over. A new one has the last grant, or the next, so the other
+    may be stale from then on. Returns the last token.
     """
     alive, token, highest = {}, 1, [0, 0]
     chance = random.Random(world.seed)
@@ -223,11 +225,12 @@ def play(world, schedule):
 
 
 def replay(world, token):
-    """Have the last driver write the newest batch again, and all behind it; where a partition is
-    full, it is started anew, and each try helps.
+    """Make the last driver write the newest batch again, and all after it.
+
+    If a partition is full, it is started anew, and each try helps.
     """
     newest = int(world.shop.redis.hget(STATE, "batch:x") or 0)
-    assert newest <= world.committed + 1  # so Spark's checkpoint never comes behind it by itself
+    assert newest <= world.committed + 1  # so Spark's checkpoint never falls behind by itself
     world.committed, before = newest - 1, None
     while world.committed < BATCHES - 1:
         now = world.committed, sum(map(len, world.consumed.values()))

@@ -1,4 +1,4 @@
-"""`df.write` and `df.writeStream` of a real Spark into streams of a real Redis."""
+"""Test `df.write` and `df.writeStream` of a real Spark on a real Redis."""
 
 import shutil
 
@@ -88,9 +88,7 @@ def test_a_query_writes_each_batch_once_over_restarts(streams, spark, tmp_path):
 
 
 @pytest.mark.deep
-def test_a_checkpoint_restored_from_a_backup_is_refused_since_its_numbers_are_other_rows_now(
-    streams, spark, tmp_path
-):
+def test_checkpoint_restored_from_a_backup_is_refused(streams, spark, tmp_path):
     backup, folder = tmp_path / "backup", tmp_path / "q"
     start(streams, spark, folder).awaitTermination()
     shutil.copytree(folder, backup)

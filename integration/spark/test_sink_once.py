@@ -1,4 +1,4 @@
-"""What is written once is known for a while, and then it ends: on a real Redis, without Spark."""
+"""Test writes that are done once, and remembered for a while."""
 
 import pytest
 import sink_steps
@@ -23,7 +23,7 @@ def once(shop, token=0, **more):
 
 
 def ttl(shop, pattern):
-    """Of all keys like that, the least: -1 for one that has no end."""
+    """Return the least expiry of all such keys; -1 for one without."""
     return min(shop.redis.ttl(key) for key in shop.redis.keys(pattern))
 
 
@@ -55,7 +55,7 @@ def test_a_query_and_a_write_of_one_name_do_not_know_each_other(shop):
 
 
 def left_half_way(shop):
-    """A write that died when two records of partition 0 were in, and 3 of each were to be."""
+    """Run a write that dies with two records of partition 0 in, of 3 of each."""
     records = [*[(0, f"a{n}") for n in range(3)], *[(1, f"b{n}") for n in range(3)]]
     dies = once(shop, token=1, connection=DiesAfter(shop, 2, names=("publish",)))
     with pytest.raises(Died):
@@ -73,10 +73,11 @@ def test_a_write_that_died_half_way_is_completed_by_its_next_run(shop):
 
 
 def test_nobody_who_comes_lengthens_what_is_known_of_a_decision(shop):
-    """Should it outlive the marks, a batch of which half is in would be published whole again."""
+    """If it outlived the marks, a half published batch would be repeated."""
     records = left_half_way(shop)
     shop.redis.expire(STATE, 5 * DAYS)
-    again = once(shop, token=2, limit=1, patience=0.01)  # partition 0 is full: it can go on nowhere
+    # partition 0 is full: it can continue nowhere
+    again = once(shop, token=2, limit=1, patience=0.01)
     shop.hold("bill")
     again.raise_fence()
     with pytest.raises(PartitionFull):
@@ -117,12 +118,12 @@ def test_a_batch_job_that_dies_leaves_nothing_that_has_no_end(shop, monkeypatch,
     (staged,) = left(shop)
     (state,) = kept - {staged}
     assert shop.redis.ttl(state) > 29 * DAYS
-    # Without an id nobody will ever publish it.
+    # Without an id, no run will ever publish it.
     assert shop.redis.ttl(staged) > (29 * DAYS if options else 0.9 * DAYS)
     assert options or shop.redis.ttl(staged) <= DAYS
 
 
-def test_a_write_without_an_id_that_met_a_full_partition_leaves_what_it_published_and_nothing_else(
+def test_write_without_id_that_met_a_full_partition_leaves_only_published(
     shop,
 ):
     columns = T.StructType().add("key", "string").add("value", "binary")

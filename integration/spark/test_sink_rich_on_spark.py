@@ -1,5 +1,6 @@
-"""Records with a field of each kind: what the sink writes is what the source reads, and what
-workers read.
+"""Test records with a field of each kind.
+
+The source and workers read what the sink wrote.
 """
 
 import asyncio
@@ -63,7 +64,7 @@ def columns_of(one):
 
 @pytest.fixture
 def written(shop, spark):
-    """The records, put into the stream by the sink."""
+    """Return the records that the sink has put into the stream."""
     shop.send([], stream="full")
     df = spark.createDataFrame([columns_of(one) for one in RECORDS], struct_of(Full))
     df.write.format("rink").options(**shop.options("full")).mode("append").save()
@@ -74,7 +75,7 @@ def test_what_the_sink_writes_is_what_the_source_reads(written, spark):
     df = spark.read.format("rink").options(**written.options("full", metadata=False)).load()
     assert df.schema == struct_of(Full)
     found = [row.asDict(recursive=True) for row in df.orderBy("name").collect()]
-    for row in found:  # Spark gives times without a zone, and bytes that can change
+    for row in found:  # Spark gives times without a zone, and mutable bytes
         row["at"] = row["at"].astimezone(UTC)
         row["raw"] = bytes(row["raw"])
     assert found == [columns_of(one) for one in RECORDS]

@@ -1,4 +1,4 @@
-"""A batch is decided in one step and published from its manifest: on a real Redis, without Spark."""
+"""Test the steps of a sink on a real Redis, without Spark."""
 
 import contextlib
 import threading
@@ -54,16 +54,14 @@ def test_a_batch_behind_later_ones_is_refused_since_it_may_have_other_rows(shop)
 
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("steps", range(12))
-def test_a_driver_that_dies_at_any_step_leaves_a_batch_that_its_next_try_completes(
-    shop, steps, before
-):
+def test_batch_of_a_driver_that_dies_at_any_step_is_completed(shop, steps, before):
     first = put_aside(shop, *[(0, f"a{n}") for n in range(5)], *[(1, f"b{n}") for n in range(3)])
     dies = sink(shop, token=1, connection=DiesAfter(shop, steps, before=before))
     with contextlib.suppress(Died):
         dies.commit(SinkBatch("x", 0), first)
     again = sink(shop, token=2)
     again.raise_fence()
-    # A replay has the same rows, cut otherwise.
+    # A replay has the same rows, cut into other tasks.
     second = put_aside(shop, *[(0, f"a{n}") for n in range(5)])
     second |= put_aside(shop, *[(1, f"b{n}") for n in range(3)])
     again.commit(SinkBatch("x", 0), second)
@@ -76,7 +74,7 @@ def test_a_driver_that_dies_at_any_step_leaves_a_batch_that_its_next_try_complet
 
 @pytest.mark.parametrize("moved", [0, 1])
 def test_an_older_batch_takes_nothing_from_one_that_is_not_published_yet(shop, moved):
-    """So it comes where a checkpoint was restored, or where two drivers have no role."""
+    """A restored checkpoint does so, or two drivers without roles."""
     sink(shop).commit(SinkBatch("x", 0), put_aside(shop, (0, "old")))
     many = [(0, f"a{n}") for n in range(5)]
     decided_and_left(shop, SinkBatch("x", 1), put_aside(shop, *many), moved=moved)
@@ -103,7 +101,7 @@ def test_two_attempts_of_one_task_never_mix(shop):
     assert published(shop) == ["counts"]
     assert (
         shop.redis.ttl(staged(shop.place, 0, next(iter(dead)))) > 0
-    )  # nobody hears of it: it expires
+    )  # no commit names it, so it expires
 
 
 def test_what_may_be_decided_on_is_kept_for_long(shop):
@@ -117,7 +115,7 @@ def test_what_may_be_decided_on_is_kept_for_long(shop):
 
 
 @pytest.mark.parametrize("harm", ["gone", "short", "long"])
-def test_a_staged_list_that_is_not_whole_stops_the_batch_before_anything_is_written(shop, harm):
+def test_incomplete_staged_list_stops_the_batch_before_any_write(shop, harm):
     manifest = put_aside(shop, (0, "a"), (0, "b"), (1, "c"))
     key = staged(shop.place, 0, next(iter(manifest)))
     if harm == "gone":
@@ -134,7 +132,7 @@ def test_a_staged_list_that_is_not_whole_stops_the_batch_before_anything_is_writ
     assert published(shop) == ["a", "b"]
 
 
-def test_what_was_decided_is_not_removed_where_it_is_committed_again_and_is_not_whole_any_more(
+def test_decided_batch_with_a_lost_list_is_kept_when_committed_again(
     shop,
 ):
     manifest = put_aside(shop, *((0, f"a{n}") for n in range(5)))
@@ -178,7 +176,7 @@ def test_a_hole_is_seen_before_anything_is_moved(shop):
 
 
 def test_what_is_lost_of_several_lists_is_told_with_what_is_in(shop):
-    """Each record counts once, however many lists its partition was made of."""
+    """Each record counts once, however many lists its partition has."""
     first, second = put_aside(shop, (0, "a0"), (0, "a1")), put_aside(shop, (0, "a2"), (0, "a3"))
     decided_and_left(shop, SinkBatch("x", 0), first | second, moved=1)
     shop.redis.delete(*left(shop))
@@ -187,7 +185,7 @@ def test_what_is_lost_of_several_lists_is_told_with_what_is_in(shop):
 
 
 def test_a_list_that_is_lost_while_others_are_moved_is_not_replaced(shop):
-    """What is in already would be published again."""
+    """Otherwise published records would be published again."""
     records = [(0, "a0"), (0, "a1"), (1, "b0")]
     manifest = put_aside(shop, *records)
     decided_and_left(shop, SinkBatch("x", 0), manifest, moved=0)
@@ -207,7 +205,7 @@ def test_a_list_that_is_lost_while_others_are_moved_is_not_replaced(shop):
 
 
 def test_an_abort_after_a_commit_that_failed_removes_nothing_of_the_batch(shop):
-    """Spark aborts whatever `commit` raised at: it may have been decided, and published in part."""
+    """Spark aborts what `commit` raised at, which may be decided."""
     shop.hold("bill")
     many = [(0, f"a{n}") for n in range(5)]
     manifest = put_aside(shop, *many)
@@ -219,7 +217,7 @@ def test_an_abort_after_a_commit_that_failed_removes_nothing_of_the_batch(shop):
     assert published(shop) == [f"a{n}" for n in range(5)]
 
 
-def test_an_abort_after_a_task_that_failed_removes_what_the_others_put_aside(shop):
+def test_abort_after_a_failed_task_removes_what_other_tasks_staged(shop):
     manifest = put_aside(shop, (0, "a"))
     messages = [Staged("x", attempt, counts) for attempt, counts in manifest.items()]
     _drop(lambda _: sink(shop), "q", [*messages, None])
@@ -270,7 +268,7 @@ def test_a_driver_that_was_frozen_amid_publishing_writes_nothing_twice(shop):
     manifest = put_aside(shop, *many)
 
     class Frozen(DiesAfter):
-        """Amid its second step of publishing the next driver completes the batch, and two more."""
+        """In its second step, the next driver completes this batch and two more."""
 
         def run_each(self, name, asked):
             if name == "publish":
@@ -290,11 +288,9 @@ def test_a_driver_that_was_frozen_amid_publishing_writes_nothing_twice(shop):
         sink(shop, token=1).commit(SinkBatch("x", 1), put_aside(shop, (0, "stale")))
 
 
-def test_a_decision_whose_answer_was_lost_stands_also_behind_the_next_drivers_fence(shop):
+def test_decision_with_a_lost_answer_stands_after_the_next_drivers_fence(shop):
     class LosesAnAnswer(DiesAfter):
-        """`decide` is carried out, its answer is lost, the next driver begins; then it is sent
-        again.
-        """
+        """Lose the answer of `decide`, begin the next driver, then send it again."""
 
         def run_each(self, name, asked):
             found = self.plain.run_each(name, asked)
@@ -312,7 +308,7 @@ def test_a_decision_whose_answer_was_lost_stands_also_behind_the_next_drivers_fe
         sink(shop, token=1).commit(SinkBatch("x", 1), put_aside(shop, (0, "stale")))
 
 
-def test_a_driver_with_a_new_checkpoint_completes_what_the_last_one_decided(shop):
+def test_driver_with_a_new_checkpoint_completes_the_decided_batch(shop):
     manifest = put_aside(shop, *[(0, f"a{n}") for n in range(5)])
     decided_and_left(shop, SinkBatch("old", 7), manifest, moved=1, token=1)
     sink(shop, token=2).commit(SinkBatch("new", 0), put_aside(shop, (0, "b")))
@@ -349,7 +345,7 @@ def test_two_drivers_at_once_write_each_batch_once(shop):
                 )
             except StaleToken:
                 return
-            except StateError as error:  # another one is ahead
+            except StateError as error:  # another driver is ahead
                 assert "rolled back" in str(error)  # noqa: PT017 - there may be none
 
     threads = [threading.Thread(target=drive, args=(token,)) for token in (1, 1, 2)]

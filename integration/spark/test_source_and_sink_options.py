@@ -1,4 +1,4 @@
-"""What options do, on a real Redis and without Spark: each is one that would be missed."""
+"""Test the effect of each option on a real Redis, without Spark."""
 
 import contextlib
 import sys
@@ -57,7 +57,7 @@ def query(shop, **given):
 
 
 def writer(shop, **given):
-    """A sink of bytes; each of its batches is one task's."""
+    """Return a sink of bytes; each of its batches has one task."""
     return source(shop, record="", **given).streamWriter(ROWS, overwrite=False)
 
 
@@ -136,11 +136,13 @@ def test_a_query_under_a_lower_token_is_refused(shop):
 
 
 def by_hasher(shop):
-    """Declare a stream with a hasher that sends every key to the last partition; `app` is the
-    option for it.
+    """Declare a stream whose hasher sends every key to the last partition.
+
+    `app` is the option for it.
     """
     made = sys.modules["options_on_redis"].app.stream(
-        "orders-2", record=Order, partition_by="order_id", partition_count=COUNT, hasher=lambda key: -1
+        "orders-2", record=Order, partition_by="order_id", partition_count=COUNT,
+        hasher=lambda key: -1
     )  # fmt: skip
     shop.redis.hset(
         made.names.about, mapping={"format": 1, "partitions": COUNT, "hasher": made.hasher}
@@ -205,7 +207,8 @@ def test_what_a_task_put_aside_is_kept_for_as_long_as_the_option_says(shop):
     ("option", "bad"),
     [
         ("fullTimeout", "0"), ("fullTimeout", "soon"), ("stagingTtl", "inf"), ("stagingTtl", "-1"),
-        ("partitionSize", "0"), ("trim", "newest"), ("fencingToken", "one"), ("redisTimeout", "nan"),
+        ("partitionSize", "0"), ("trim", "newest"), ("fencingToken", "one"),
+        ("redisTimeout", "nan"),
     ],
 )  # fmt: skip
 def test_what_a_sink_cannot_use_is_told(shop, option, bad):
@@ -246,7 +249,7 @@ def test_offsets_of_other_partitions_are_refused(shop):
 
 
 def test_batch_whose_query_has_no_id_is_refused(shop):
-    """Two queries without one would be the same, and batches of the second count as written."""
+    """Two queries without an id would count as one."""
     made = writer(shop, name="s")
     page = pa.RecordBatch.from_pydict({"key": ["k"], "value": [b"1"]})
     message = made.write(iter([page]))

@@ -1,7 +1,7 @@
-"""The reader of a query as PySpark 4.0 and 4.1 call it, on a real Redis and without Spark.
+"""Read as PySpark 4.0 and 4.1 do, on a real Redis and without Spark.
 
-The order of the calls is that of PySpark 4.0.5 and 4.1.4: `latestOffset` comes without a start, and
-a restart names the end of its log of offsets first, as an empty range, whether that batch was
+The order of the calls is that of PySpark 4.0.5 and 4.1.4. `latestOffset` comes without a start, and
+a restart first names the end of its log of offsets, as an empty range, whether that batch was
 committed or not.
 """
 
@@ -23,19 +23,20 @@ def shop(rink_redis):
 
 
 class Query:
-    """The checkpoint of a query: each `restart` is a new process of its driver."""
+    """The checkpoint of a query; each `restart` is a new driver process."""
 
     def __init__(self, shop, **options):
         self.shop = shop
         self.options = {
-            "appName": "shop", "stream": "orders", "redis": shop.url, "group": "q", "redisTimeout": "1",
+            "appName": "shop", "stream": "orders", "redis": shop.url, "group": "q",
+            "redisTimeout": "1",
             "metadata": "false", **options,
         }  # fmt: skip
         self.offsets, self.committed = [], 0
         self.restart()
 
     def restart(self, asks_first=False):
-        """Start the query again; with `triggerAvailableNowWrapper.enabled` it asks first."""
+        """Restart the query; with `triggerAvailableNowWrapper.enabled` ask first."""
         self.reader = RinkDataSource(self.options).streamReader(RAW)
         if asks_first:
             self.reader.latestOffset()
@@ -47,7 +48,7 @@ class Query:
         return self.offsets[self.committed - 1] if self.committed else self.reader.initialOffset()
 
     def batch(self, fails=False):
-        """Plan and run one batch, or the one that failed; returns the numbers of entries read."""
+        """Plan and run one batch, or the failed one; return the numbers read."""
         if len(self.offsets) == self.committed:
             end = self.reader.latestOffset()
             if end == self.start:

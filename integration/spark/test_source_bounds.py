@@ -1,5 +1,6 @@
-"""Where reading begins and ends, on a real Redis and without Spark: what was trimmed is noticed,
-and how large a page is.
+"""Test where reading begins and ends, on a real Redis and without Spark.
+
+Trimmed events are noticed, and pages are bounded.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ def options(shop, **given):
 
 
 def batch(shop, **given):
-    """A batch reader, which has planned nothing yet."""
+    """Return a batch reader that has planned nothing yet."""
     source = RinkDataSource(options(shop, **given))
     return source.reader(source.schema())
 
@@ -37,7 +38,7 @@ def query(shop, **given):
 
 
 def rows(reader, parts=None):
-    """The ids of all that a reader gives."""
+    """Return the ids of all entries that a reader yields."""
     every = reader.partitions() if parts is None else parts
     return [row["_id"] for part in every for page in reader.read(part) for row in page.to_pylist()]
 
@@ -48,14 +49,14 @@ def add_at(shop, *ids, number=0):
 
 
 def each(at):
-    """Options name an id for each partition."""
+    """Return ids as options name them, one for each partition."""
     return json.dumps({number: at if number == 0 else "0-0" for number in range(COUNT)})
 
 
 # ── a batch, and what is trimmed under it ────────────────────────────────────────────────────────
 
 
-def test_what_is_trimmed_between_the_plan_of_a_batch_and_its_first_page_is_an_error(shop):
+def test_trim_between_plan_and_first_page_is_an_error(shop):
     shop.add(count=4)
     reader = batch(shop)
     parts = reader.partitions()
@@ -95,7 +96,7 @@ def test_what_was_trimmed_before_a_batch_is_planned_is_no_loss_to_it(shop):
 
 
 def test_both_edges_of_a_batch_are_of_one_moment(shop):
-    """Were the end placed after the start, what is trimmed between them would leave an empty range."""
+    """If the end were placed later, trimming between would empty the range."""
     shop.add(count=4)
     reader = batch(shop)
     plain = shop.connection.client.execute_command
@@ -138,12 +139,13 @@ def test_so_is_a_query_and_no_partition_of_it_is_registered(shop, caplog):
 
 
 def test_what_was_registered_is_not_judged_again(shop):
-    """A start that died, and the next one: the query begins where it was to, and `follow` sees what
-    is gone.
+    """Begin after a start that died: the query begins at the same place.
+
+    `follow` finds what is gone.
     """
     ids = shop.add(count=4)
     group = shop.group()
-    assert group.begin(edges("0-0") | {0: "1-0"})[0] == "0-0"  # before all there ever was
+    assert group.begin(edges("0-0") | {0: "1-0"})[0] == "0-0"  # before all that there ever was
     shop.trim(to=2)
     assert group.begin(edges("0-0") | {0: "1-0"})[0] == "0-0"
     with pytest.raises(StateError, match="after 0-0 are gone"):
@@ -155,13 +157,13 @@ def test_what_was_registered_is_not_judged_again(shop):
     ("at", "told"),
     [
         ("2-0", "gone"),  # it was there
-        ("2-5", "gone"),  # it never was, and 3-0 lay behind it
+        ("2-5", "gone"),  # it never was, and 3-0 lay after it
         ("0-0", "gone"),  # all that there ever was is asked for
-        ("4-9", "gone"),  # 4-0 alone was trimmed; Redis does not know that it was the last
+        ("4-9", "gone"),  # only 4-0 was trimmed; Redis does not know that it was the last
         ("5-0", ""),  # the first one left
         ("5-7", ""),
         ("6-0", ""),  # the last one
-        ("9-0", ""),  # nothing ever lay behind it
+        ("9-0", ""),  # nothing ever lay after it
     ],
 )
 def test_behind_which_ids_something_may_be_gone(shop, at, told):
@@ -181,7 +183,7 @@ def test_an_id_before_all_there_ever_was_is_no_loss(shop):
     assert rows(batch(shop, startingOffsets=each("0-0"))) == ["5-0", "6-0"]
 
 
-def test_behind_the_last_of_a_partition_that_is_empty_by_now_nothing_is_gone(shop):
+def test_nothing_is_gone_after_the_last_entry_of_an_emptied_partition(shop):
     add_at(shop, "5-0", "6-0")
     shop.trim(to=0)
     assert rows(batch(shop, startingOffsets=each("6-0"))) == []
@@ -197,7 +199,7 @@ def test_an_id_is_the_same_however_it_is_written(shop):
     assert rows(batch(shop, startingOffsets=each("0000000016-0"))) == []
 
 
-def test_one_partition_may_begin_with_the_earliest_and_another_with_the_latest(shop):
+def test_partitions_may_begin_at_earliest_and_at_latest(shop):
     ids = shop.add(count=4)
     other = shop.add(count=2, number=1)
     shop.trim(to=2)
@@ -221,7 +223,7 @@ def test_a_time_takes_of_what_is_there(shop):
 
 
 def test_window_that_was_trimmed_fails_instead_of_counting_the_rest(shop, caplog):
-    """Of 2,000 events 2 are left: a count of the window would be 2."""
+    """A count of the window would be 2, since only 2 of 2,000 events are left."""
     add_at(shop, *[f"{1_000_000 + n}-0" for n in range(2000)])
     shop.trim(to=2)
     window = {"startingTimestamp": 1_000_000, "endingTimestamp": 1_002_000}
@@ -244,7 +246,7 @@ def test_window_that_was_trimmed_fails_instead_of_counting_the_rest(shop, caplog
     ("at", "told"),
     [
         (1, "gone"),
-        (5000, "gone"),  # one of that time, before the one that is left, may have been removed
+        (5000, "gone"),  # an event of that time, before the one that is left, may have been removed
         (5001, ""),
         (6000, ""),
         (6001, ""),  # nothing has such a time
@@ -269,7 +271,7 @@ def test_time_before_all_events_is_no_loss_while_none_was_removed(shop):
 
 
 def test_window_of_which_an_event_was_deleted_fails(shop):
-    """Redis keeps the greatest id that XDEL has removed, so one of the window is known to be gone."""
+    """Redis keeps the greatest id that XDEL removed, here one of the window."""
     add_at(shop, "1000-0", "2000-0", "3000-0", "4000-0")
     shop.redis.xdel(shop.key(), "3000-0")
     for window in (

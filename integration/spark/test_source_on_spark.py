@@ -1,4 +1,4 @@
-"""`spark.read` and `spark.readStream` of a real Spark on a real Redis."""
+"""Test `spark.read` and `spark.readStream` on a real Spark and Redis."""
 
 import json
 
@@ -17,7 +17,7 @@ def plain(rows):
 
 
 def run(df, folder, each=None):
-    """Run a query over what there is now; returns the rows of each of its batches."""
+    """Run a query over what is there now; return the rows of each batch."""
     batches = []
 
     def note(batch, number):
@@ -45,7 +45,7 @@ def test_a_batch_read_has_all_records_once_with_their_columns(shop, spark):
     assert plain(df.collect()) == RECORDS
 
 
-def test_metadata_is_that_of_the_entries_and_each_partition_is_one_task_in_order(shop, spark):
+def test_metadata_is_of_the_entries_and_each_partition_is_one_task(shop, spark):
     shop.send(RECORDS)
     df = spark.read.format("rink").options(**shop.options()).load()
     assert df.rdd.getNumPartitions() == 4
@@ -85,10 +85,14 @@ def test_rich_records_come_with_their_types(shop, spark):
         first=shop.module.Total(customer="c", total=2),
     )  # fmt: skip
     shop.redis.hset(made.names.about, mapping={"format": 1, "partitions": 2})
-    data = json.dumps({"name": "a", "at": record.at, "tags": ["x"], "parts": {"p": 1}, "first": {"customer": "c", "total": 2}})  # fmt: skip
+    first = {"customer": "c", "total": 2}
+    data = json.dumps(
+        {"name": "a", "at": record.at, "tags": ["x"], "parts": {"p": 1}, "first": first}
+    )
     shop.redis.xadd(made.names.partition(0).stream, {"d": data})
     df = spark.read.format("rink").options(**shop.options("rich", metadata=False)).load()
-    row = df.select("name", F.date_format("at", "yyyy-MM-dd HH:mm:ss").alias("at"), "tags", "parts", "first").first()  # fmt: skip
+    at = F.date_format("at", "yyyy-MM-dd HH:mm:ss").alias("at")
+    row = df.select("name", at, "tags", "parts", "first").first()
     assert row.asDict(recursive=True) == {
         "name": "a",
         "at": "2026-01-02 03:04:05",
@@ -147,7 +151,7 @@ def test_trimming_waits_for_what_the_checkpoint_needs(shop, spark, tmp_path):
         **shop.options(group="q", maxOffsetsPerTrigger=200)
     )
     run(df.load(), tmp_path / "q")
-    # Spark never commits the last batch of a run, but asks once more what comes behind it.
+    # Spark never commits the last batch of a run, but asks once more for what comes after it.
     assert [len(rows) for rows in shop.rows()] == [1, 1, 1, 1]
 
 
@@ -181,7 +185,7 @@ def test_latest_means_from_the_start_of_the_query_on(shop, spark, tmp_path):
     assert sorted(found) == list(range(100, 130))
 
 
-def test_available_now_leaves_for_the_next_run_what_comes_during_its_batches(shop, spark, tmp_path):
+def test_available_now_leaves_later_events_for_the_next_run(shop, spark, tmp_path):
     shop.send(RECORDS[:100])
     df = spark.readStream.format("rink").options(**shop.options(group="q", maxOffsetsPerTrigger=40))
     seen = []

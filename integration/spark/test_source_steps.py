@@ -1,5 +1,6 @@
-"""A query as a group of its stream, on a real Redis and without Spark: what is kept, what is
-refused, what is noticed.
+"""Test a query as a group of its stream, on a real Redis without Spark.
+
+The tests are about what is kept, refused and noticed.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ def shop(rink_redis):
 # ── a new checkpoint ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_query_begins_before_all_or_at_the_last_or_at_the_entry_up_to_an_id(shop):
+def test_query_begins_at_earliest_latest_or_the_entry_up_to_an_id(shop):
     first, second, third = shop.add(count=3)
     assert shop.group("a").begin(edges("earliest"))[0] == "0-0"
     assert shop.group("b").begin(edges("latest"))[0] == third
@@ -57,7 +58,7 @@ def test_trimming_waits_for_a_query_from_its_first_moment(shop):
 
 
 class Sender:
-    """Appends to a partition with room for ten events, which are kept for a week."""
+    """A sender to a partition with room for ten events, kept for a week."""
 
     def __init__(self, shop):
         self._shop, self._calls = shop, 0
@@ -73,7 +74,7 @@ class Sender:
 
 
 def test_query_that_replays_what_is_kept_holds_no_sender_back(shop):
-    """Neither one that begins, nor one whose checkpoint is older than what Redis knows."""
+    """This holds for a query that begins, and for an older checkpoint."""
     sender = Sender(shop)
     group = shop.group()
     group.follow(group.begin(edges("latest")))
@@ -99,7 +100,7 @@ class Order(Record):
 
 
 def of_an_app(shop, monkeypatch, **keep):
-    """Have the group know the app, which says how long events stay."""
+    """Give the group the app, which says how long events stay."""
     module = types.ModuleType("steps_shop")
     module.app = App("shop", redis=shop.url)
     module.app.stream(
@@ -114,7 +115,10 @@ def of_an_app(shop, monkeypatch, **keep):
 def test_query_trims_nothing_of_which_redis_lost_how_long_it_stays(
     shop, monkeypatch, step, has_app
 ):
-    """A Redis that evicts may lose the hash that says so. With an app the query itself knows."""
+    """Lose the hash with the retention, as a Redis that evicts may do.
+
+    With an app, the query itself knows the retention.
+    """
     if has_app:
         of_an_app(shop, monkeypatch, keep="7d")
     Sender(shop).send(10)
@@ -139,7 +143,7 @@ def test_asked_twice_it_begins_at_the_same_place(shop):
     assert shop.group().begin(edges("latest")) == first  # a first start that died, and the next one
 
 
-def test_it_does_so_too_where_it_is_told_to_begin_elsewhere_since_a_batch_may_be_planned(shop):
+def test_query_begins_at_the_same_place_even_if_told_to_begin_elsewhere(shop):
     ids = shop.add(count=2)
     assert shop.group().begin(edges("latest"))[0] == ids[1]
     assert shop.group().begin(edges("earliest"))[0] == ids[1]
@@ -158,7 +162,7 @@ def test_a_new_checkpoint_on_a_group_that_has_advanced_is_refused(shop):
 
 
 def test_the_command_that_forgets_a_group_can_be_pasted(shop, monkeypatch):
-    """It is read by the command line itself, with the names that the query gave."""
+    """The command line itself parses it, with the names of the query."""
     asked = []
 
     async def forget_group(app, processor, **named):
@@ -194,7 +198,7 @@ def test_a_name_that_a_processor_has_is_no_groups(shop):
 # ── what it follows ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_was_processed_may_be_trimmed_and_the_entry_at_the_offset_stays(shop):
+def test_processed_entries_may_be_trimmed_but_not_the_one_at_the_offset(shop):
     ids = shop.add(count=4)
     group = shop.group()
     start = group.begin(edges("earliest"))
@@ -224,7 +228,8 @@ def test_a_restart_takes_over_and_the_one_before_ends(shop):
     after.follow(start)
     with pytest.raises(
         StateError,
-        match=r"another query reads .* as group 'spark/q': process .* reads a stream twice .*'group'",
+        match=r"another query reads .* as group 'spark/q': process .* reads a stream twice "
+        r".*'group'",
     ):
         before.follow(start)
     after.follow(start)
@@ -247,7 +252,7 @@ def test_a_lower_token_is_refused_and_changes_nothing(shop):
     newer.follow(start)
 
 
-def test_a_driver_that_read_until_the_next_one_came_is_told_that_its_token_is_stale(shop):
+def test_driver_that_read_until_the_next_came_gets_stale_token(shop):
     shop.add(count=2)
     before, after = shop.group(token=1), shop.group(token=2)
     start = before.begin(edges("earliest"))
@@ -269,7 +274,7 @@ def test_a_checkpoint_that_was_put_back_holds_trimming_back_again(shop):
     assert shop.offset() == ids[1]
 
 
-def test_a_group_that_was_forgotten_is_there_again_as_long_as_nothing_is_lost(shop):
+def test_forgotten_group_returns_as_long_as_nothing_is_lost(shop):
     ids = shop.add(count=4)
     group = shop.group()
     group.follow(group.begin(edges("earliest")) | {0: ids[1]})
@@ -295,7 +300,7 @@ def test_it_may_be_forgotten_while_it_runs(shop):
 
 
 def test_of_two_readers_at_once_one_goes_on(shop):
-    """Each claims partition by partition; who came last has all of them in the end."""
+    """Each claims partition by partition; the later reader gets all of them."""
     shop.add(count=2)
     one, other = shop.group(), shop.group()
     start = one.begin(edges("earliest"))
@@ -414,7 +419,7 @@ def test_trimming_in_the_midst_of_a_read_is_an_error(shop):
     assert len(pages) == 2
 
 
-def test_the_first_page_of_all_is_an_error_where_more_was_taken_away_than_before(shop):
+def test_first_page_of_all_is_an_error_if_more_was_removed(shop):
     ids = shop.add(count=4)
     shop.trim(to=2)
     assert shop.read("0-0", ids[3], removed=2) == ids[2:]
@@ -497,9 +502,7 @@ def test_checkpoint_newer_than_the_stream_is_told_as_such(shop):
     group.follow(start)
     shop.redis.delete(shop.key())
     shop.redis.xadd(shop.key(), {"d": "x"}, id="5-0")
-    with pytest.raises(
-        StateError, match=r"last event that Redis knows is 5-0, so Redis was restored"
-    ):
+    with pytest.raises(StateError, match=r"Redis knows is 5-0, so Redis was restored"):
         group.follow(start)
 
 
@@ -507,13 +510,13 @@ def test_checkpoint_newer_than_the_stream_is_told_as_such(shop):
 
 
 def registered_keys(shop):
-    """What a group leaves in Redis."""
+    """Return what a group leaves in Redis."""
     offsets = [shop.offset(number=number) for number in range(COUNT)]
     return [one for one in offsets if one], shop.redis.keys("*:at:*")
 
 
 def reader_of(shop, monkeypatch):
-    """A query's reader, on the connection of the tests."""
+    """Return a query's reader, on the connection of the tests."""
     monkeypatch.setattr(readers, "connection", lambda _: shop.connection)
     where = {"appName": "shop", "stream": "orders", "redis": shop.url, "record": "raw"}
     source = RinkDataSource({**where, "group": "q", "maxOffsetsPerTrigger": "2"})
@@ -521,7 +524,7 @@ def reader_of(shop, monkeypatch):
 
 
 def failing_at(shop, step):
-    """Have a step fail."""
+    """Make a step fail."""
     plain = shop.connection.run_each
 
     def run_each(name, asked):
@@ -562,7 +565,7 @@ def test_start_that_fails_halfway_in_its_registration_leaves_no_group(shop, monk
 
 
 def test_failure_after_a_batch_was_planned_keeps_the_group(shop, monkeypatch):
-    """The checkpoint may have the batch by then: its replay must begin at the same place."""
+    """The checkpoint may have the batch, whose replay must begin there."""
     shop.add(count=3)
     reader = reader_of(shop, monkeypatch)
     start = reader.initialOffset()
@@ -605,7 +608,7 @@ def test_failing_start_keeps_a_fence_and_what_a_later_driver_has(shop):
 
 
 def test_failing_start_keeps_what_another_start_begins_with(shop):
-    """Two drivers start the query for the first time at once, and one of them fails."""
+    """Two drivers start the query at once, and one of them fails."""
     shop.add(count=3)
     shop.trim()
     shop.add(count=2)

@@ -1,5 +1,6 @@
-"""Source and sink behind a Sentinel: who was given a client that asks it goes on with the new
-master.
+"""Test source and sink behind a Sentinel.
+
+A client that asks the Sentinel continues with the new master.
 """
 
 import pytest
@@ -34,7 +35,7 @@ def test_a_failover_costs_a_pause():
         pair.wait_replicated()
         pair.failover()
         write(shop, 1)
-        write(shop, 1)  # again: it is known to be published, there too
+        write(shop, 1)  # again: the new master also knows that it is published
         last = group.follow(first)
         for number in range(COUNT):
             assert shop.read("0-0", last[number], number, removed=0) == shop.ids(number)

@@ -1,5 +1,6 @@
-"""Source and sink on a Redis Cluster: each partition has a slot of its own, and so has the state of
-a sink.
+"""Test source and sink on a Redis Cluster.
+
+Each partition has its own slot, and so has the state of a sink.
 """
 
 import pytest

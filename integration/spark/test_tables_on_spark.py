@@ -1,4 +1,4 @@
-"""Streams as tables of Spark's catalog, paths, types and names, as a new user of SQL meets them."""
+"""Test streams as tables of Spark's catalog, as a new user meets them."""
 
 from decimal import Decimal
 
@@ -10,7 +10,7 @@ RECORDS = [{"order_id": n, "customer": f"c{n % 17}", "amount": n % 5} for n in r
 
 @pytest.fixture
 def tables(spark):
-    """Names of tables; they are dropped at the end."""
+    """Yield names of tables; drop the tables at the end."""
     names = ["shop_orders", "shop_totals", "shop_small"]
     yield names
     for name in names:
@@ -27,7 +27,7 @@ def create(spark, shop, name, **given):
 
 @pytest.fixture
 def tells_cases_apart(spark):
-    """A session that does so, within a test."""
+    """Make a session distinguish case, within a test."""
 
     def switch():
         spark.conf.set("spark.sql.caseSensitive", "true")
@@ -55,7 +55,7 @@ def test_created_table_is_read_by_sql_and_as_a_query(shop, spark, tables, tmp_pa
     )  # fmt: skip
     query.awaitTermination()
     assert spark.table("read_as_a_query").count() == 60
-    # What is derived from an ordinary read carries no options along.
+    # A query over an ordinary read carries no options.
     plain = spark.read.format("rink").options(**shop.options()).load()
     assert all(not field.metadata for field in plain.schema)
 
@@ -86,8 +86,9 @@ def test_view_and_path_name_a_stream(shop, spark):
     ],
 )
 def test_write_without_options_of_its_own_is_refused(shop, spark, tables, write):
-    """Spark hands over the columns of what is written: with them, rows came back to where they were
-    read.
+    """Spark passes the columns of what is written.
+
+    With their options, rows came back to where they were read.
     """
     shop.send([{"customer": "ann", "total": 7}], stream="totals", hold=False)
     shop.send([], stream="small", hold=False)
@@ -157,7 +158,7 @@ def test_names_have_any_case_unless_the_session_tells_cases_apart(shop, spark, t
 
 
 def test_window_of_which_two_events_are_left_is_no_count_of_two(shop, spark):
-    """A nightly job counts a day of 2,000 events, of which a trim by hand has left 2."""
+    """A nightly job counts a day of 2,000 events, of which a trim left 2."""
     stream = shop.module.orders.names.partition(0).stream
     shop.send([])
     with shop.redis.pipeline() as pipeline:

@@ -1,5 +1,6 @@
-"""What every guard promises. Run on SQLite and Parquet by the fast tests, on Redis and PostgreSQL
-by the others.
+"""Test the promises of every guard.
+
+The fast tests run this on SQLite and Parquet, the integration tests on Redis and PostgreSQL.
 """
 
 import contextlib
@@ -100,7 +101,7 @@ def test_an_exception_in_a_part_leaves_nothing_of_it(world):
     assert world.contents() == world.whole(batch(0))
 
 
-def test_a_fence_that_is_raised_while_a_part_is_written_refuses_it_at_its_end(world):
+def test_fence_raised_while_a_part_is_written_refuses_it_at_its_end(world):
     if not world.raises_inside:
         pytest.skip("raising waits for this part")
     world.guard.begin(fence(5), batch(0))
@@ -114,7 +115,7 @@ def test_a_fence_that_is_raised_while_a_part_is_written_refuses_it_at_its_end(wo
 
 
 def test_the_next_driver_goes_on_in_the_middle_of_a_batch(world):
-    """Its replay finds what the first one has written, and writes the rest under its own token."""
+    """Its replay finds the first driver's parts, and writes the rest itself."""
     world.guard.begin(fence(5), batch(0, parts=3))
     world.write_part(fence(5), batch(0, parts=3), 1)
     world.guard.raise_fence(fence(6))
@@ -159,8 +160,8 @@ def test_any_name_can_be_used_for_roles_and_queries(world, name):
 
 
 def test_a_batch_that_was_not_begun_is_refused(world):
-    """Under a token that the store has never seen: whoever raises the fence could not know of it."""
-    with contextlib.suppress(StateError):  # Parquet says so at the end
+    """A driver that raises the fence cannot know a token never stored."""
+    with contextlib.suppress(StateError):  # Parquet raises at the end
         results = [world.write_part(fence(5), batch(0), number) for number in range(2)]
         with pytest.raises(StateError, match="begin"):
             world.guard.finish(fence(5), batch(0), results)

@@ -1,5 +1,6 @@
-"""A guard as a dict, and any interleaving of drivers, batches, crashes and replays compared with
-it.
+"""Compare each guard with a dict, over random interleavings.
+
+The interleavings have drivers, batches, crashes and replays.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ FATES = st.lists(st.sampled_from(["well", "well", "well", "crash", "raised", "tw
 
 
 class Model:
-    """What holds, by the rules of rink.guards."""
+    """The expected state, by the rules of rink.guards."""
 
     def __init__(self, publishes_at_finish):
         self.at_finish = publishes_at_finish
@@ -36,7 +37,7 @@ class Model:
         if token < self.fence:
             raise StaleToken
         if self.parts.get(one.query, one.parts) != one.parts:
-            raise StateError  # and nothing is changed by it
+            raise StateError  # nothing is changed by it
         self.fence = token
         if not self.at_finish:
             self.parts[one.query] = one.parts
@@ -64,12 +65,12 @@ class Model:
         self.contents[what_of(one, number)] += 1
 
 
-class Crash(Exception):  # noqa: N818 - no error of anybody's
-    """The process that writes a part is gone."""
+class Crash(Exception):  # noqa: N818 - not an error of Rink
+    """Raised as if the process that writes a part were killed."""
 
 
 def outcome(call, *given):
-    """What a call came to: its value and no error, or no value and the kind of error."""
+    """Return a call's value and no error, or no value and the kind of error."""
     try:
         return call(*given), None
     except (StaleToken, StateError, Crash) as error:
@@ -77,8 +78,12 @@ def outcome(call, *given):
 
 
 def machine_of(make_world):
-    """A state machine over a new world for each example."""
+    """Return a state machine over a new world for each example."""
 
+    # Each rule makes the same call on the guard and on the model, and compares the kind of error.
+    # The invariant compares the written contents after each rule. So the guard accepts exactly the
+    # writes that the model accepts. A write that ends in a crash is not made on the model, since it
+    # must leave nothing.
     class Machine(RuleBasedStateMachine):
         def __init__(self):
             super().__init__()

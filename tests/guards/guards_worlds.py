@@ -1,7 +1,7 @@
-"""One guard of each kind with a place to write to: what the contract and the model run on.
+"""Make one guard of each kind, with a place to write to.
 
-What is written is always the same: "this part of this batch of this query was here", once more.
-`contents()` says how often each was.
+Contract and model run on these worlds. Each write adds one to a counter: "this part of this batch
+of this query was here". `contents()` returns the counters.
 """
 
 import sqlite3
@@ -22,11 +22,11 @@ def what_of(batch, number):
 
 
 class World:
-    """A guard, and what of it differs.
+    """A guard, and how it differs from others.
 
     Attributes:
         publishes_at_finish: parts are seen once their batch is finished, not before.
-        raises_inside: the fence can be raised while a part is open; else it waits.
+        raises_inside: the fence can be raised while a part is open; otherwise raising waits.
     """
 
     publishes_at_finish = False
@@ -39,7 +39,7 @@ class World:
         raise NotImplementedError
 
     def write_part(self, fence, batch, number, guard=None):
-        """Write one part as users do; returns its result, or None if it was written before."""
+        """Write one part as users do; return its result, or None if written."""
         part = (guard or self.guard).part(fence, batch, number)
         with part as step:
             if step is not None:

@@ -1,5 +1,6 @@
-"""A directory of Parquet files: what is published, what is refused, what is removed, and what is
-damaged.
+"""Test ParquetGuard: what it publishes, refuses and removes.
+
+Damaged directories are tested, too.
 """
 
 import json
@@ -26,7 +27,7 @@ def world(tmp_path):
 
 
 def fresh(world):
-    """The same directory, as another process sees it."""
+    """Return the same directory, as another process sees it."""
     return ParquetGuard(world.guard._directory)
 
 
@@ -105,12 +106,13 @@ def test_a_part_without_rows_has_no_file(world):
         lambda step: step.write_rows([{"what": 7}], SCHEMA),
     ],
 )
-def test_rows_of_another_schema_are_refused_in_a_part_and_against_what_is_published(world, write):
+def test_rows_of_another_schema_are_refused(world, write):
     for published in ([], [batch(0)]):
         for one in published:
             world.write_batch(fence(1), one)
         world.guard.begin(fence(1), batch(1))
-        with pytest.raises(ConfigError), world.guard.part(fence(1), batch(1), 0) as step:  # noqa: PT012
+        part = world.guard.part(fence(1), batch(1), 0)
+        with pytest.raises(ConfigError), part as step:  # noqa: PT012
             world.write(step, batch(1), 0)
             write(step)
         assert len(files(world)) == 2 * len(published)
@@ -172,13 +174,13 @@ def test_each_fiftieth_manifest_holds_the_whole_fold(world):
 
 @pytest.fixture
 def small_volumes(monkeypatch):
-    """Each 5th manifest whole, each 10th the end of a volume."""
+    """Write each 5th manifest with a fold, and end a volume with each 10th."""
     monkeypatch.setattr(parquet_log, "FOLD_INTERVAL", 5)
     monkeypatch.setattr(parquet_log, "VOLUME", 10)
 
 
 @pytest.mark.usefixtures("small_volumes")
-def test_a_manifest_names_the_files_of_its_volume_and_not_those_of_all_time(world):
+def test_manifest_names_only_the_files_of_its_volume(world):
     slept = fresh(world)
     fill(world, 4)
     assert len(slept.files()) == 4
@@ -224,7 +226,7 @@ def test_a_volume_that_is_damaged_is_named_and_nothing_is_read_without_it(world,
                 read(fresh(world))
             assert caught.value.key == str(path)
     assert len(files(world)) == 25
-    fill(world, 1, first=25)  # who writes does not need it
+    fill(world, 1, first=25)  # a writer does not need it
 
 
 def test_vacuum_removes_orphans_and_old_manifests_and_nothing_else(world):
@@ -249,7 +251,7 @@ def test_vacuum_removes_orphans_and_old_manifests_and_nothing_else(world):
     fill(world, 1, first=FOLD_INTERVAL + 5)
 
 
-def test_what_vacuum_has_condemned_is_not_published_though_it_is_still_there(world, monkeypatch):
+def test_condemned_file_that_is_still_there_is_not_published(world, monkeypatch):
     results = results_of(world, batch(0))
     age(*files(world))
     with monkeypatch.context() as dies:
@@ -259,7 +261,7 @@ def test_what_vacuum_has_condemned_is_not_published_though_it_is_still_there(wor
     assert len(files(world)) == 2
     with pytest.raises(StateError, match="anew"):
         world.guard.finish(fence(1), batch(0), results)
-    # Whoever was killed may still be removing them: they stay condemned, old or not.
+    # The killed process may still be removing them: they stay condemned, old or not.
     for path in files(world):
         os.utime(path)
     assert fresh(world).vacuum(3600).files == 2
@@ -267,11 +269,10 @@ def test_what_vacuum_has_condemned_is_not_published_though_it_is_still_there(wor
     assert world.contents() == world.whole(batch(0))
 
 
-def test_who_slept_while_others_went_on_publishes_nothing_under_a_removed_number(
-    world, monkeypatch
-):
-    """Its next number is free again, since vacuum took it: the link succeeds, and counts for
-    nothing.
+def test_writer_that_slept_publishes_nothing_under_a_removed_number(world, monkeypatch):
+    """Its next number is free again, since vacuum removed it.
+
+    So the link succeeds, but does not count.
     """
     mine = results_of(world, batch(0))
     sleeper = fresh(world)
@@ -430,7 +431,8 @@ def test_a_published_file_that_is_gone_is_named(world):
 def test_a_failed_part_leaves_no_file(world):
     world.guard.begin(fence(1), batch(0))
     for _ in range(2):
-        with pytest.raises(ZeroDivisionError), world.guard.part(fence(1), batch(0), 0) as step:  # noqa: PT012
+        part = world.guard.part(fence(1), batch(0), 0)
+        with pytest.raises(ZeroDivisionError), part as step:  # noqa: PT012
             world.write(step, batch(0), 0)
             raise ZeroDivisionError
     with pytest.raises(StaleToken), world.guard.part(fence(1), batch(0), 0) as step:  # noqa: PT012
@@ -446,7 +448,7 @@ def test_a_failed_part_leaves_no_file(world):
 
 
 @pytest.mark.usefixtures("small_volumes")
-def test_a_guard_that_outlives_its_directory_takes_nothing_of_the_next_one_for_its_own(world):
+def test_guard_that_outlives_its_directory_refuses_the_next_one(world):
     folder = world.guard._directory
     outlives = fresh(world)
     fill(world, 15)
@@ -458,7 +460,7 @@ def test_a_guard_that_outlives_its_directory_takes_nothing_of_the_next_one_for_i
     for refused in (
         lambda: outlives.raise_fence(
             fence(2)
-        ),  # as many manifests as it knew of: seen when it writes
+        ),  # as many manifests as it knew: it notices when it writes
         lambda: fill(next_one, 10, first=15) or outlives.files(),
         outlives.read,
         lambda: age(*files(next_one)) or outlives.vacuum(3600),
@@ -536,9 +538,7 @@ def test_a_writer_that_slept_until_its_file_was_removed_writes_it_anew(world, mo
     assert len(fresh(world).files()) == 2
 
 
-def test_a_batch_that_was_published_before_the_fence_was_raised_is_not_said_to_be_refused(
-    world, monkeypatch
-):
+def test_batch_published_before_the_fence_was_raised_is_not_refused(world, monkeypatch):
     results = results_of(world, batch(0))
     link = os.link
 

@@ -1,5 +1,6 @@
-"""What is recorded in a part of a RedisGuard, and what is refused before anything is sent. No Redis
-is asked.
+"""Test the steps of a RedisGuard without Redis.
+
+They record commands, and refuse wrong ones before anything is sent.
 """
 
 import pickle
@@ -40,7 +41,7 @@ TABLE = {
 
 
 class Slots(Line):
-    """A line to nowhere, which knows some commands; as on a cluster where that is asked for."""
+    """A line to nowhere that knows some commands; a cluster if wanted."""
 
     def __init__(self, is_cluster):
         super().__init__(Redis())
@@ -86,10 +87,7 @@ def test_methods_are_recorded_as_redis_would_be_told():
         (lambda step: step.execute_command("SUBSCRIBE", "x"), "in one step"),
         (lambda step: step.execute_command("NONSENSE", "x"), "no such command"),
         (lambda step: step.execute_command("SET", "x"), "a wrong number of arguments"),
-        (
-            lambda step: step.execute_command("HINCRBY", "x", "y", 1, 2),
-            "a wrong number of arguments",
-        ),
+        (lambda step: step.execute_command("HINCRBY", "x", "y", 1, 2), "wrong number of arguments"),
         (lambda step: step.execute_command(), "no command"),
         (lambda step: step.delete(*map(str, range(7000))), "split it into several"),
         (lambda step: step.set("rink:guard:flights", 1), "guard's own"),

@@ -1,5 +1,6 @@
-"""What a SqlGuard refuses: URLs, transactions that users end, tables of others, a database that is
-away.
+"""Test the refusals of a SqlGuard.
+
+It refuses URLs, transactions that users end, foreign tables, and a database that is away.
 """
 
 import sqlite3
@@ -123,8 +124,9 @@ def commits_in_words_of_the_driver(step):
 
 
 def see_it_refused(world, ends, told):
-    """Nothing of a part that ends its transaction is written, and the part can be written
-    afterwards.
+    """Check that a part that ends its transaction writes nothing.
+
+    It can be written afterwards.
     """
     world.guard.begin(fence(1), batch(0))
     with (  # noqa: PT012
@@ -161,7 +163,7 @@ def begins(step):
         begins,
     ],
 )
-def test_who_ends_the_transaction_in_a_part_is_refused_and_nothing_is_written(world, ends):
+def test_ending_the_transaction_in_a_part_is_refused_and_writes_nothing(world, ends):
     see_it_refused(world, ends, "the guard")
 
 
@@ -227,7 +229,10 @@ class Said(Exception):  # noqa: N818 - what a driver raises
 
 @pytest.mark.parametrize(
     ("state", "again"),
-    [("40001", True), ("40P01", True), ("57P01", True), ("08006", True), ("55P03", True), ("25P03", True), ("42501", False), ("28P01", False), ("23505", False)],
+    [
+        ("40001", True), ("40P01", True), ("57P01", True), ("08006", True), ("55P03", True),
+        ("25P03", True), ("42501", False), ("28P01", False), ("23505", False),
+    ],
 )  # fmt: skip
 def test_what_passes_is_said_to_be_worth_another_try(state, again):
     error = sa.exc.DBAPIError("SELECT", {"password": "secret"}, Said(state))

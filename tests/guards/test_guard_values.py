@@ -1,4 +1,4 @@
-"""What a guard is told, and what is imported for it."""
+"""Test the arguments of guards, and what importing them imports."""
 
 import gc
 import pickle

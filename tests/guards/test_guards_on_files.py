@@ -1,4 +1,4 @@
-"""The contract and the model on a SQLite file, and on a directory of Parquet files."""
+"""Run contract and model on a SQLite file, and on a Parquet directory."""
 
 import itertools
 
@@ -25,7 +25,7 @@ def world(request, tmp_path):
 def test_no_interleaving_differs_from_the_model(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(
         parquet_log, "FOLD_INTERVAL", 2
-    )  # or no example would come to a volume's end
+    )  # else no example would reach a volume's end
     monkeypatch.setattr(parquet_log, "VOLUME", 4)
     folders = itertools.count()
 

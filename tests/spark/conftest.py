@@ -1,4 +1,4 @@
-"""Drivers that join one group on an etcd in memory, for all tests of jobs and queries."""
+"""Join drivers to one group on an etcd in memory, for tests of jobs."""
 
 import pytest
 from jobs_support import TTL_S, WAIT_S, Spark
@@ -15,7 +15,7 @@ def spark():
 
 @pytest.fixture
 def group(rink_etcd):
-    """Drivers that join one group; `join()` gives one more, with a session of its own."""
+    """Yield a group of drivers; `join()` adds one with a session of its own."""
     made = []
 
     class Group:
@@ -36,7 +36,7 @@ def group(rink_etcd):
 
 @pytest.fixture
 def driver(group, spark):
-    """A runner of one driver that has all roles."""
+    """Yield a runner of one driver that has all roles."""
     member, client = group.join()
     with JobRunner(spark, member) as jobs:
         jobs.client = client

@@ -1,23 +1,21 @@
-"""A stand-in for Spark that notes what is asked of it, and functions and guards that note what
-becomes of them.
-"""
+"""Stand in for Spark, with functions and guards that record their calls."""
 
 import threading
 
 WAIT_S = 20
 
 TTL_S = 60
-"""The ttl of a session in tests where no lease is to end.
+"""The ttl of a session in tests where no lease must end.
 
 Leases run on the real clock. With a short ttl they would end if the machine stood still for long.
 """
 
 SHORT_TTL_S = 5
-"""The ttl where etcd is cut off, and the deadline has to pass."""
+"""The ttl in tests that cut off etcd and wait for the deadline."""
 
 
 class Context:
-    """What a SparkContext is asked for: tags of the thread, and cancels."""
+    """The calls of a SparkContext: tags of the thread, and cancels."""
 
     def __init__(self):
         self.tags = threading.local()
@@ -60,7 +58,7 @@ class Spark:
 
 
 class FakeQuery:
-    """A streaming query that ends when it is stopped, or told to fail."""
+    """A streaming query that ends when it is stopped, or made to fail."""
 
     def __init__(self, name="run"):
         self.runId = name
@@ -81,7 +79,7 @@ class FakeQuery:
 
 
 class Started:
-    """The queries that a function started, and under which tokens."""
+    """The queries that a function started, and their tokens."""
 
     def __init__(self):
         self.queries, self.tokens = [], []

@@ -1,4 +1,4 @@
-"""The vectorised schemes give the very ranks of the scalar ones."""
+"""Compare the vectorised schemes with the scalar ones."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ roles = st.one_of(texts, odd, st.just("x" * 200), st.none())
 
 @pytest.fixture(scope="module", params=[loops_numpy, loops_numba], autouse=True)
 def loops(request):
-    """All is so by NumPy, and by Numba."""
+    """Run a test with NumPy, and with Numba."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rank_arrays, "loops", lambda: request.param)
         yield
 
 
 def invent(count, seed=6):
-    """Names of 0 to 60 characters, with empty, non-ASCII and 200-byte ones among them."""
+    """Return names of 0 to 60 characters, also empty, non-ASCII and long ones."""
     chance = random.Random(seed)
     names = ["", "x" * 200, "日" * 66 + "ab", "leader", "BTC/ETH"]
     while len(names) < count:
@@ -51,7 +51,7 @@ def invent(count, seed=6):
 
 @cache
 def invented():
-    """20,000 names, their keys, and what the scalar function gives for each at every size."""
+    """Return 20,000 names, their keys, and their scalar ranks at every size."""
     names = invent(20_000)
     keys = [fnv1a64(name) for name in names]
     return names, keys, [np.array([jump_hash(key, size) for key in keys]) for size in SIZES]
@@ -87,7 +87,7 @@ def expected_ranks(names, size, scheme="jump"):
 
 @st.composite
 def shaped(draw):
-    """Names, and an Arrow array of one of the kinds that can hold them."""
+    """Draw names, and an Arrow array of a kind that can hold them."""
     names = draw(st.lists(roles, max_size=30))
     kind = draw(st.sampled_from(["string", "large", "view", "dictionary", "sliced", "chunked"]))
     array = pa.array(names, pa.large_string() if kind == "large" else pa.string())
@@ -213,8 +213,8 @@ def test_a_custom_scheme_that_fails_says_for_which_role(custom, monkeypatch):
         ranks(pa.array(["a"]), 3, custom)
 
 
-def test_a_scheme_that_was_shipped_to_an_executor_is_not_taken_for_a_custom_one(monkeypatch):
-    """A copy is another object; the scalar function would be asked, right and 60 times slower."""
+def test_scheme_on_an_executor_is_not_taken_for_a_custom_one(monkeypatch):
+    """A copy is another object; the scalar function is 60 times slower."""
     cloudpickle = pytest.importorskip("pyspark.cloudpickle")
     monkeypatch.setattr(rank_arrays, "_custom", lambda *_: pytest.fail("by the scalar function"))
     for name in SCHEMES:

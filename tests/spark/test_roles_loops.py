@@ -1,6 +1,4 @@
-"""Which loops are used: those of Numba where it is installed and can be used, and NumPy's where
-not.
-"""
+"""Test which loops are used: Numba's if it works, else NumPy's."""
 
 from __future__ import annotations
 
@@ -71,10 +69,10 @@ def test_any_number_of_names(count):
 @pytest.mark.parametrize("loops", [loops_numpy, loops_numba])
 @pytest.mark.parametrize("size", [1, 2, 64, 1 << 30])
 def test_a_jump_that_lands_on_the_size_itself_has_gone_too_far(loops, size):
-    """One in 2**31 does: the key is computed from where it shall land."""
+    """One key in 2**31 does; it is computed from where it must land."""
     landing = (2**31 // size - 1) << 33
     key = (landing - 1) * pow(_JUMP_MULTIPLIER, -1, 2**64) % 2**64
-    keys = [key, *range(1, 33)]  # of which others go on
+    keys = [key, *range(1, 33)]  # others among them continue
     found = loops.jump(np.array(keys, np.uint64), size).tolist()
     assert found == [jump_hash(one, size) for one in keys]
     assert found[0] == 0
@@ -83,8 +81,9 @@ def test_a_jump_that_lands_on_the_size_itself_has_gone_too_far(loops, size):
 @pytest.mark.parametrize("loops", [loops_numpy, loops_numba])
 @pytest.mark.parametrize("size", [64, 65, 128])
 def test_the_quotient_is_rounded_before_the_product(loops, size):
-    """Of this key, which was searched for, the other order would give another bucket at each of
-    these sizes.
+    """For this key, the other order would give another bucket.
+
+    A search found the key; it differs at each of these sizes.
     """
     key = 0x1DE1DAC55A3D3513
     assert loops.jump(np.array([key], np.uint64), size).tolist() == [jump_hash(key, size)]

@@ -1,4 +1,4 @@
-"""`rink plan`: what it reads, what it refuses before Spark is started, and what it shows."""
+"""Test `rink plan`: its input, its refusals before Spark, its output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rink.spark.roles.plans import summed
 
 @pytest.fixture
 def started(monkeypatch):
-    """Whether Spark would have been started."""
+    """Record whether Spark would have been started."""
     calls = []
 
     def session(master=None):
@@ -68,7 +68,7 @@ def refused(run, started):
 
 @pytest.fixture
 def computed(monkeypatch):
-    """Plans are computed from made-up counts; returns with what."""
+    """Compute plans from made-up counts; return the arguments."""
     calls = []
 
     def compute(start, path, column, leave, join, master, plot):

@@ -1,4 +1,4 @@
-"""Versions to come, and what follows from the counts of owners; without Spark."""
+"""Test the next version, and what follows from counts; without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group as it stands: who would have which rank if all that has begun were over."""
+"""Test which member would have which rank if all changes were over."""
 
 import pytest
 
@@ -12,7 +12,7 @@ WAIT_S = 20
 
 @pytest.fixture
 def joined(rink_etcd):
-    """Members of the group `town`, each with a session of its own; later ones wait for ever."""
+    """Yield members of the group `town`, each with a session; later ones wait."""
     made = []
 
     def join(name, **settings):

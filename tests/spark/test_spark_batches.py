@@ -1,4 +1,4 @@
-"""What a part of a fenced batch does on an executor, without Spark."""
+"""Test a part of a fenced batch on an executor, without Spark."""
 
 from collections import Counter
 
@@ -41,14 +41,17 @@ def test_the_newest_batch_may_come_again_and_changes_nothing(guard):
 def test_a_batch_behind_later_ones_is_refused_since_it_may_have_other_rows(guard, number):
     for done in (0, 1, 2, 3):
         write(guard, done, done)
-    said = rf"ParquetGuard.*, part 0: batch {number} of query q arrived after batch 3 .* rolled back .* new checkpoint"
+    said = (
+        rf"ParquetGuard.*, part 0: batch {number} of query q arrived after batch 3 "
+        r".* rolled back .* new checkpoint"
+    )
     with pytest.raises(StateError, match=said):
         write(guard, number, 10 + number)
     write(guard, 4, 4)
     assert amounts(guard) == dict.fromkeys(range(5), 1)
 
 
-def test_rows_of_another_part_are_refused_and_the_others_have_no_column_more(guard):
+def test_rows_of_another_part_are_refused_and_others_lose_the_extra_column(guard):
     rows = pa.RecordBatch.from_pydict({"amount": [1, 2], _CUT: pa.array([3, 3], pa.int32())})
     assert _without_cut(rows, 3, guard).to_pylist() == [{"amount": 1}, {"amount": 2}]
     for wrong in ([3, 4], [4, 3], [4, 4]):

@@ -1,4 +1,4 @@
-"""A driver that can run nothing any more leaves the group, and says so."""
+"""Test that a driver in which nothing can run leaves the group."""
 
 import pytest
 from jobs_support import WAIT_S, Spark, Started
@@ -46,12 +46,12 @@ def test_one_that_finds_so_by_a_job_of_its_own_leaves_too(driver):
     driver.run("a", fails)
     with pytest.raises(SparkStopped):
         driver.wait(WAIT_S)
-    with pytest.raises(ClosedError, match="start a new driver"):  # who begins more is told, too
+    with pytest.raises(ClosedError, match="start a new driver"):  # a later start raises, too
         driver.start("b", print)
 
 
 def test_one_that_finds_so_by_its_list_of_jobs_leaves_too(driver, quick):
-    def list_pending_jobs():  # by Spark
+    def list_pending_jobs():  # with Spark
         driver.spark.sparkContext.is_stopped = True
         raise ConnectionRefusedError("the JVM is gone")
 
@@ -92,7 +92,7 @@ def test_a_runner_takes_a_rink_of_the_blocking_face(spark):
         JobRunner(spark, object())
 
 
-def test_one_whose_jvm_went_while_it_stood_by_leaves_when_it_is_to_run_its_query(
+def test_standby_driver_without_jvm_leaves_when_its_query_is_granted(
     group, spark, quick, monkeypatch
 ):
     member, _ = group.join()
@@ -106,7 +106,7 @@ def test_one_whose_jvm_went_while_it_stood_by_leaves_when_it_is_to_run_its_query
     assert started.queries == []
 
 
-def test_a_query_that_cannot_be_run_for_another_reason_is_tried_again_after_pauses(
+def test_query_that_cannot_run_for_another_reason_is_retried_after_pauses(
     driver, spark, quick, monkeypatch, caplog
 ):
     tries, plain = [], spark.createDataFrame

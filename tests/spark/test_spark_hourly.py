@@ -1,4 +1,4 @@
-"""Queries that end: started anew by a schedule, or run once, on an etcd in memory."""
+"""Test queries that end: run by a schedule, or once."""
 
 import re
 import threading
@@ -16,7 +16,7 @@ from rink.spark.jobs.runner import JobRunner
 
 
 class Ending(Started):
-    """Queries that end as soon as they are started, as those do that read what is there."""
+    """Queries that end at once, as if they read only what is there."""
 
     def __init__(self, takes=0.0):
         super().__init__()
@@ -50,7 +50,7 @@ def test_query_with_every_is_started_anew_under_one_grant(driver, quick):
             (700.0, 0.0, 0.0),
             ("0.0", "600.0", "600.0"),
         ),  # late: at once, and the next hour from then
-        ((1900.0, 0.0, 0.0), ("0.0", "600.0", "600.0")),  # what was missed is not made up for
+        ((1900.0, 0.0, 0.0), ("0.0", "600.0", "600.0")),  # missed starts are not made up for
     ],
 )
 def test_query_with_every_counts_from_start_to_start(
@@ -203,7 +203,7 @@ def test_run_query_by_name_runs_the_declared_query_once_more(driver, quick):
 
 
 def test_run_query_by_name_waits_for_a_run_that_goes_on(driver, quick):
-    """So what was sent before the call is in what it returns after."""
+    """Events sent before the call are in the output when it returns."""
     starts = Ending(takes=0.3)
     driver.query("hourly", every=600)(starts)
     going_on = starts.wait_for(1)
@@ -249,7 +249,7 @@ def test_run_query_with_a_function_and_a_declared_name_is_refused(driver, quick)
 def test_run_query_by_name_ends_when_its_runner_is_closed(driver, quick):
     starts = Started()
     driver.query("live")(starts)
-    starts.wait_for(1)  # it goes on and on
+    starts.wait_for(1)  # it does not end by itself
     threading.Timer(0.1, driver.close).start()
     with pytest.raises(ClosedError):
         driver.run_query("live")
@@ -298,7 +298,7 @@ def test_run_that_is_interrupted_ends_its_job(driver, monkeypatch):
 
 
 def test_run_query_by_name_in_its_own_function_is_refused(driver, quick):
-    """It would wait for the run whose function waits for it."""
+    """Otherwise it would wait for the run whose function waits for it."""
     raised = []
 
     def hourly(job):

@@ -1,5 +1,6 @@
-"""Which PySpark there is: one that is too old is refused at import, one that is missing only when
-it is needed.
+"""Test which PySpark is accepted.
+
+One that is too old is refused at import. A missing one is reported only when it is needed.
 """
 
 import os
@@ -26,7 +27,7 @@ def run(code, *folders):
 
 @pytest.fixture
 def old(tmp_path):
-    """A folder with the files of PySpark 3.5 that are looked at; an import of it fails."""
+    """Make a folder with the files of PySpark 3.5; importing it fails."""
     (tmp_path / "pyspark" / "sql").mkdir(parents=True)
     (tmp_path / "pyspark" / "__init__.py").write_text("raise ImportError('imported')")
     (tmp_path / "pyspark" / "version.py").write_text("__version__: str = '3.5.9'\n")

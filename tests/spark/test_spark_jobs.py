@@ -1,4 +1,4 @@
-"""Jobs by roles, on an etcd in memory and a stand-in for Spark."""
+"""Test jobs by roles, on an etcd in memory and a stand-in for Spark."""
 
 import threading
 from collections import Counter
@@ -26,9 +26,7 @@ def test_a_job_whose_role_is_mine_runs_under_its_own_tag(driver, spark):
 
 def test_a_job_that_another_has_started_has_not_its_tag(spark):
     spark.sparkContext.addJobTag("the user's")
-    spark.sparkContext.addJobTag(
-        Tag(spark, "one", 5).name
-    )  # as an InheritableThread begins with it
+    spark.sparkContext.addJobTag(Tag(spark, "one", 5).name)  # an InheritableThread begins with it
     with Tag(spark, "two", 7).on_this_thread():
         assert spark.sparkContext.getJobTags() == {"the user's", "rink-two-7"}
     assert spark.sparkContext.getJobTags() == {"the user's"}
@@ -72,9 +70,7 @@ def test_a_job_is_started_once(driver):
         job.start()
 
 
-def test_on_loss_its_spark_jobs_are_cancelled_until_it_returns_and_then_the_role_is_let_go(
-    group, spark
-):
+def test_loss_cancels_spark_jobs_until_return_then_releases_the_role(group, spark):
     member, client = group.join(ttl=SHORT_TTL_S)
     jobs = JobRunner(spark, member)
     context = spark.sparkContext
@@ -108,7 +104,7 @@ def test_a_loss_after_the_end_changes_nothing(driver, spark):
 
 
 @pytest.mark.parametrize("returns", [True, False])
-def test_what_threads_that_it_left_behind_do_is_cancelled_before_its_role_is_let_go(
+def test_jobs_of_threads_left_behind_are_cancelled_before_the_release(
     driver, spark, monkeypatch, returns
 ):
     context, held = spark.sparkContext, []
@@ -184,7 +180,7 @@ def test_one_that_cannot_start_lets_go_of_its_role(group, spark, monkeypatch):
 def test_ctrl_c_while_a_job_is_being_started_ends_it_and_is_passed_on(
     group, spark, monkeypatch, moment
 ):
-    """The role is let go when the function has returned, if it was called at all."""
+    """The role is released when the function has returned, if it was called."""
     began, may_end, plain = threading.Event(), threading.Event(), InheritableThread.start
     roles = []
 
@@ -234,9 +230,7 @@ def test_a_job_that_nobody_can_watch_lets_go_of_its_role_and_is_not_begun(
             assert role.is_held
 
 
-def test_a_query_that_is_declared_while_a_job_of_its_name_is_being_started_is_alone(
-    driver, monkeypatch
-):
+def test_query_declared_while_a_job_of_its_name_starts_is_alone(driver, monkeypatch):
     plain, starts, ran = driver._rink.get_role, Started(), []
 
     def get_role(name):
@@ -250,7 +244,7 @@ def test_a_query_that_is_declared_while_a_job_of_its_name_is_being_started_is_al
     assert ran == []
 
 
-def test_what_is_to_be_stopped_on_a_loss_is_stopped_also_when_it_comes_late(driver, spark):
+def test_stop_that_is_registered_after_the_loss_is_called(driver, spark):
     stopped, context = threading.Event(), spark.sparkContext
 
     def begins_slowly(job):
@@ -315,7 +309,7 @@ def test_what_begins_while_its_runner_is_closed_ends_with_it(group, spark, monke
     def closed_before(started):
         closing = threading.Thread(target=lambda: (jobs.close(WAIT_S), ended.set()))
         closing.start()
-        closing.join(0.05)  # it would be through by now, if it did not wait
+        closing.join(0.05)  # without the wait, it would be through by now
         begin(started)
 
     monkeypatch.setattr(kind, "start", closed_before)

@@ -1,4 +1,4 @@
-"""How many events one batch takes of each partition, and what a checkpoint may hold."""
+"""Test how many events a batch takes, and what a checkpoint may hold."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ COUNTS = st.dictionaries(st.integers(0, 7), st.integers(0, 60), min_size=1)
 
 
 class Streams:
-    """Partitions with so many entries each, and what is asked of them."""
+    """Partitions with so many entries each; they record the calls."""
 
     def __init__(self, counts):
         self.counts = counts
@@ -47,8 +47,8 @@ def test_a_batch_has_as_many_events_as_it_may_and_there_are(counts, most, page):
     taken = {number: int(at.partition("-")[0]) for number, at in end.items()}
     assert sum(taken.values()) == min(most, sum(counts.values()))
     assert all(taken[number] <= counts[number] for number in counts)
-    # Evenly: nobody gets less than another, unless that is all it has; by one, where it does not
-    # come out even.
+    # Evenly: no partition gets less than another, unless it has no more. They differ by one if the
+    # number does not divide.
     assert all(
         taken[one] >= taken[other] - page - 1
         for one in counts
@@ -75,7 +75,7 @@ def test_where_events_are_large_it_asks_again_for_the_rest():
     streams = Streams({0: 50, 1: 3})
     plain = streams.bound
 
-    def bound(asked):  # as Redis answers that has 7 of them in memory at most
+    def bound(asked):  # like Redis, with at most 7 of them in memory
         return plain({number: (at, min(count, 7)) for number, (at, count) in asked.items()})
 
     assert share_out(streams.start, streams.target, 40, bound) == {0: "37-0", 1: "3-0"}

@@ -1,4 +1,4 @@
-"""What `.option(...)` may say."""
+"""Test the options of source and sink."""
 
 import re
 import sys
@@ -64,7 +64,7 @@ def test_each_query_of_a_process_is_as_patient_as_it_was_told_to_be(shop):
     (short, told), (long, more) = patience(redisTimeout=0.25), patience(redisTimeout=7)
     assert (short._patience, long._patience) == (told, more) == (0.25, 7.0)
     assert patience()[0]._patience == 30.0
-    assert patience(redisTimeout=7)[0] is long  # and each is made once
+    assert patience(redisTimeout=7)[0] is long  # each is made once
     assert isinstance(long.client, redis.Redis)
 
 
@@ -83,7 +83,10 @@ def test_names_are_found_in_any_case(shop):
         ({"stream": "orders"}, "one of the options app"),
         ({"app": "options_shop:app", "appName": "shop", "stream": "orders"}, "one of the options"),
         ({"app": "options_shop:app"}, "stream is missing"),
-        ({"app": "options_shop:app", "stream": "others"}, r"no stream 'others'; it has \['orders'\]"),
+        (
+            {"app": "options_shop:app", "stream": "others"},
+            r"no stream 'others'; it has \['orders'\]",
+        ),
         ({"app": "options_shop:none", "stream": "orders"}, "cannot be loaded.*none"),
         ({"app": "no_such_module:app", "stream": "orders"}, "cannot be loaded.*executors"),
         ({"app": "options_shop:Order", "stream": "orders"}, "not a rink.streams.App"),
@@ -91,7 +94,10 @@ def test_names_are_found_in_any_case(shop):
         ({"app": "options_shop:made", "stream": "orders"}, "redis is missing"),
         ({"appName": "shop", "stream": "orders"}, "redis is missing"),
         ({"appName": "shop", "stream": "", "redis": "redis://x"}, "stream is empty"),
-        ({"app": "options_shop:app", "stream": "orders", "record": "options_shop:app"}, "not a record class"),
+        (
+            {"app": "options_shop:app", "stream": "orders", "record": "options_shop:app"},
+            "not a record class",
+        ),
         ({"app": "options_shop:app", "stream": "orders", "redisTimeout": "soon"}, "redisTimeout"),
     ],
 )  # fmt: skip
@@ -104,12 +110,13 @@ def test_what_cannot_be_used_is_told(shop, given, told):
 @pytest.mark.parametrize(
     ("name", "of_sink"),
     [
-        *[(name, False) for name in ("startingTimestamp", "endingTimestamp", "fencingToken", "group")],
+        ("startingTimestamp", False), ("endingTimestamp", False), ("fencingToken", False),
+        ("group", False),
         *[(name, True) for name in ("writeId", "fencingToken", "partitionSize", "path")],
     ],
 )  # fmt: skip
 def test_empty_option_is_refused_and_does_not_count_as_left_out(name, of_sink, value):
-    """A variable that was not set: a read from the beginning, or a write without a fence."""
+    """Such as an unset variable: a read of everything, or a write unfenced."""
     with pytest.raises(ConfigError, match=rf"option {name} is empty: .*Give it a value"):
         Options({name: value}, of_sink=of_sink)
 
@@ -152,7 +159,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 
 
 def rows_below(title):
-    """The options that have a row in the first table below a title of docs/spark.md."""
+    """Return the options in the first table below a title of docs/spark.md."""
     section = PAGE.read_text(encoding="utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
     table = section[section.index("\n| ") :].lstrip().split("\n\n")[0]
     heads = re.findall(r"^\| (`.*?) \| ", table, re.MULTILINE)
@@ -160,7 +167,7 @@ def rows_below(title):
 
 
 def test_each_option_has_its_row_in_the_docs_and_each_row_is_an_option():
-    # appName and record stand beside app; the sink says where its stream is as the source does.
+    # appName and record stand beside app. The sink names its stream as the source does.
     common, apart = set(options._COMMON), {"appName", "record"}
     assert rows_below("Reading a stream") == (common | set(options._SOURCE)) - apart - {"name"}
     assert rows_below("Writing to a stream") == set(options._SINK) | {"fencingToken"}
@@ -174,16 +181,17 @@ def test_where_to_begin():
     assert edge() == "earliest"
     assert edge(startingOffsets="latest") == "latest"
     assert edge(startingOffsets='{"0": "5-0", "1": "0-0"}') == {0: "5-0", 1: "0-0"}
-    # As Redis writes "below": the last entry before that time.
+    # Redis writes "below" so: the last entry before that time.
     assert edge(startingTimestamp="1700000000000") == "(1700000000000-0"
     assert edge(startingTimestamp="2023-11-14T22:13:20+00:00") == "(1700000000000-0"
     assert edge(startingTimestamp="2023-11-14T23:13:20.001+01:00") == "(1700000000001-0"
-    assert edge(startingTimestamp="0") == "0-0"  # no id lies below
+    assert edge(startingTimestamp="0") == "0-0"  # no id is below
     assert edge(startingTimestamp="1970-01-01T00:00:00Z") == "0-0"
-    assert edge(startingTimestamp="2023-11-14 23:13:20", timeZone="Europe/Berlin") == "(1700000000000-0"  # fmt: skip
+    berlin = edge(startingTimestamp="2023-11-14 23:13:20", timeZone="Europe/Berlin")
+    assert berlin == "(1700000000000-0"
 
 
-def test_each_partition_may_begin_in_its_own_way_and_ids_are_written_in_one():
+def test_each_partition_has_its_own_edge_and_ids_have_one_notation():
     given = '{"0": "0005-00", "1": "earliest", "2": "latest"}'
     assert edge(startingOffsets=given) == {0: "5-0", 1: "earliest", 2: "latest"}
 

@@ -1,4 +1,4 @@
-"""Streaming queries by roles, on an etcd in memory and a stand-in for Spark."""
+"""Test queries by roles, on an etcd in memory and a stand-in for Spark."""
 
 import sys
 import threading
@@ -13,7 +13,7 @@ from rink.spark.jobs.job import Job
 from rink.spark.jobs.runner import JobRunner
 
 
-def test_a_query_runs_while_its_role_is_held_and_its_fence_is_raised_before(driver, quick):
+def test_query_runs_while_its_role_is_held_after_raising_its_fence(driver, quick):
     starts, guard = Started(), Guard()
 
     @driver.query("delays", guards=[guard])
@@ -27,9 +27,7 @@ def test_a_query_runs_while_its_role_is_held_and_its_fence_is_raised_before(driv
     assert starts.tokens == [guard.fences[0].token]
 
 
-def test_on_loss_what_it_is_at_is_cancelled_and_it_is_stopped_and_a_new_grant_starts_it(
-    group, spark, quick
-):
+def test_loss_cancels_and_stops_the_query_and_a_new_grant_starts_it(group, spark, quick):
     member, client = group.join(ttl=SHORT_TTL_S)
     starts = Started()
     with JobRunner(spark, member) as jobs:
@@ -67,9 +65,7 @@ def test_one_that_fails_is_started_again_under_the_same_grant(driver, quick, cap
     assert "CONCURRENT_STREAM_LOG_UPDATE" in caplog.text
 
 
-def test_one_whose_function_ends_the_process_is_told_and_started_again_after_a_pause(
-    driver, monkeypatch, caplog
-):
+def test_function_that_exits_the_process_is_logged_and_restarted(driver, monkeypatch, caplog):
     calls, paused = [], threading.Event()
     monkeypatch.setattr(queries, "backoff", lambda *_: paused.set() or 600.0)
 
@@ -99,7 +95,7 @@ def test_pauses_begin_small_again_after_a_query_has_run_for_long(
     assert failures == counted
 
 
-def test_a_query_that_pauses_after_a_failure_ends_at_once_when_it_is_closed(driver, monkeypatch):
+def test_query_in_a_pause_after_a_failure_ends_at_once_when_closed(driver, monkeypatch):
     starts, paused = Started(), threading.Event()
     monkeypatch.setattr(queries, "backoff", lambda *_: paused.set() or 600.0)
     driver.query("delays")(starts)

@@ -1,4 +1,4 @@
-"""Jobs of drivers that have just joined: they wait for a rank, on an etcd in memory."""
+"""Test jobs of drivers that have just joined: they wait for a rank."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from rink.spark.jobs.runner import JobRunner
 
 @pytest.fixture
 def newcomers(rink_etcd):
-    """`join(name)` joins a driver and returns at once, as `with rink.Rink(...)` does."""
+    """Join a driver and return at once, as `with rink.Rink(...)` does."""
     made = []
 
     def join(name="driver", ttl=TTL_S, **settings):
@@ -66,17 +66,17 @@ def test_start_after_the_first_ranking_does_not_block(newcomers, spark):
     with JobRunner(spark, member) as jobs:
         assert jobs.start("a", lambda _: 1).result() == 1
         client.cut()
-        while member.session_remaining > 0:  # no role can be had by now
+        while member.session_remaining > 0:  # no role can be granted by now
             assert not jobs.wait(0.05)
         begun = time.monotonic()
         assert jobs.start("a", print) is None
         assert time.monotonic() - begun < WAIT_S, "else it would wait for minutes"
         client.heal()
-        assert jobs.run("a", lambda _: 2).result() == 2  # waits until it has its rank again
+        assert jobs.run("a", lambda _: 2).result() == 2  # waits until it is ranked again
 
 
 def test_run_of_a_role_that_is_handed_over_waits_for_it(newcomers, spark):
-    """The driver before it had the role when the version moved it; its job is ended by that."""
+    """The driver before it had the role when it moved; the loss ends its job."""
     one, _ = newcomers("one")
     its = next(f"job-{n}" for n in range(99) if rink.rank_of(f"job-{n}", 2) == 1)
     ended, may_end = threading.Event(), threading.Event()
@@ -174,7 +174,7 @@ def test_watch_looks_again_when_the_roles_of_another_driver_come_to_it(newcomers
 
 
 def test_nightly_job_on_three_drivers_runs_once_each_night(newcomers):
-    """Cron starts all three each night, a little apart; a table says which nights are done."""
+    """Cron starts all three each night; a table lists the finished nights."""
     done, runs, results = set(), Counter(), Counter()
 
     def driver(night, number):

@@ -1,4 +1,4 @@
-"""Entries to columns: Arrow's own reading of JSON gives what the codec gives, or is not used."""
+"""Test that Arrow reads JSON as the codec does, or is not used."""
 
 import dataclasses
 import json
@@ -104,7 +104,7 @@ def test_a_page_is_read_as_the_codec_reads_it_or_refused_as_it_refuses_it(plain)
         return
     found = rows.batch(entries(*data)).to_pylist()
     names = struct_of(Flat).names
-    # By their text: NaN is not itself.
+    # Compare texts, since NaN is not equal to itself.
     assert repr(found) == repr([{name: getattr(one, name) for name in names} for one in wanted])
 
 
@@ -194,7 +194,8 @@ def test_rows_dataclass_with_built_in_types_columns_of_them():
                 [Decimal("0.000000000000000001")], {"a": UUID(int=8)})  # fmt: skip
     types = {field.name: field.dataType.simpleString() for field in struct_of(Bill)}
     assert types == {
-        "id": "string", "amount": "decimal(38,18)", "opens": "string", "lasts": "interval day to second",
+        "id": "string", "amount": "decimal(38,18)", "opens": "string",
+        "lasts": "interval day to second",
         "parts": "array<decimal(38,18)>", "by_id": "map<string,string>", "note": "string",
     }  # fmt: skip
     (row,) = rows_of(Bill).batch(entries(JsonCodec(Bill).encode(bill))).to_pylist()
@@ -211,7 +212,7 @@ def test_rows_decimal_too_long_for_its_column_named():
 
 
 def test_rows_codec_with_hooks_not_read_by_arrow():
-    """A hook may say that a number lies there as text."""
+    """A hook may read a text as a number."""
     codec = JsonCodec(Flat, hooks={int: (str, int)})
     data = codec.encode(Flat(number=5, text="x"))
     assert b'"number":"5"' in data
@@ -299,8 +300,18 @@ def test_what_may_be_null_is_as_the_query_asks_and_no_matter_for_the_type():
         (T.ArrayType(T.LongType(), True), T.ArrayType(T.LongType(), False), True, True),
         (T.ArrayType(T.ShortType()), T.ArrayType(T.LongType()), False, True),
         (T.ArrayType(T.StringType()), T.ArrayType(T.LongType()), False, False),
-        (T.MapType(T.StringType(), T.FloatType()), T.MapType(T.StringType(), T.DoubleType()), False, True),
-        (T.MapType(T.LongType(), T.LongType()), T.MapType(T.StringType(), T.LongType()), False, False),
+        (
+            T.MapType(T.StringType(), T.FloatType()),
+            T.MapType(T.StringType(), T.DoubleType()),
+            False,
+            True,
+        ),
+        (
+            T.MapType(T.LongType(), T.LongType()),
+            T.MapType(T.StringType(), T.LongType()),
+            False,
+            False,
+        ),
         (T.StructType([]), T.StructType([T.StructField("a", T.LongType())]), True, True),
         (T.StructType([T.StructField("b", T.LongType())]), T.StructType([]), False, False),
         (
@@ -351,7 +362,7 @@ class Priced(Record):
 
 
 class AsText:
-    """A codec of which every test knows how it writes."""
+    """A codec whose output every test knows."""
 
     def encode(self, record):
         raise NotImplementedError
@@ -377,7 +388,8 @@ def test_decimals_have_sparks_own_type_and_any_that_is_asked_for():
     asked = T.StructType([T.StructField("price", T.DecimalType(12, 2), False)])
     wanted = wanted_of(asked, columns_of(Priced, metadata=False), "it")
     found = priced({"price": "12.3"}, {"price": "-9999999999.99"}, wanted=wanted)
-    assert [row["price"] for row in found.to_pylist()] == [Decimal("12.30"), Decimal("-9999999999.99")]  # fmt: skip
+    prices = [row["price"] for row in found.to_pylist()]
+    assert prices == [Decimal("12.30"), Decimal("-9999999999.99")]
 
 
 @pytest.mark.parametrize("price", ["12.345", "12345678901", "NaN", "Infinity", "1E-3"])
@@ -427,7 +439,10 @@ def test_columns_are_found_whatever_the_case_of_their_names():
     wanted = wanted_of(asked, every, "it")
     data = {"id": 1, "name": "x", "inner": {"n": 7}, "many": [{"n": 8}], "by_key": {"k": {"n": 9}}}
     (row,) = rows_of(Cased, wanted=wanted).batch(entries(json.dumps(data).encode())).to_pylist()
-    assert row == {"NAME": "x", "Inner": {"N": 7}, "MANY": [{"N": 8}], "BY_key": [("k", {"N": 9})], "_ID": "1000-0"}  # fmt: skip
+    assert row == {
+        "NAME": "x", "Inner": {"N": 7}, "MANY": [{"N": 8}], "BY_key": [("k", {"N": 9})],
+        "_ID": "1000-0",
+    }  # fmt: skip
 
 
 def test_columns_that_differ_by_case_alone_are_each_their_own():
@@ -435,10 +450,13 @@ def test_columns_that_differ_by_case_alone_are_each_their_own():
     wanted = wanted_of(asked, columns_of(Cased, metadata=False), "it")
     (row,) = rows_of(Cased, wanted=wanted).batch(entries(b'{"id":1,"Id":2}')).to_pylist()
     assert row == {"Id": 2, "id": 1}
-    for name in ("ID", "iD"):  # which one is not known
+    for name in ("ID", "iD"):  # which one is unknown
         with pytest.raises(ConfigError, match=f"no column '{name}'"):
-            wanted_of(T.StructType([T.StructField(name, T.LongType())]), columns_of(Cased, metadata=False), "it")  # fmt: skip
-    twice = T.StructType([T.StructField("name", T.StringType()), T.StructField("NAME", T.StringType())])  # fmt: skip
+            asked = T.StructType([T.StructField(name, T.LongType())])
+            wanted_of(asked, columns_of(Cased, metadata=False), "it")
+    twice = T.StructType(
+        [T.StructField("name", T.StringType()), T.StructField("NAME", T.StringType())]
+    )
     with pytest.raises(ConfigError, match="no column 'NAME'"):
         wanted_of(twice, columns_of(Cased, metadata=False), "it")
 
@@ -478,7 +496,7 @@ class Asks(Record):
 
 @pytest.fixture
 def to_asks(monkeypatch):
-    """What makes records of rows with these columns."""
+    """Return a function that makes records of rows with these columns."""
     module = types.ModuleType("rows_shop")
     module.app = App("shop", redis="redis://127.0.0.1:1")
     as_it_is = SimpleNamespace(encode=lambda record: record, decode=lambda data: data)
@@ -510,7 +528,8 @@ def test_rows_become_records_whatever_the_case_of_their_columns(to_asks):
         by_key={"k": Inner(n=3)},
     )  # fmt: skip
     assert to_asks(columns(price=T.LongType()), {"price": 7}) == Asks(price=Decimal(7))
-    assert to_asks(columns(price=T.DecimalType(5, 0), INNER=one), {"price": Decimal(7), "INNER": None}) == Asks(price=Decimal(7))  # fmt: skip
+    whole = columns(price=T.DecimalType(5, 0), INNER=one)
+    assert to_asks(whole, {"price": Decimal(7), "INNER": None}) == Asks(price=Decimal(7))
 
 
 @pytest.mark.parametrize("kind", [T.DoubleType(), T.StringType(), T.FloatType()])

@@ -1,4 +1,4 @@
-"""What of the sink needs neither Spark nor Redis."""
+"""Test what the sink does without Spark and Redis."""
 
 import pytest
 
@@ -10,7 +10,10 @@ WHERE = {"appName": "shop", "stream": "totals", "redis": "redis://127.0.0.1:1"}
 
 @pytest.mark.parametrize(
     "other",
-    [{"name": "totals"}, {"fencingToken": "5"}, {"writeId": "x"}, {"fullTimeout": "1"}, {"NAME": "t"}],
+    [
+        {"name": "totals"}, {"fencingToken": "5"}, {"writeId": "x"}, {"fullTimeout": "1"},
+        {"NAME": "t"},
+    ],
 )  # fmt: skip
 def test_a_fenced_stream_takes_no_option_but_those_that_say_where_it_is(other):
     with pytest.raises(ConfigError, match=rf", not {next(iter(other))}: .*Name and token come"):

@@ -1,4 +1,4 @@
-"""A table keeps its options with its columns."""
+"""Test that a table keeps its options with its columns."""
 
 import pytest
 from pyspark.sql import types as T  # noqa: N812
@@ -14,7 +14,7 @@ WRITTEN = {
 
 
 def as_spark_says(written, **more):
-    """What Spark hands over when it creates a table."""
+    """Return the options that Spark passes when it creates a table."""
     marked = {f"option.{name}": value for name, value in written.items()}
     return {**written, **marked, "provider": "rink", "owner": "ann", **more}
 
@@ -44,7 +44,7 @@ def test_created_table_refuses_what_is_no_option_and_a_password():
 
 
 def test_url_that_cannot_be_read_is_told_without_its_password():
-    """A slash in it ends the host, and what is before it is taken for a port."""
+    """A slash in the password ends the host; the rest is taken for a port."""
     with pytest.raises(ConfigError, match="redis cannot be used") as told:
         created_with(as_spark_says({"redis": "redis://:secret/more@host:1"}))
     assert "secret" not in str(told.value)
@@ -68,7 +68,7 @@ def test_option_of_a_read_takes_the_place_of_the_tables():
 
 @pytest.mark.parametrize("where", [{"appName": "b", "path": "c"}, {"app": "b:app", "Stream": "c"}])
 def test_read_that_names_its_stream_has_nothing_of_a_table(where):
-    """`.schema(spark.table("orders").schema)` brings the options of orders along."""
+    """`.schema(spark.table("orders").schema)` brings the options of orders."""
     found = options_of_read(where, with_options(COLUMNS, WRITTEN))
     assert found == {name.lower(): value for name, value in where.items()}
 
@@ -84,7 +84,7 @@ def test_table_takes_no_option_of_a_sink():
 
 
 def test_write_has_options_of_its_own_or_is_refused():
-    """The columns of INSERT INTO b SELECT * FROM a are those of a, options and all."""
+    """The columns of INSERT INTO b SELECT * FROM a are those of a."""
     assert options_of_write({"app": "b:app"}) == {"app": "b:app"}
     source = RinkDataSource({})
     for make in (source.writer, source.streamWriter):

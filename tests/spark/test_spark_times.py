@@ -1,4 +1,4 @@
-"""Times of options, as Spark's casts to a timestamp read them."""
+"""Test times in options, as Spark's casts to a timestamp read them."""
 
 import pytest
 
@@ -98,7 +98,7 @@ def test_shown_time_is_utc_and_a_number_beyond_the_calendar():
 
 @pytest.mark.parametrize("seconds", ["1000000000", "1767225600", "01767225600", "9999999999"])
 def test_seconds_are_refused_with_the_milliseconds_they_are(seconds):
-    """`int(time.time())` would be a time in January 1970: all there is, and no window."""
+    """`int(time.time())` would be in January 1970, and so read everything."""
     with pytest.raises(ConfigError, match=f"looks like seconds: give {seconds}000"):
         milliseconds("startingTimestamp", seconds, "")
     assert milliseconds("startingTimestamp", f"{seconds}000", "") == int(seconds) * 1000
@@ -106,7 +106,7 @@ def test_seconds_are_refused_with_the_milliseconds_they_are(seconds):
 
 @pytest.mark.parametrize("year", ["2009", "2026", " 2199 "])
 def test_year_alone_is_refused_since_it_would_be_milliseconds(year):
-    """Spark casts it to the first day of that year. As milliseconds it is 1970: all there is."""
+    """Spark casts it to the year's first day; as milliseconds it is 1970."""
     with pytest.raises(ConfigError, match=f"looks like a year: give {year.strip()}-01-01"):
         milliseconds("startingTimestamp", year, "UTC")
 

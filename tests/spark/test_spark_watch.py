@@ -1,4 +1,4 @@
-"""Lists of jobs, on an etcd in memory and a stand-in for Spark."""
+"""Test lists of jobs, on an etcd in memory and a stand-in for Spark."""
 
 import queue
 import threading
@@ -135,7 +135,7 @@ def test_list_that_is_none_is_told_and_nothing_runs(driver, quick, caplog, liste
 
 @pytest.mark.parametrize("wrong", [None, ("a", 1), b"a", ""])
 def test_listed_job_whose_id_is_none_holds_no_other_back(driver, quick, caplog, wrong):
-    """Such as a row of a query in place of its first column."""
+    """Such as a row of a query instead of its first column."""
     ran, has_run = [], threading.Event()
 
     def work(job):
