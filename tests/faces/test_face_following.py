@@ -68,7 +68,7 @@ def test_a_role_set_that_nobody_iterates_keeps_no_more_than_one_change_of_a_role
             b.await_role(goes, LONG_S).release()
             b.leave()
             until(a, lambda: len(roles.held) == 2)
-        untold = raw(roles)._tracker._untold
+        untold = raw(roles)._tracker._undelivered
         until(a, lambda: len(untold) == 2)
         assert [(role.name, gained) for role, gained in untold] == [(stays, True), (goes, True)]
 
@@ -85,8 +85,8 @@ def test_role_set_holds_a_role_before_it_tells_of_it(world):
 
     with a.roles([goes]) as roles:
         tracker = raw(roles)._tracker
-        until(a, lambda: tracker._untold)
-        tracker._untold = Noted()
+        until(a, lambda: tracker._undelivered)
+        tracker._undelivered = Noted()
         b = world.join("b")
         b.await_role(goes, LONG_S).release()
         b.leave()

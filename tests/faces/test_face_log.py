@@ -133,7 +133,7 @@ def test_log_of_a_function_that_goes_on_after_the_leave_carries_it(world, told):
     a = world.join("a")
     a.on_role("x")(lambda role: None)
     [supervisor] = raw(a)._supervisors
-    supervisor._tell_still_runs()  # after a second of waiting, which other tests take
+    supervisor._log_still_running()  # after a second of waiting, which other tests take
     assert about(told, "still runs after the group") == ["g", "a", "x", None, None]
 
 
