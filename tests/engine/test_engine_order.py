@@ -1,4 +1,4 @@
-"""Check the order of an engine's work: what others wait for comes before its own."""
+"""Check the order of an engine's work: others' needs come first."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -41,7 +41,7 @@ def time():
 
 @pytest.fixture
 def noted():
-    """What the engines do, in order, from when a role was let go."""
+    """Return the engines' actions in order, after a role is released."""
     return []
 
 

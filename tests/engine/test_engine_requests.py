@@ -1,4 +1,4 @@
-"""Requests: what a core wants asked of etcd, and that each ends in an event whatever happens."""
+"""Check the core's requests to etcd: each ends in an event."""
 
 import queue
 import threading
@@ -265,7 +265,7 @@ def test_own_record_is_read_as_etcd_has_it(setting):
 
 
 def test_own_record_is_read_though_all_other_requests_hang():
-    """Renewals wait for the read. Requests of many groups may hang on one frozen node."""
+    """Renewals wait for this read, and other requests may hang on one node."""
     goes_on, events = threading.Event(), queue.SimpleQueue()
     session = rink.Session(MemoryCluster().client())
     try:

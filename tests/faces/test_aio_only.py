@@ -1,4 +1,4 @@
-"""What only the asyncio face has: cancellation, of waits and of bodies, and the caller's loop."""
+"""Check cancellation and event loops, which only asyncio's face has."""
 
 import asyncio
 import contextlib

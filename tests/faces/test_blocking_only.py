@@ -1,4 +1,4 @@
-"""What only the blocking face has: the threads it blocks, callbacks among them."""
+"""Check threads and callbacks, which only the blocking face has."""
 
 import asyncio
 import gc
@@ -289,7 +289,7 @@ def test_join_whose_thread_fails_to_start_raises_and_keeps_nobody(blocking, monk
 @pytest.mark.filterwarnings("ignore:.*garbage-collected:ResourceWarning")
 @pytest.mark.parametrize("moves", ["wanted", "held"])
 def test_a_role_set_that_is_collected_while_a_role_moves_lets_go_of_it(blocking, moves):
-    """The finalizer locks nothing: it may come between two steps of the engine's thread."""
+    """The finalizer may come between two steps, and locks nothing."""
     a = blocking.join("a")
     name = owned_by(1, 2)
     roles = a.roles([name]).__enter__()

@@ -1,4 +1,4 @@
-"""What follows roles for the user: RoleSet, on_role and the callbacks. One suite for both faces."""
+"""Check RoleSet, on_role and the callbacks, on both faces."""
 
 import collections
 import logging
@@ -95,7 +95,7 @@ def test_role_set_holds_a_role_before_it_tells_of_it(world):
 
 
 def test_a_role_set_may_be_iterated_late_and_tells_of_nothing_that_is_over(world, apart):
-    """Whoever was told of the first grant would work while another member does."""
+    """Code that got the first grant would work beside another member."""
     a = world.join("a")
     stays, goes = owned_by(0, 2), owned_by(1, 2)
     with a.roles([stays, goes]) as roles:

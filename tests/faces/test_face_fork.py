@@ -1,4 +1,4 @@
-"""A forked child may do nothing with what its parent has joined. Each script is a process."""
+"""Check that a forked child can do nothing with its parent's groups."""
 
 from process_support import run
 

@@ -1,4 +1,4 @@
-"""What concerns a whole process: Ctrl-C, and the exit. Each script is a process of its own."""
+"""Check Ctrl-C and the exit of a process, with a process per script."""
 
 import pytest
 from process_support import run

@@ -1,4 +1,4 @@
-"""Waiting for a rank, and what a member that has none is told: one suite for both faces."""
+"""Check waits for a rank, and their messages, on both faces."""
 
 import contextlib
 import logging

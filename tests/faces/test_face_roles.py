@@ -1,4 +1,4 @@
-"""Roles: awaited, got, shared, lost and released. One suite for both faces."""
+"""Check awaiting, sharing, losing and releasing roles, on both faces."""
 
 import contextlib
 import gc
@@ -74,7 +74,7 @@ def test_wait_of_member_that_cannot_follow_says_so_not_yet(world):
 
 
 def test_member_that_prefers_another_built_in_scheme_is_ranked(world):
-    """The member was told "yet", though nothing but a restart would have given it a rank."""
+    """The message said "yet", though only a restart could give it a rank."""
     a, b = world.join("a", scheme="balanced:4"), world.join("b", scheme="balanced:8")
     assert a.wait_settled(LONG_S)
     assert (b.version.scheme, b.rank) == ("balanced:4", 1)

@@ -1,4 +1,4 @@
-"""A signal handler may run, and raise, between any two steps of a call: nothing stays counted.
+"""Raise in a signal handler between any two steps: nothing stays counted.
 
 Ctrl-C is one such handler, `sys.exit()` in a SIGTERM handler another. Here the exception comes at
 each step of Rink's in turn, until a call is over before it comes. A step is where Python looks for
@@ -31,7 +31,7 @@ def ctrl_c():
 
 
 def in_a_finalizer(frame):
-    """What is raised there, Python itself throws away."""
+    """Python itself ignores errors that are raised there."""
     while frame is not None:
         if frame.f_code.co_name == "__del__":
             return True
@@ -40,7 +40,7 @@ def in_a_finalizer(frame):
 
 
 class Interrupter:
-    """Runs a handler on this thread at one step of Rink's, or of the threading module's."""
+    """Run a handler at one step of Rink's or of the threading module's code."""
 
     def __init__(self, at, handler=ctrl_c, files=(PACKAGE,)):
         self._at = at
@@ -235,7 +235,7 @@ def test_a_handler_may_leave_in_the_midst_of_a_wait_for_the_loss(blocking):
 
 
 def test_a_handler_may_release_in_the_midst_of_a_wait_for_the_loss(blocking):
-    """Its release sets `lost`: nothing that the wait has locked may be needed for that."""
+    """Its release sets `lost`, which must not need a lock of the wait."""
     member, released = blocking.join("a"), []
     for step in range(1000):
         role = member.await_role("x", LONG_S)
@@ -265,7 +265,7 @@ def test_a_handler_may_leave_while_somebody_looks_for_the_next_change_of_a_role_
 
 
 def test_a_group_can_be_left_while_another_groups_engine_waits_for_its_own_lock(blocking):
-    """As in a handler that came amid a call of that other group."""
+    """A handler may come in the middle of a call of the other group."""
     a, b = blocking.make("a").join(), blocking.make("b", group="h").join()
     engine = engine_of(a)
     with within(LONG_S), engine.lock:
