@@ -122,7 +122,7 @@ def test_a_cut_shorter_than_two_thirds_of_the_ttl_loses_nothing(time):
     role.release()
 
 
-def test_a_longer_cut_loses_every_role_before_the_lease_could_end_elsewhere(time):
+def test_roles_of_a_long_cut_are_lost_before_the_lease_can_end(time):
     a, b = join(time, "a"), join(time, "b")
     role, name = b.await_role(owned_by(1, 2), TTL), owned_by(1, 2)
     before, record = incarnation(b), b._opened.node.tenure.lease
@@ -147,7 +147,7 @@ def test_a_longer_cut_loses_every_role_before_the_lease_could_end_elsewhere(time
     rejoined(time, b, before)
 
 
-def test_a_cut_that_ends_before_the_lease_does_keeps_the_record_but_not_the_roles(time):
+def test_cut_shorter_than_the_lease_keeps_the_record_and_loses_roles(time):
     a, b = join(time, "a"), join(time, "b")
     role = b.await_role(owned_by(1, 2), TTL)
     before, number = incarnation(b), a.version.number
@@ -165,7 +165,7 @@ def test_a_cut_that_ends_before_the_lease_does_keeps_the_record_but_not_the_role
         assert not role.is_held
 
 
-def test_roles_not_released_by_their_body_are_claimed_by_the_next_incarnation(time):
+def test_unreleased_roles_are_claimed_by_the_next_incarnation(time):
     """Another member owns the role by then.
 
     Only the draining list of the new record keeps the role from it.
@@ -201,7 +201,7 @@ def test_a_lease_that_etcd_ends_early_is_noticed_at_once(time):
     assert rejoined(time, a, before) > role.token
 
 
-def test_the_answer_of_a_record_write_that_was_lost_grants_nothing_before_one_is_answered(time):
+def test_record_write_without_an_answer_grants_nothing(time):
     a, b = join(time, "a"), join(time, "b")
     name = owned_by(1, 2)
     b.await_role(name, TTL).release()
@@ -282,7 +282,7 @@ def test_a_join_that_arrives_after_it_was_given_up_leaves_no_live_record(time):
     assert again.rank == 0
 
 
-def test_a_restarted_pod_that_waits_for_its_name_is_not_turned_away_by_one_lost_answer(time):
+def test_join_that_waits_for_its_name_survives_a_lost_answer(time):
     """R8: etcd was there, so a failure while it waits is retried."""
     old = join(time, "a")
     etcd_of(old).cut()

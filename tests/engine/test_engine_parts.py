@@ -272,7 +272,7 @@ def test_a_callback_may_look_at_the_signal_and_set_others():
     assert seen == [True, "within"]
 
 
-def test_every_waiter_wakes_and_every_callback_is_called_once_whoever_is_first():
+def test_signal_set_in_a_race_wakes_all_and_calls_each_callback_once():
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:

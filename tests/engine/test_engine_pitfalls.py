@@ -101,7 +101,7 @@ def stuck():
     end()
 
 
-def test_pitfall_9_of_1000_roles_10_are_stuck_in_user_code_and_990_losses_are_told_at_once(stuck):
+def test_pitfall_9_ten_stuck_roles_delay_none_of_990_losses(stuck):
     begin, end = stuck
     with virtual_time() as time:
         a, b = (rink.Rink(time.session(), "g", name=name, rebalance_delay=0.0) for name in "ab")

@@ -71,7 +71,7 @@ def setting():
     made.cluster.close()
 
 
-def test_a_lease_is_granted_with_the_time_of_asking_and_a_fresh_incarnation(setting):
+def test_lease_grant_has_its_request_time_and_a_new_incarnation(setting):
     [one], [two] = setting.ask(do.GrantLease(10)), setting.ask(do.GrantLease(10))
     assert isinstance(one, ev.LeaseGranted)
     assert (one.ttl, one.sent_at) == (10, 1000.0)

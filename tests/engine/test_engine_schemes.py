@@ -63,7 +63,7 @@ def ask(time, *wishes):
     time.advance(1.0)
 
 
-def test_roles_that_a_coming_version_pins_are_placed_before_the_lock_is_taken(time, spy):
+def test_roles_pinned_by_a_coming_version_are_placed_without_the_lock(time, spy):
     a, b = join(time, spy, "a"), join(time, spy, "b")
     held = a.await_role("xx", 9.0)
     ask(time, Request(Wish.PIN, "xx", "b"), Request(Wish.PIN, "never asked for", "b"))
@@ -74,7 +74,7 @@ def test_roles_that_a_coming_version_pins_are_placed_before_the_lock_is_taken(ti
     held.release()
 
 
-def test_roles_that_the_view_pins_are_placed_for_whoever_joins_or_lists_it_anew(time, spy):
+def test_roles_pinned_in_a_listed_view_are_placed_without_the_lock(time, spy):
     join(time, spy, "a")
     ask(time, Request(Wish.PIN, "pinned", "a"))
     b = join(time, spy, "b")

@@ -33,7 +33,7 @@ def owned_by(rank, size, count=1):
     return names[:count]
 
 
-def test_a_loss_is_told_without_the_lock_and_after_the_gate_it_was_granted_by_is_closed(time):
+def test_loss_is_signalled_without_the_lock_and_after_its_gate_closed(time):
     a, (name,) = join(time, "a"), owned_by(1, 2)
     role, engine = a.await_role(name, 9.0), a._opened
     gate, seen = engine.table.gate, []

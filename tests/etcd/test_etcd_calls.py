@@ -108,7 +108,7 @@ def test_etcd_of_rink_dev_is_known_by_the_name_of_its_only_member(clients, names
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAVAILABLE])
 def test_etcd_that_does_not_list_its_members_is_not_of_rink_dev(clients, code):
-    """Doubt the lease's end, which then ends in a warning."""
+    """In doubt, the version warning is logged."""
     with ScriptedEtcd(members=lambda _: code) as etcd:
         assert clients(etcd.endpoint, timeout=0.3).is_of_rink_dev() is False
 

@@ -119,7 +119,7 @@ def test_a_failed_login_is_tried_again():
     assert tokens.get(lambda _: "t", 5.0) == "t"
 
 
-def test_a_cluster_without_authentication_is_sent_no_token_until_it_wants_one():
+def test_cluster_without_authentication_gets_no_token_until_it_wants_one():
     tokens = UserTokens("u", "p")
     assert tokens.get(lambda _: "", 5.0) is None
     assert tokens.get(lambda _: "not asked", 5.0) is None

@@ -307,7 +307,7 @@ def test_a_late_answer_belongs_to_its_own_request(clients):
         client.close()
 
 
-def test_what_a_broken_stream_left_unanswered_is_asked_again_with_its_first_time(clients):
+def test_unanswered_request_is_sent_again_with_its_first_time(clients):
     """The server may have renewed the lease at the first request only."""
     now, broke = [100.0], []
 

@@ -143,7 +143,7 @@ async def _hold_member(cluster, name):
         await asyncio.sleep(LONG_S)
 
 
-def test_a_loss_between_two_bodies_cancels_the_inner_and_the_outer_one_each():
+def test_loss_between_two_bodies_cancels_each_of_them():
     async def scenario(cluster):
         async with member(cluster) as a:
             one, two = owned_by(1, 2, 2)
@@ -189,7 +189,7 @@ def test_a_cancellation_from_outside_passes_through():
     run(scenario)
 
 
-def test_a_cancellation_from_outside_passes_through_also_where_the_role_is_lost_with_it():
+def test_outer_cancellation_passes_through_a_body_that_loses_its_role():
     async def scenario(cluster):
         async with member(cluster) as a:
             inside = asyncio.Event()

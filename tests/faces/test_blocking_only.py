@@ -57,9 +57,7 @@ def test_what_does_not_block_may_be_called_from_a_callback(blocking):
     get_role("x").release()
 
 
-def test_a_blocking_call_in_an_event_loop_warns_once_and_names_the_other_face(
-    blocking, monkeypatch
-):
+def test_blocking_call_in_an_event_loop_warns_once_and_names_aio(blocking, monkeypatch):
     monkeypatch.setattr(callers_module._Warned, "once", False)
     a = blocking.make("a")
 
@@ -229,7 +227,7 @@ def test_an_engine_that_fails_gives_everything_up_and_says_so(blocking, apart, c
     b.leave()
 
 
-def test_an_engine_that_hangs_loses_its_roles_before_another_member_has_them(caplog):
+def test_hung_engine_loses_its_roles_before_another_member_gets_them(caplog):
     goes_on = threading.Event()
 
     def lines():

@@ -1,4 +1,4 @@
-"""`scheme="first"`: the leader moves when its holder goes, and at no other time."""
+"""Check `scheme="first"`: the leader moves only when its holder goes."""
 
 import pytest
 from faces_support import LONG_S, until

@@ -58,7 +58,7 @@ def test_a_role_set_that_nobody_iterates_follows_all_the_same(world):
     assert (a.status().held, a.status().waiting_for, roles.held) == ({}, {}, {})
 
 
-def test_a_role_set_that_nobody_iterates_keeps_no_more_than_one_change_of_a_role(world):
+def test_role_set_without_iteration_keeps_one_change_of_a_role(world):
     a = world.join("a")
     stays, goes = owned_by(0, 2), owned_by(1, 2)
     with a.roles([stays, goes]) as roles:
@@ -112,7 +112,7 @@ def test_a_role_set_may_be_iterated_late_and_tells_of_nothing_that_is_over(world
     assert (a.status().held, a.status().waiting_for) == ({}, {})
 
 
-def test_a_role_set_that_is_iterated_again_tells_of_the_loss_of_what_it_had_told_of(world, apart):
+def test_role_set_iterated_again_yields_the_loss_of_a_yielded_grant(world, apart):
     a = world.join("a")
     goes = owned_by(1, 2)
     with a.roles([goes]) as roles:

@@ -402,7 +402,7 @@ def test_a_scheme_that_fails_for_a_role_costs_only_that_role(world):
         assert raw(role).is_held
 
 
-def test_a_wait_for_a_role_that_a_scheme_fails_for_ends_when_the_member_is_ranked(world, apart):
+def test_wait_for_a_role_of_a_failing_scheme_ends_with_the_rank(world, apart):
     def pickier(role, size):
         if role == "poison":
             raise ValueError("I do not like it")

@@ -154,9 +154,7 @@ def test_an_exception_at_any_step_leaves_no_handle_and_no_wait(blocking, call):
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_handler_that_calls_rink_in_the_midst_of_a_call_is_refused_and_never_hangs(
-    blocking, call
-):
+def test_handler_that_calls_rink_during_a_call_is_refused(blocking, call):
     member, _ = blocking.pair()
     mine, foreign = owned_by(0, 2), owned_by(1, 2)
     kept = member.get_role(mine)
@@ -254,7 +252,7 @@ def test_a_handler_may_release_in_the_midst_of_a_wait_for_the_loss(blocking):
 
 
 @pytest.mark.parametrize("step", range(12))
-def test_a_handler_may_leave_while_somebody_looks_for_the_next_change_of_a_role_set(blocking, step):
+def test_handler_may_leave_while_a_role_set_looks_for_a_change(blocking, step):
     member = blocking.make("a", leave_timeout=0.05).join()
     with member.roles(["x"]) as roles:
         changes = iter(roles)
@@ -264,7 +262,7 @@ def test_a_handler_may_leave_while_somebody_looks_for_the_next_change_of_a_role_
     assert told == [True]
 
 
-def test_a_group_can_be_left_while_another_groups_engine_waits_for_its_own_lock(blocking):
+def test_group_can_be_left_while_another_engine_waits_for_its_lock(blocking):
     """A handler may come in the middle of a call of the other group."""
     a, b = blocking.make("a").join(), blocking.make("b", group="h").join()
     engine = engine_of(a)

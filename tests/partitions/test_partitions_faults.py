@@ -35,7 +35,7 @@ def test_a_commit_after_a_freeze_is_refused(time):
     a.consumer.commit(2, 9)
 
 
-def test_a_commit_after_the_session_was_lost_is_refused_though_nobody_has_taken_over(time):
+def test_commit_after_a_lost_session_is_refused_before_any_takeover(time):
     """Only the compare on the member's record tells: nobody else is there."""
     a = Worker(time, "a")
     settle(time, a)
@@ -87,7 +87,7 @@ def test_a_rejoin_begins_at_what_is_committed_under_a_greater_token(time):
         before.commit(7)
 
 
-def test_a_deadline_that_passes_while_the_record_lives_on_revokes_all_and_lets_them_finish(time):
+def test_deadline_before_the_records_end_revokes_all_and_lets_finish(time):
     """The same lease is requested again (R7), so a commit still counts."""
     a = Worker(time, "a", ttl=10.0, margin=4.0)
     settle(time, a)
@@ -145,7 +145,7 @@ def test_a_commit_that_comes_late_is_refused_once_the_next_has_settled_it(time, 
     a.consumer.commit(0, 9)
 
 
-def test_a_smaller_offset_settles_too_and_is_refused_where_the_greater_was_committed(time):
+def test_smaller_offset_settles_and_is_refused_after_a_greater_commit(time):
     a = Worker(time, "a")
     settle(time, a)
     a.etcd.lose_next_answer()
@@ -155,7 +155,7 @@ def test_a_smaller_offset_settles_too_and_is_refused_where_the_greater_was_commi
         a.consumer.commit(0, 4)
 
 
-def test_of_several_commits_without_an_answer_the_one_that_was_applied_is_found(time):
+def test_applied_one_of_several_unanswered_commits_is_found(time):
     a = Worker(time, "a")
     settle(time, a)
     late = []
@@ -284,7 +284,7 @@ def test_a_take_that_hangs_delays_no_revocation(time, apart):
     a.look()
 
 
-def test_a_worker_that_gave_up_commits_nothing_once_its_partition_is_assigned_anew(time):
+def test_worker_that_gave_up_cannot_commit_after_the_next_assignment(time):
     """Under the same token: the role was held all the while."""
     a = Worker(time, "a")
     settle(time, a)

@@ -96,7 +96,7 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_each_partition_has_one_consumer_and_goes_on_where_the_last_one_was(time, seed):
+def test_partition_has_one_consumer_and_goes_on_at_its_offset(time, seed):
     life = Life(time, seed)
     for _ in range(STEPS):
         life.step()
