@@ -1,4 +1,4 @@
-"""Rink: sticky roles over etcd. Only one of us may do this.
+"""Share roles among processes over etcd, each role with one holder.
 
     import rink
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from rink.roles import Change, Role
     from rink.session import Session
 else:
-    # So that what needs no session, as a source of Spark, brings no gRPC.
+    # Names are imported on first use, so code without a session (a Spark source) loads no gRPC.
     __getattr__, __dir__ = named(
         __name__,
         {

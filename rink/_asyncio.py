@@ -1,4 +1,4 @@
-"""Calls from the engine's threads into the event loop of asyncio, and waits of that loop."""
+"""Call into the event loop of asyncio from other threads, and wait in it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Bell:
         except RuntimeError:  # the loop was closed: nobody is waiting
             self._calls.clear()
             self.is_awake = False
-        except BaseException:  # of a signal handler: the next call is to wake the loop
+        except BaseException:  # from a signal handler: the next call must wake the loop
             self.is_awake = False
             raise
 
@@ -57,7 +57,7 @@ class _Bell:
             self._loop.call_soon(self._carry)  # before the calls: one of them may be interrupted
             for _ in range(len(self._calls)):
                 self._make(*self._calls.popleft())
-        except BaseException:  # of a signal handler, as above
+        except BaseException:  # from a signal handler, as above
             self.is_awake = False
             raise
 
@@ -77,7 +77,7 @@ def in_loop(callback: Callable[..., object]) -> Callable[..., None]:
     """Wrap `callback` for calls from any thread while this loop is open.
 
     Raises:
-        UsageError: no loop of asyncio runs here.
+        UsageError: no event loop of asyncio runs here.
     """
     loop = asyncio_loop()
     bell = _bells.setdefault(id(loop), _Bell(loop))
@@ -88,21 +88,21 @@ def in_loop(callback: Callable[..., object]) -> Callable[..., None]:
 def soon_in_loop(callback: Callable[[], object]) -> Callable[[], None]:
     """Return a function like `in_loop`'s, for thousands of calls.
 
-    One call by the loop answers all calls so far.
+    One call by the loop stands for all calls so far.
     """
-    is_asked = False
+    is_scheduled = False
 
     def carry() -> None:
-        nonlocal is_asked
-        is_asked = False  # first: what is asked for from now on is carried out by another call
+        nonlocal is_scheduled
+        is_scheduled = False  # first, so a call from now on schedules another one
         callback()
 
     wake = in_loop(carry)
 
     def call() -> None:
-        nonlocal is_asked
-        if not is_asked:
-            is_asked = True
+        nonlocal is_scheduled
+        if not is_scheduled:
+            is_scheduled = True
             wake()
 
     return call

@@ -1,4 +1,4 @@
-"""Ending tasks for certain."""
+"""Cancel tasks reliably, and wait for their end."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
 
 ENDS_PROCESS = (SystemExit, KeyboardInterrupt)
-"""The exceptions that end a process: asyncio lets them out of the event loop."""
+"""Exceptions that end a process; asyncio lets them out of the event loop."""
 
 
 def is_ending(task: asyncio.Task[Any]) -> bool:
-    """Return whether a task is cancelled from outside, and so is to end.
+    """Return whether a task was cancelled from outside, and so must end.
 
-    It must run user code by `apart` only.
+    The task may run user code only by `apart`.
     """
     return task.cancelling() > 0
 
@@ -23,7 +23,7 @@ async def apart(code: Callable[[], Awaitable[None]]) -> None:
     """Run user code in a task of its own.
 
     Before Python 3.13, a failed TaskGroup may leave its request to cancel in its task. The caller
-    must not take that for a request of Rink's.
+    must not take that for a request by Rink.
     """
     exits: list[BaseException] = []
 
@@ -31,7 +31,7 @@ async def apart(code: Callable[[], Awaitable[None]]) -> None:
         try:
             await code()
         except ENDS_PROCESS as error:
-            # Raised here, it would leave the event loop before our caller knows of it.
+            # If it were raised here, it would leave the event loop before the caller knows of it.
             exits.append(error)
 
     try:
@@ -49,34 +49,34 @@ def running_task() -> asyncio.Task[Any]:
 
 
 async def outlast(futures: Collection[asyncio.Future[Any]]) -> None:
-    """Wait until one of these is done, however often this is cancelled meanwhile."""
-    while not any(one.done() for one in futures):
+    """Wait until one of the futures is done, even if this is cancelled."""
+    while not any(future.done() for future in futures):
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]], *, again_s: float = 0.05) -> None:
-    """Cancel tasks and wait for their end; how they ended is somebody else's matter.
+    """Cancel tasks and wait for their end, and ignore their errors.
 
-    It cancels them again and again: a call to Redis that has just been sent may lose a cancellation.
-    If this is cancelled itself, it still waits for all of them, since nobody else would cancel them
-    again. Then it raises CancelledError.
+    This cancels them repeatedly, since a call to Redis that has just been sent may lose a
+    cancellation. If this is cancelled itself, it still waits for all tasks, because nobody else
+    would cancel them again. Then it raises CancelledError.
 
     Args:
-        tasks: any; those that have ended already cost nothing.
-        again_s: seconds until they are cancelled again; for a user's code enough to put things in order.
+        tasks: the tasks; some may have ended already.
+        again_s: seconds between two cancellations; enough for user code to clean up.
     """
-    ended = set(tasks)
+    to_end = set(tasks)
     cancelled: asyncio.CancelledError | None = None
-    while left := {task for task in ended if not task.done()}:
+    while left := {task for task in to_end if not task.done()}:
         for task in left:
             task.cancel()
         try:
             await asyncio.wait(left, timeout=again_s)
         except asyncio.CancelledError as error:
             cancelled = error
-    for task in ended:
+    for task in to_end:
         if not task.cancelled():
-            task.exception()
+            task.exception()  # marks it as retrieved
     if cancelled is not None:
         raise cancelled

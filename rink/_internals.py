@@ -1,6 +1,6 @@
-"""Read and change what a member's public interface does not show.
+"""Access the parts of a member that its public interface does not have.
 
-The sidecar and `rink run` use this. Each function takes the engine's lock once, so its answer is of
+The sidecar and `rink run` use this. Each function takes the engine's lock once, so its result is of
 one moment.
 """
 
@@ -18,8 +18,8 @@ from rink.inspect.group_status import GroupStatus, seen
 def tenure_of(member: BaseRink[Any, Any]) -> tuple[int, float]:
     """Return the live lease and its deadline by the member's clock.
 
-    Both are 0 without a live lease. They come from the engine. The record in the view is behind:
-    right after a new lease was granted, it may still name the old lease.
+    Both are 0 without a live lease. They come from the engine, because the record in the view is
+    behind: right after a new lease was granted, it may still have the old lease.
     """
     engine = _engine_of(member)
     with engine.lock:
@@ -28,7 +28,7 @@ def tenure_of(member: BaseRink[Any, Any]) -> tuple[int, float]:
 
 
 def obstacle_of(member: BaseRink[Any, Any], role: str) -> str:
-    """Return who owns a role, or what keeps the member from holding it."""
+    """Return the role's owner, or the reason why the member cannot hold it."""
     return member._obstacle(role)  # noqa: SLF001 - a part of the same package
 
 
@@ -41,7 +41,7 @@ def create_revision_of(member: BaseRink[Any, Any]) -> int:
 
 
 def owner_of_name(member: BaseRink[Any, Any]) -> str:
-    """Return whose record keeps a member from joining under its name, or ""."""
+    """Describe the record that keeps a member from joining, or return ""."""
     engine = member._opened  # noqa: SLF001 - a part of the same package
     if engine is None:
         return ""
@@ -53,7 +53,7 @@ def owner_of_name(member: BaseRink[Any, Any]) -> str:
 def member_count_of(member: BaseRink[Any, Any]) -> int:
     """Return how many live members the group has.
 
-    A status has this number, too, but it goes through each role that is waited for.
+    A status has this number, too, but takes time for each role that is waited for.
     """
     engine = _engine_of(member)
     with engine.lock:
@@ -73,7 +73,7 @@ def prefix_of(member: BaseRink[Any, Any]) -> str:
 
 
 def has_other_members(member: BaseRink[Any, Any]) -> bool:
-    """Return whether another member is there that does not leave."""
+    """Return whether there is another member that does not leave."""
     engine = _engine_of(member)
     with engine.lock:
         by_age = engine.node.view.by_age
@@ -92,7 +92,7 @@ def status_without_waits(member: BaseRink[Any, Any]) -> GroupStatus:
 
 
 def raise_tokens(member: BaseRink[Any, Any], floor: int) -> None:
-    """Raise the group's tokens above a floor, unless they are above it by now."""
+    """Raise the group's tokens above a floor, unless they are above it."""
     engine = _engine_of(member)
     with engine.lock:
         history = engine.node.view_state.history

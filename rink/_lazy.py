@@ -1,14 +1,14 @@
-"""Names of a package that are imported once they are asked for.
+"""Import the names of a package on first use.
 
-A name that is not used costs no time, and needs no extra.
+An unused name costs no time, and needs no extra to be installed.
 
     if TYPE_CHECKING:  # what type checkers see
         from rink.guards.sql import SqlGuard
     else:
         __getattr__, __dir__ = named(__name__, {"SqlGuard": "rink.guards.sql"}, extra="sql")
 
-In this form type checkers refuse a name that there is not. tests/test_imports.py sees that both
-parts say the same.
+In this form, type checkers find missing names. tests/test_imports.py checks that both parts have
+the same names.
 """
 
 from __future__ import annotations
@@ -27,15 +27,13 @@ def named(
     """Return `__getattr__` and `__dir__` of a package.
 
     Args:
-        package: its `__name__`.
-        homes: for each name the module that has it, or MODULE:NAME where it has another name
-            there. These modules are attributes, too, as if they had been imported. The home of a
-            module of the package is its own full name.
-        extra: of ours, which brings what they need: for all, or by module.
+        package: the package's `__name__`.
+        homes: the module of each name, or MODULE:NAME if it has another name there. These modules
+            are attributes, too, as if they had been imported. The home of a module of the package
+            is its own full name.
+        extra: Rink's extra that installs what they need, for all names or by module.
 
-    Raises:
-        ModuleNotFoundError: (what is returned) what an extra brings is not installed; the message
-            says which.
+    The returned `__getattr__` raises ModuleNotFoundError if an extra is missing, and names it.
     """
     modules = {home.partition(":")[0] for home in homes.values()}
 
@@ -55,12 +53,12 @@ def named(
     return get, names
 
 
-def _imported(module: str, asked: str, extra: str) -> Any:
+def _imported(module: str, name: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         if not extra or (error.name or "").startswith("rink"):
             raise
         missing = (error.name or "").partition(".")[0]
-        told = f"{asked} needs {missing}: {install_command(extra)}"
-        raise ModuleNotFoundError(told, name=error.name) from error
+        text = f"{name} needs {missing}: {install_command(extra)}"
+        raise ModuleNotFoundError(text, name=error.name) from error

@@ -1,8 +1,8 @@
-"""The asyncio face: the same names, on the same engine.
+"""Offer the asyncio face, with the same names and the same engine.
 
-The engine runs on its own thread, never in the caller's event loop: a loop that is blocked for
-longer than the TTL keeps its lease, and so its roles. Each call here hands something to the engine
-and lets the loop be called back.
+The engine runs on its own thread, and never in the caller's event loop. So a loop that is blocked
+for longer than the TTL keeps its lease and its roles. Each call here passes a message to the
+engine, and the engine calls back into the loop.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from rink.roles import Change
 from rink.session import BaseSession
 from rink.wait_ranked import RankWait
 
-# All that `rink` has, so that one import serves; only what waits is of another class here.
+# The same names as in `rink`, so one import is enough. Only classes that wait are different.
 __all__ = [
     "Change", "ClosedError", "ConfigError", "EtcdAuth", "EtcdClusterChanged", "EtcdCompacted",
     "EtcdError", "EtcdTls", "EtcdTooLarge", "EtcdUnavailable", "ForkedProcessError", "JoinError",
@@ -76,7 +76,7 @@ class Session(AsyncWith, BaseSession):  # noqa: D101 - documented by its base
     async def close(self, timeout: float | None = None) -> None:
         """Leave every group and close the connection.
 
-        Closing twice does nothing, and so does closing in a forked child.
+        A second close does nothing, and so does a close in a forked child.
 
         Args:
             timeout: seconds to wait at most, half of them for roles to be released. None: as long
@@ -128,7 +128,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
         Raises:
             EtcdError: etcd could not be reached, or refused.
             MemberNameTaken: another live member has this name, and had it for `join_timeout`.
-            UsageError: this Rink was joined before, or no loop of asyncio runs here.
+            UsageError: this Rink was joined before, or no event loop of asyncio runs here.
         """
         asyncio_loop()  # before anything is opened
         self._refuse_second_join()
@@ -136,7 +136,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
             engine = self._open()
             await wait_in_loop(engine.joined)
             self._joined(engine)
-        except BaseException:  # cancelled, too, at any step
+        except BaseException:  # also if cancelled, at any step
             self._give_up_join()
             raise
         return self
@@ -146,18 +146,18 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
     ) -> None:
         """Hand every role over, and leave the group.
 
-        Waits until a waiting member has this one's rank, at most `handover_wait`; then until the
-        group goes on without it, at most `leave_timeout`. Then `lost` is set, and it waits until
-        user code has released what it held, again at most `leave_timeout`. A role that is not
-        released by then stays claimed until the lease ends by itself, within the TTL. After that
-        only the fencing token guards it. An ERROR line names the handle. A leave that is cancelled
-        goes on. Leaving twice does nothing, and so does leaving in a forked child.
+        First it waits until a waiting member has this member's rank, at most `handover_wait`. Then
+        it waits until the group goes on without this member, at most `leave_timeout`. Then `lost`
+        is set, and it waits until user code has released its roles, again at most `leave_timeout`.
+        A role that is not released by then stays claimed until the lease ends by itself, within the
+        TTL. After that, only the fencing token guards it. An ERROR line names the handle. A
+        cancelled leave goes on. A second leave does nothing, and so does one in a forked child.
 
         Args:
-            keep_rank: be simply gone, for a planned restart under the same name within
-                `leave_delay`: the rank stays, and nothing moves. A second leave with `keep_rank`
-                keeps no rank, and gives up every role at once.
-            wait: wait for handles as long as it takes, or as `grace` says.
+            keep_rank: for a planned restart under the same name within `leave_delay`: the rank is
+                kept, and nothing moves. A second leave with `keep_rank` keeps no rank, and gives up
+                every role at once.
+            wait: wait for handles without a limit, or up to `grace`.
             now: skip `handover_wait`; if a leave is under way, end that wait.
         """
         await self._end_leave(self._begin_leave(keep_rank=keep_rank, wait=wait, now=now))
@@ -192,10 +192,10 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
 
         Args:
             name: any non-empty string.
-            timeout: seconds; None waits as long as it takes. Cancelling the task ends the wait.
-            token_above: the token of an earlier grant: wait for one with a greater token, also if
-                this member holds the role. It costs one write of this member's record at most. Use
-                it where the role passes to another process beside this member.
+            timeout: seconds; None waits without a limit. Cancelling the task ends the wait.
+            token_above: the token of an earlier grant. Wait for a grant with a greater token, also
+                if this member holds the role. It costs at most one write of this member's record.
+                Use it if the role passes to another process beside this member.
 
         Raises:
             RoleTimeout: the timeout is over; the message says who is in the way.
@@ -216,7 +216,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
             if not self._begin_wait(engine, handle, timeout):
                 await wait_in_loop(signal, timeout)
                 self._end_wait(engine, handle, timeout)
-        except BaseException:  # cancelled: withdraw, or let go of what was granted meanwhile
+        except BaseException:  # cancelled: withdraw, or release the role if it was granted
             role.release()
             raise
         return role
@@ -228,9 +228,9 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
     def on_role(self, name: str) -> Callable[[F], F]:
         """Run the coroutine function in its own task while the role is held.
 
-        It is called with the `Role`, and cancelled when that is lost. It runs again after a loss,
-        and after an error, with backoff. If it returns while the role is held, the role is kept,
-        and it runs again with the next grant. May be used before or after `join`.
+        It is called with the `Role`, and cancelled when the role is lost. It runs again after a
+        loss, and after an error, with backoff. If it returns while the role is held, the role is
+        kept, and it runs again with the next grant. Use this before or after `join`.
         """
         return self._supervised(name)
 
@@ -242,7 +242,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
         It is settled when every live member follows the newest version and nothing drains.
 
         Returns:
-            Whether it is so; False when `timeout` seconds are over, or the group was left.
+            Whether it is settled: False after `timeout` seconds, or if the group was left.
         """
         engine = self._engine
         with contextlib.suppress(TimeoutError):
@@ -255,11 +255,11 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
     async def wait_ranked(self, timeout: float | None = None) -> int:
         """Wait until this member has a rank, and roles can be granted under it.
 
-        Right after `join()` a member is rarely ranked: the first one waits for its own version, and
-        the others for their delays. `get_role` returns None until then.
+        Right after `join()` a member is rarely ranked: the first member waits for its own version,
+        and the others for their delays. `get_role` returns None until then.
 
         Args:
-            timeout: seconds; None waits as long as it takes.
+            timeout: seconds; None waits without a limit.
 
         Returns:
             The rank, 0 or above.
@@ -288,8 +288,8 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
         """Yield the newest version, then each one as it is proclaimed.
 
         The iteration ends when the group is left. The last hundred versions are kept. A version's
-        `skipped` has the numbers that are missing before it. It is an attribute, so a loop that
-        only needs the newest ranks goes on unchanged.
+        `skipped` has the numbers that are missing before it. Code that only needs the newest ranks
+        can ignore it.
         """
         engine = self._engine
         newest = engine.node.view.newest
@@ -318,12 +318,12 @@ async def _changes(engine: Engine) -> AsyncIterator[asyncio.Event]:
 
 
 class RoleSet(AsyncFor, BaseRoleSet[Role]):
-    """Roles that are held as far as they are mine; an async context manager and iterator.
+    """Hold those of several roles that are mine.
 
-    `held` maps names to roles at this moment. Iterate to be told of each change: a role that was
-    lost is released when the next change is asked for, so finish with it before that. Where nobody
-    iterates, a lost role is released at once, and who iterates later hears nothing of it. Ends when
-    the group is left.
+    This is an async context manager and iterator. `held` maps names to roles at this moment.
+    Iterate to get each change. Asking for the next change releases a role that was lost, so finish
+    its work before that. If nobody iterates, a lost role is released at once, and later iterations
+    skip its changes. The iteration ends when the group is left.
     """
 
     def __init__(self, rink: Rink, names: list[str]) -> None:
@@ -333,7 +333,7 @@ class RoleSet(AsyncFor, BaseRoleSet[Role]):
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        self._engine = self._rink._engine  # noqa: SLF001 - of one face
+        self._engine = self._rink._engine  # noqa: SLF001 - a part of the same face
         wake = soon_in_loop(self._changed.set)
         self._tracker = Tracker(self._engine, Role, self._names, wake)
         self._tracker.start()
@@ -359,8 +359,8 @@ class RoleSet(AsyncFor, BaseRoleSet[Role]):
 
     async def _next_change(self, tracker: Tracker[Role]) -> Change[Role] | None:
         while True:
-            is_over = tracker.is_over  # before the look: what was told before the end comes first
+            is_over = tracker.is_over  # read first: changes before the end are returned
             if (change := tracker.take()) is not None or is_over:
                 return change
-            self._changed.clear()  # what has come since that look has yet to set it, in this loop
+            self._changed.clear()  # a change since then sets it later, in this loop
             await self._changed.wait()

@@ -1,4 +1,4 @@
-"""Give the role that asyncio's `await_role()` waits for."""
+"""Implement the return value of asyncio's `await_role()`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class AwaitedRole:
     """Wait for a role when awaited, or when used in `async with`.
 
     Args:
-        name: of the role.
-        acquire: waits for the role.
-        place: where user code called `await_role()`.
+        name: the role's name.
+        acquire: a function that waits for the role.
+        place: the place in user code that called `await_role()`.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class AwaitedRole:
         assert self._role is not None
         return await self._role.__aexit__(kind, error, trace)
 
-    # ── code that forgets to await it ────────────────────────────────────────────────────────
+    # ── a missing `await` ────────────────────────────────────────────────────────────────────
 
     if not TYPE_CHECKING:  # type checkers find these mistakes by themselves
 
@@ -72,7 +72,7 @@ class AwaitedRole:
             """Do nothing; `with` looks for this first."""
 
     def _refusal(self, what: str) -> UsageError:
-        self._is_used = True  # the error says all that a warning could
+        self._is_used = True  # after this error, a warning is not needed
         return UsageError(f"role {self._name!r}: await_role() of rink.aio {what}: {self._advice}")
 
     @property
@@ -81,8 +81,8 @@ class AwaitedRole:
         return f"write `role = await {call}`, or `async with {call} as role`"
 
     def __del__(self) -> None:
-        """Warn at the line that called await_role(), as Python does of coroutines."""
-        if vars(self).get("_is_used", True):  # nothing is set where a signal handler raised
+        """Warn at the line that called await_role(), as for a coroutine."""
+        if vars(self).get("_is_used", True):  # unset if a signal handler raised in __init__
             return
         file, _, line = made_by(Handle(self._name, made_at=self._place)).rpartition(":")
         warnings.warn_explicit(

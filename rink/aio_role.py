@@ -1,4 +1,4 @@
-"""A role on the asyncio face, and the watch over the body that runs under it."""
+"""Offer a role on the asyncio face, and cancel its body on a loss."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Role(AsyncWith, BaseRole):
 
     @property
     def lost(self) -> Lost:
-        """Set when the role is lost, or this handle is released; it stays set."""
+        """Return the signal of the role's loss, or of this handle's release."""
         return Lost(self._signal())
 
     async def __aenter__(self) -> Self:
@@ -76,7 +76,7 @@ class Role(AsyncWith, BaseRole):
 
 
 class _Body:
-    """Cancels the task that runs a role's body when the role is lost, as asyncio.timeout would."""
+    """Cancel the task of a role's body on a loss, as asyncio.timeout would."""
 
     def __init__(self, signal: Signal, handle: Handle) -> None:
         task = asyncio.current_task()
@@ -91,10 +91,10 @@ class _Body:
         signal.then(self._over)
 
     def _over(self) -> None:
-        """Cancel the body.
+        """Cancel the body, unless it released the role itself.
 
-        The body is not cancelled where it released the role itself. If the role was lost before the
-        body began, the signal calls this on the body's own task. So a loss is checked first.
+        If the role was lost before the body began, the signal calls this in the body's own task. So
+        this checks for a loss first.
         """
         hold = self._handle.hold
         is_lost = hold is not None and hold.lost_at is not None
@@ -107,9 +107,9 @@ class _Body:
             self._task.cancel("the role was lost or released")
 
     def end(self, kind: type[BaseException] | None) -> bool:
-        """End the watch over the body.
+        """Stop watching the body.
 
-        Return True where the exception is our own cancellation.
+        Return True if the exception is the cancellation by this object.
         """
         self._has_ended = True
         self._signal.forget(self._over)

@@ -1,6 +1,6 @@
 """Check numbers that users pass.
 
-It imports little, since each process of Spark loads it.
+This imports little, since each process of Spark loads it.
 """
 
 from __future__ import annotations

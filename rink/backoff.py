@@ -1,4 +1,7 @@
-"""Wait between tries: pauses that double, with jitter. The one home of tenacity."""
+"""Compute pauses between tries, which double and have jitter.
+
+Only this module uses tenacity.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ T = TypeVar("T")
 
 
 class Backoff:
-    """Pauses that double, each drawn at random up to its bound, so that clients spread out.
+    """Give pauses whose bound doubles.
+
+    Each pause is drawn at random up to its bound, so that clients spread out.
 
     Args:
         first: bound of the first pause, in seconds.
@@ -28,7 +33,7 @@ class Backoff:
 
     @property
     def is_fresh(self) -> bool:
-        """Return whether no pause was taken since the beginning."""
+        """Return whether no pause was taken since the last reset."""
         return self._state.attempt_number == 1
 
     def next(self) -> float:
@@ -49,8 +54,8 @@ def repeat_for(
     """Repeat a blocking call until it succeeds, and return its result.
 
     Args:
-        timeout_s: no try begins after this time; then the last error is raised.
-        call: the call, which may be repeated.
+        timeout_s: time after which no try begins, and the last error is raised.
+        call: the call; it must be safe to repeat.
         passing: the errors after which it is repeated.
         first: bound of the first pause, in seconds.
         longest: bound of every pause, in seconds.

@@ -1,4 +1,4 @@
-"""Check whether the functions of users can be called as they will be."""
+"""Check whether users' functions can be called with Rink's arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from rink.errors import ConfigError, UsageError
 
 PLAIN = "write it as a plain function"
-"""Advice where an async function is given and nobody would await it."""
+"""Advice if a function is async, and its result would not be awaited."""
 
 
 def check_function(what: str, function: Callable[..., Any], *arguments: str) -> None:
@@ -18,8 +18,8 @@ def check_function(what: str, function: Callable[..., Any], *arguments: str) -> 
 
     Args:
         what: the kind of function, such as `processor` or `task`.
-        function: the user's.
-        arguments: the names of what it is called with.
+        function: the user's function.
+        arguments: the names of the arguments that it is called with.
 
     Raises:
         ConfigError: it is not callable, is a generator, or takes other arguments.
@@ -32,7 +32,7 @@ def check_function(what: str, function: Callable[..., Any], *arguments: str) -> 
             f"{what} {name!r} is a generator, and a call runs none of it: write it without `yield`"
         )
     try:
-        # As it is called: what a decorator has wrapped may take more, which the wrapper gives it.
+        # Check the wrapper itself. A wrapped function may take more, which the wrapper adds.
         signature = inspect.signature(function, follow_wrapped=False)
     except (TypeError, ValueError):  # some C functions have no signature
         return
@@ -48,13 +48,13 @@ def check_function(what: str, function: Callable[..., Any], *arguments: str) -> 
 def check_plain(
     what: str, function: Callable[..., Any], *arguments: str, instead: str = PLAIN
 ) -> None:
-    """Refuse an async function where nobody awaits what it returns.
+    """Refuse an async function if its result would not be awaited.
 
     Args:
         what: the kind of function, as in `check_function`.
-        function: the user's.
-        arguments: the names of what it is called with.
-        instead: what to write instead, for the message.
+        function: the user's function.
+        arguments: the names of the arguments that it is called with.
+        instead: advice for the message.
 
     Raises:
         ConfigError: it is async, or `check_function` refuses it.
@@ -75,7 +75,7 @@ def check_callback(setting: str, callback: Callable[..., Any] | None, *arguments
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether a call of it is to be awaited.
+    """Return whether a call of the function must be awaited.
 
     An object with an `async def __call__` counts as a function.
     """
@@ -83,15 +83,15 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def refuse_unrun(what: str, returned: object, instead: str) -> None:
-    """Raise a UsageError if a function returned what nobody runs.
+    """Raise a UsageError if a function returned a coroutine or generator.
 
     Args:
-        what: the function was declared as.
-        returned: what its call returned.
-        instead: what to write instead, for the message.
+        what: the kind of function.
+        returned: the result of its call.
+        instead: advice for the message.
     """
     if inspect.iscoroutine(returned):
-        returned.close()  # or Python warns that nobody has awaited it
+        returned.close()  # otherwise Python warns that it was never awaited
     if (
         inspect.isgenerator(returned)
         or inspect.isasyncgen(returned)
@@ -111,10 +111,7 @@ def _yields(function: object) -> bool:
 
 
 def _called(function: Callable[..., Any]) -> tuple[object, object]:
-    """Return what runs when it is called.
-
-    This is the function or its `__call__`, without partials.
-    """
+    """Return the function without partials, and its `__call__`."""
     while isinstance(function, functools.partial):
         function = function.func
     return function, getattr(function, "__call__", None)  # noqa: B004 - to look into it

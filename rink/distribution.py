@@ -1,6 +1,7 @@
-"""Name the distribution of Rink, and refuse another one in the same place.
+"""Name Rink's distribution, and refuse another one in the same folder.
 
-The name `rink` on PyPI is another project's, with a package `rink` and a command `rink` of its own.
+The name `rink` on PyPI belongs to another project, which also has a package `rink` and a command
+`rink`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 
 DISTRIBUTION = "etcd-rink"
-"""Name that pip installs; the import name and the command are `rink`."""
+"""Name for pip; the import name and the command are `rink`."""
 
 
 def install_command(*extras: str) -> str:
@@ -17,7 +18,7 @@ def install_command(*extras: str) -> str:
 
 
 def refuse_other_distribution(package: str) -> None:
-    """Raise an ImportError if the distribution `rink` is here too.
+    """Raise an ImportError if the distribution `rink` is installed, too.
 
     Every `import rink` runs this, so it lists one folder and imports nothing.
 

@@ -1,4 +1,4 @@
-"""Every exception that Rink raises on purpose.
+"""Define every exception that Rink raises on purpose.
 
     RinkError
         ConfigError (ValueError)         a setting or a name that cannot be used
@@ -13,8 +13,8 @@
         RoleError
             RoleTimeout (TimeoutError)   await_role waited for its whole timeout
             RoleLost                     raised by Role.raise_if_lost
-            StaleToken                   a write under a token that counts no more was refused
-        StateError                       what lies in etcd is not ours or cannot be read
+            StaleToken                   a write under a stale token was refused
+        StateError                       data in etcd is missing, unreadable or not Rink's
         EtcdError
             EtcdUnavailable              no endpoint answered within the deadline
             EtcdAuth                     user, password, token or permission refused
@@ -23,10 +23,10 @@
             EtcdTooLarge                 more operations, or bytes, than this etcd takes at once
             EtcdClusterChanged           another cluster, or one whose history went back
 
-"Not mine" is None and loss is a signal (`role.lost`): neither is an exception.
+"Not mine" is None and a loss is a signal (`role.lost`). Neither is an exception.
 
-An error's text is a whole sentence for people. What code may want to act on stands in attributes,
-given by keyword; "" (or 0, or an empty tuple) where whoever raised it did not know.
+An error's text is a whole sentence for people. Attributes have what code may need. An attribute
+that is unknown at the raise is "", 0 or an empty tuple.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class RinkError(Exception):
 
 
 class ConfigError(RinkError, ValueError):
-    """A setting or a name that cannot be used."""
+    """A setting or a name cannot be used."""
 
 
 class UsageError(RinkError):
-    """A call that cannot be made here; nothing was changed by it."""
+    """A call cannot be made here, and changed nothing."""
 
 
 class ForkedProcessError(UsageError):
@@ -51,7 +51,10 @@ class ForkedProcessError(UsageError):
 
 
 class WrongThreadError(UsageError):
-    """A call from a callback, or from a signal handler amid another call, would wait for itself."""
+    """A call would wait for itself.
+
+    It was made in a callback, or in a signal handler that interrupted another call.
+    """
 
 
 class ClosedError(UsageError):
@@ -62,7 +65,7 @@ class JoinError(RinkError):
     """The group could not be joined.
 
     Attributes:
-        member: under which name it was tried.
+        member: the member name of the attempt.
     """
 
     def __init__(self, *args: object, member: str = "") -> None:
@@ -75,12 +78,12 @@ class MemberNameTaken(JoinError):  # noqa: N818 - the name is public and fixed
 
 
 class RoleError(RinkError):
-    """Something about one role.
+    """An error about one role.
 
     Attributes:
-        role: which one.
-        group: in which group.
-        member: the member that asked for it, or had it.
+        role: the role's name.
+        group: the group's name.
+        member: the member that requested the role, or had it.
     """
 
     def __init__(self, *args: object, role: str = "", group: str = "", member: str = "") -> None:
@@ -101,7 +104,7 @@ class RoleLost(RoleError):  # noqa: N818 - the name is public and fixed
     """The role is no longer held.
 
     Attributes:
-        token: the fencing token that it was held with.
+        token: the role's fencing token.
     """
 
     def __init__(
@@ -112,12 +115,12 @@ class RoleLost(RoleError):  # noqa: N818 - the name is public and fixed
 
 
 class StaleToken(RoleError):  # noqa: N818 - the name is public and fixed
-    """A write under a fencing token that counts no more was refused; nothing was changed by it.
+    """A write under a stale fencing token was refused, and changed nothing.
 
     Attributes:
-        token: the fencing token that it was tried with.
-        newer: the token that counts now; 0 where that is not known, or where there is none: the
-            session was lost, and nobody has followed yet.
+        token: the fencing token of the write.
+        newer: the token that counts now. It is 0 if it is unknown, or if the session was lost and
+            nobody has taken over yet.
     """
 
     def __init__(
@@ -138,7 +141,7 @@ class StateError(RinkError):
     """Stored data is missing, unreadable, or not what was expected.
 
     Attributes:
-        key: the key, or what all keys in question begin with.
+        key: the key, or the common prefix of several keys.
     """
 
     def __init__(self, *args: object, key: str = "") -> None:
@@ -147,10 +150,10 @@ class StateError(RinkError):
 
 
 class EtcdError(RinkError):
-    """A call to etcd that did not succeed; the message names the endpoints.
+    """A call to etcd failed; the message names the endpoints.
 
     Attributes:
-        endpoints: who refused, or did not answer.
+        endpoints: the endpoints that refused, or did not answer.
     """
 
     def __init__(self, *args: object, endpoints: Sequence[str] = ()) -> None:
@@ -159,7 +162,7 @@ class EtcdError(RinkError):
 
 
 class EtcdUnavailable(EtcdError):  # noqa: N818 - the name is public and fixed
-    """No endpoint answered within the deadline; a transaction may still have been applied."""
+    """No endpoint answered in time. A transaction may still have been applied."""
 
 
 class EtcdAuth(EtcdError):  # noqa: N818 - the name is public and fixed
@@ -175,8 +178,11 @@ class EtcdCompacted(EtcdError):  # noqa: N818 - the name is public and fixed
 
 
 class EtcdTooLarge(EtcdError):  # noqa: N818 - named as the other public errors are
-    """A request has more operations, or more bytes, than this etcd takes; nothing was done."""
+    """A request has more operations or bytes than etcd allows.
+
+    Nothing was done.
+    """
 
 
 class EtcdClusterChanged(EtcdError):  # noqa: N818 - the name is public and fixed
-    """Another cluster answered, or this one's history went back (restored from a backup)."""
+    """Another cluster answered, or etcd's history went back after a restore."""

@@ -1,4 +1,4 @@
-"""Which library's event loop runs here, and the refusal of any but asyncio's."""
+"""Find the library of the running event loop, and require asyncio's."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from rink.errors import UsageError
 
 
 def loop_library() -> str:
-    """Return which library's event loop runs the caller, or "".
+    """Return the library of the event loop that runs the caller, or "".
 
-    It is a name such as "asyncio". sniffio comes first: trio as a guest of asyncio runs its tasks
-    inside asyncio's loop. It is not imported for this. Whoever uses trio has imported it.
+    It is a name such as "asyncio". This asks sniffio first, since trio as a guest of asyncio runs
+    its tasks inside asyncio's loop. It does not import sniffio, since trio has done that.
     """
     sniffio = sys.modules.get("sniffio")
     if sniffio is not None:
         try:
             return str(sniffio.current_async_library())
         except sniffio.AsyncLibraryNotFoundError:
-            pass  # it may be a callback of asyncio's loop: sniffio knows only tasks
+            pass  # it may be a callback of asyncio's loop, since sniffio knows only tasks
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -33,11 +33,11 @@ def asyncio_loop(
     """Return the running loop of asyncio.
 
     Args:
-        package: what needs the loop, for the message.
-        blocking: what can be used without a loop, for the message.
+        package: the package that needs the loop, for the message.
+        blocking: the class that needs no loop, for the message.
 
     Raises:
-        UsageError: there is none; the message says what runs instead, and what to write.
+        UsageError: no loop of asyncio runs; the message says what runs, and what to write.
     """
     library = loop_library()
     if library == "asyncio":
@@ -49,5 +49,5 @@ def asyncio_loop(
         )
     raise UsageError(
         f"{package} needs asyncio, but {library} runs here: use {blocking} in a thread "
-        "(trio.to_thread.run_sync, say), or run this part under asyncio"
+        "(with trio.to_thread.run_sync, for example), or run this part under asyncio"
     )

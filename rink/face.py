@@ -1,4 +1,4 @@
-"""Give both faces what they have in common: what does not wait."""
+"""Share what both faces do without waiting."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class BaseRink(Generic[R, S]):
-    """A group, as one member of it sees it. Safe from any thread.
+    """A member of a group. Safe from any thread.
 
     Args:
         session: the session to join with; it may carry many groups.
@@ -40,27 +40,27 @@ class BaseRink(Generic[R, S]):
         name: this member's name, unique in the group; host name, pid and four hex digits if None.
         rebalance_delay: seconds this member waits before the group grows for it.
         initial_delay: seconds newcomers wait instead, while a group is starting.
-        leave_delay: seconds that the rank of a member which is gone stays reserved.
-        grace: seconds that user code has to release a lost role before its claim is given up;
-            None: as long as it takes, while this member stays. If it leaves without `wait`, the
-            claim ends after `leave_timeout` and the rest of the lease.
-        scheme: how roles are mapped to ranks: "jump", "first", "balanced:P", a registered one, or a
+        leave_delay: seconds that the rank of a dead member stays reserved.
+        grace: seconds that user code has to release a lost role before its claim is given up. None
+            sets no limit while this member stays. If it leaves without `wait`, the claim ends after
+            `leave_timeout` and the rest of the lease.
+        scheme: the mapping of roles to ranks: "jump", "first", "balanced:P", a registered one, or a
             list of those, best first. With "first" a leader moves only when its holder goes.
         stagger: how many ranks one version may add, or take from members that leave by plan.
-        join_timeout: seconds until a join that waits for its name gives up; None: as long as it
-            takes. Where etcd has not answered yet, the first request that fails ends the join.
-        leave_timeout: seconds that leaving waits for another member to take over, as many for
-            handles to be released once `lost` is set, and as many for etcd to end the lease.
-        handover_wait: seconds that leaving first waits for a successor. This member goes on
+        join_timeout: seconds until a join that waits for its name gives up; None sets no limit. If
+            etcd has not answered yet, the first request that fails ends the join.
+        leave_timeout: seconds that a leave waits for another member to take over. It waits as long
+            again for handles to be released once `lost` is set, and for etcd to end the lease.
+        handover_wait: seconds that a leave first waits for a successor. This member goes on
             serving, and the ranks of the others stay. So a rolling deploy moves each role once,
             even if old processes are stopped before new ones have started. While no member is left,
             their ranks stay reserved for as long, if `leave_delay` is not longer.
         labels: free text for people, in the record.
         on_coordinator_change: called with True when this member begins to coordinate the group,
-            with False when it ceases to.
+            and with False when it stops.
         on_rank_change: called with this member's rank, or None.
-        on_role_change: called with a name and True when a role that was awaited is granted, and
-            with False when any held role is lost.
+        on_role_change: called with a name and True when an awaited role is granted, and with False
+            when any held role is lost.
 
     Callbacks are plain functions on both faces. They run on a thread of their own, in order, and
     may not make blocking calls of this Rink.
@@ -70,12 +70,12 @@ class BaseRink(Generic[R, S]):
         UsageError: `session` is not a Session, or is of the other face.
     """
 
-    _face: str  # the module that users know this face by
+    _face: str  # the face's public module
     _session_class: type[BaseSession]
     _role_class: type[R]
     _supervisor_class: type[S]
     _caller: Callable[[], int]
-    """Returns a number for the thread, or asyncio task, that calls."""
+    """Function that returns a number for the calling thread or asyncio task."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class BaseRink(Generic[R, S]):
     # ── roles, without waiting ───────────────────────────────────────────────────────────────
 
     def get_role(self, name: str) -> R | None:
-        """Return the role if it is mine now, else None. Never asks etcd anything.
+        """Return the role if it is mine now, else None. This never calls etcd.
 
         Raises:
             ConfigError: the name is empty or not a str.
@@ -146,9 +146,9 @@ class BaseRink(Generic[R, S]):
         if rank is not None and gate.share is not None:
             share, engine = gate.share, self._opened
             if rank != share.rank and name not in share.gained and engine and not engine.forked:
-                return None  # known to be another member's: the short way, a million times a second
+                return None  # another member's: a short path, for a million calls a second
         if rank is not None:
-            engine = self._engine  # a name that has a rank has been checked
+            engine = self._engine  # a name that has a rank was checked before
         else:
             engine = self._ready(name)
             if gate.is_anothers(name, engine.node.placement):
@@ -162,10 +162,7 @@ class BaseRink(Generic[R, S]):
         return None
 
     def can_take(self, name: str) -> bool:
-        """Return whether `get_role` would grant the role now.
-
-        It makes no handle.
-        """
+        """Return whether `get_role` would grant the role now, without a handle."""
         engine, gate = self._ready(name), self._table.gate
         held = name in self._table.held or (
             gate.is_mine(name, engine.node.placement)
@@ -177,18 +174,20 @@ class BaseRink(Generic[R, S]):
     def owner(self, name: str) -> str | None:
         """Return the member that owns the role in the newest version.
 
-        None where nobody is ranked. Its owner may not hold it yet: an earlier holder may not have
-        released it.
+        Return None if nobody is ranked. The owner may not hold the role yet, because an earlier
+        holder may not have released it.
         """
         engine = self._ready(name)
         version = engine.node.view.version
         return None if version is None else owner_of(version, name, engine.node.placement.rank)
 
     def _take(self, engine: Engine, handle: Handle, *, is_awaited: bool = False) -> bool:
-        """Take a role on the caller's thread (R2).
-
-        Compute outside the lock, then check and register under it.
-        """
+        """Take a role on the caller's thread, and return whether that worked (R2)."""
+        # Invariant: a grant needs a gate that is current in the same hold of the lock. The gate is
+        # frozen, so what it allows is computed without the lock, where a user's scheme may be
+        # called. Under the lock, `table.take` checks that the gate is still the published one, and
+        # that the deadline lies ahead. If the gate was replaced meanwhile, this tries again with
+        # the new one. So False is an answer for a gate that was current under the lock.
         name, table, placement = handle.role, engine.table, engine.node.placement
         while True:
             gate = table.gate
@@ -200,7 +199,7 @@ class BaseRink(Generic[R, S]):
                 if hold is not None and is_new:
                     hold.is_awaited = is_awaited
                     if is_awaited:
-                        engine.callbacks.granted([hold])  # with the lock held: before its loss is
+                        engine.callbacks.granted([hold])  # under the lock: before a loss is posted
                     engine.member_log.granted(hold)
                 if hold is not None or table.gate is gate:
                     break
@@ -218,10 +217,7 @@ class BaseRink(Generic[R, S]):
 
     @property
     def _engine(self) -> Engine:
-        """Return the engine of a joined group.
-
-        Raises the error that says why there is none.
-        """
+        """Return the engine of a joined group, or raise the reason against it."""
         engine = self._opened
         if engine is None:
             raise UsageError(f"group {self.group!r} has not been joined: use `with` or join()")
@@ -240,14 +236,11 @@ class BaseRink(Generic[R, S]):
         return ClosedError(f"{text}: its engine failed: {failure!r}" if failure else text)
 
     def _ended(self) -> ClosedError | None:
-        """Return the error of a group that was left, or whose engine failed.
-
-        None where it goes on.
-        """
+        """Return the error if the group was left or its engine failed, or None."""
         engine = self._opened
         return self._closed() if engine is not None and engine.left.is_set() else None
 
-    # ── what is known of the group ───────────────────────────────────────────────────────────
+    # ── the group ────────────────────────────────────────────────────────────────────────────
 
     @property
     def name(self) -> str:
@@ -261,13 +254,13 @@ class BaseRink(Generic[R, S]):
 
     @property
     def size(self) -> int:
-        """Return how many members the newest version ranks."""
+        """Return the number of members that the newest version ranks."""
         version = self.version
         return len(version.ranks) if version else 0
 
     @property
     def version(self) -> Version | None:
-        """Return the newest version, or None where none can be read."""
+        """Return the newest version, or None if none can be read."""
         return self._engine.node.view.version
 
     @property
@@ -282,18 +275,18 @@ class BaseRink(Generic[R, S]):
 
     @property
     def session_remaining(self) -> float:
-        """Return the seconds until every role is lost if nothing is answered.
+        """Return the seconds until every role is lost without another renewal.
 
-        It is negative once that has passed.
+        It is negative after that time.
         """
         return self._engine.deadline - self._session.clock.now()
 
     def status(self) -> Status:
-        """Return everything that is known here, as one frozen value."""
+        """Return this member's knowledge of the group, as one frozen value."""
         engine = self._engine
         return status_of(engine.node, self.group, engine.clock, engine.lock)
 
-    # ── waiting: what the faces share ────────────────────────────────────────────────────────
+    # ── parts of waits that the faces share ──────────────────────────────────────────────────
 
     def _refuse_second_join(self) -> None:
         if self._opened is not None:
@@ -308,7 +301,7 @@ class BaseRink(Generic[R, S]):
         return self._opened
 
     def _give_up_join(self) -> None:
-        """Leave no live lease behind, however far the join had come."""
+        """End a join at any stage, without leaving a live lease."""
         if self._opened is not None:
             self._opened.abandon()
             self._opened.post(ev.LeaveAsked(release_within=0.0))
@@ -322,8 +315,8 @@ class BaseRink(Generic[R, S]):
     def _is_settled(self) -> bool:
         """Return whether the group is settled and this member may take roles.
 
-        A member that is not ranked has none to take. The watch may show this member's record before
-        the transaction that wrote it is answered.
+        A member without a rank has no roles to take. For others the gate must be open, because the
+        watch may show this member's record before the transaction that wrote it is answered.
         """
         engine = self._engine
         with engine.lock:
@@ -336,7 +329,7 @@ class BaseRink(Generic[R, S]):
 
     @staticmethod
     def _is_ending(engine: Engine) -> bool:
-        """Return whether nothing will be granted any more."""
+        """Return whether no role will be granted any more."""
         return engine.left.is_set() or engine.node.living.is_ending
 
     def _begin_wait(self, engine: Engine, handle: Handle, timeout: float | None) -> bool:
@@ -356,7 +349,7 @@ class BaseRink(Generic[R, S]):
         return False
 
     def _end_wait(self, engine: Engine, handle: Handle, timeout: float | None) -> None:
-        """Raise what a wait that is over ended with, unless it was a grant."""
+        """Raise the reason why a wait ended, unless it ended with a grant."""
         with engine.lock:
             if handle.hold is not None:
                 return
@@ -367,7 +360,7 @@ class BaseRink(Generic[R, S]):
         raise self._not_granted(engine, handle, timeout)
 
     def _obstacle(self, name: str) -> str:
-        """Return who owns a role, or what keeps this member from holding it."""
+        """Return the role's owner, or the reason why this member cannot hold it."""
         engine = self._engine
         with engine.lock:
             lost = (name,) if name in self._table.lost else ()
@@ -376,7 +369,7 @@ class BaseRink(Generic[R, S]):
         return obstacles.obstacle(name, engine.node.placement)
 
     def _not_granted(self, engine: Engine, handle: Handle, timeout: float | None) -> RoleTimeout:
-        """Return the error of a timed-out wait for a role, with who holds it up."""
+        """Return the error of a timed-out wait for a role, with the obstacle."""
         name = handle.role
         with engine.lock:
             hold, gate = self._table.held.get(name), self._table.gate
@@ -396,10 +389,7 @@ class BaseRink(Generic[R, S]):
     def _begin_leave(
         self, *, keep_rank: bool = False, wait: bool = False, now: bool = False
     ) -> Engine | None:
-        """Begin to leave the group, and return the engine to wait for.
-
-        None where there is nothing to wait for.
-        """
+        """Begin to leave the group, and return the engine to wait for, if any."""
         engine = self._opened
         if engine is None or engine.forked or engine.left.is_set():
             return None
@@ -428,7 +418,7 @@ class BaseRink(Generic[R, S]):
 
 
 class Subscription:
-    """Wakes a thread after each step of an engine that changed something."""
+    """Wake a thread after each step of an engine that changed something."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -442,16 +432,16 @@ class Subscription:
         self._engine.stepped.remove(self._changed.set)
 
     def wait(self, timeout: float | None) -> None:
-        """Wait for the next change, or the one that has not been waited for yet."""
+        """Wait for a change since the last wait, or for the next change."""
         self._engine.clock.wait(self._changed, timeout)
         self._changed.clear()
 
 
 class GrantWatch:
-    """Calls back whenever ranks, claims or the session have changed.
+    """Call back whenever ranks, claims or the session have changed.
 
     Args:
-        engine: of the member.
+        engine: the member's engine.
         callback: called on the engine's thread; it must be short and must not block.
     """
 
@@ -462,7 +452,7 @@ class GrantWatch:
 
     def __enter__(self) -> Self:
         self._engine.stepped.add(self._look)
-        self._callback()  # it may have changed since the gate was read
+        self._callback()  # the gate may have changed since it was read
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -476,18 +466,18 @@ class GrantWatch:
 
 
 def new_versions(engine: Engine, after: int) -> list[Version]:
-    """Return the versions above `after`, each with what it skipped.
+    """Return the versions above `after`, each with the skipped numbers.
 
-    The coordinator prunes old versions, so whoever asks seldom may find a gap. A version that
-    cannot be read is left out, too, and so counts as skipped. Numbers that have gone back are of a
-    group that began anew, in an etcd that was set back.
+    The coordinator prunes old versions, so a caller that seldom asks may find a gap. An unreadable
+    version is left out, and counts as skipped. If numbers have gone back, etcd was restored and the
+    group began anew.
     """
-    found, newest = engine.node.view.versions, engine.node.view.newest
+    entries, newest = engine.node.view.versions, engine.node.view.newest
     if newest is not None and newest.number < after:
         after = newest.number - 1
     versions: list[Version] = []
-    for number in sorted(number for number in found if number > after):
-        if (version := found[number].version) is not None:
+    for number in sorted(number for number in entries if number > after):
+        if (version := entries[number].version) is not None:
             versions.append(attrs.evolve(version, skipped=range(after + 1, number)))
             after = number
     return versions

@@ -1,7 +1,7 @@
-"""Refuse a class of one face where the syntax of the other face is used.
+"""Refuse the syntax of the other face on a class of one face.
 
-Python's own TypeError does not say what to write. These methods are hidden from type checkers,
-which find such a mistake because the method is missing.
+Python's own TypeError does not say what to write instead. These methods are hidden from type
+checkers, which report such a mistake because the method is missing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PlainWith:
 
 
 class PlainFor(PlainWith):
-    """Refuse `async with` and `async for` on a class that is used in `with` and `for`."""
+    """Refuse `async with` and `async for` on a class for `with` and `for`."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Read the mounts that this process sees."""
+"""Read the mounts of this process."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 MEMORY = frozenset({"tmpfs", "ramfs"})
-"""File systems that a reboot empties."""
+"""File systems in memory, which a reboot empties."""
 
 MOUNTS = Path("/proc/self/mountinfo")
 
 
 class Mount(NamedTuple):
-    """Hold one mount. `rink held` has no time to import attrs.
+    """Hold one mount, without attrs, which `rink held` has no time to import.
 
     Attributes:
-        root: the folder of the file system that is mounted.
-        point: where it is mounted.
+        root: the mounted folder of the file system.
+        point: the mount point.
         kind: the type of the file system.
     """
 
@@ -37,13 +37,13 @@ def mounts() -> list[Mount]:
 
 
 def file_system_of(folder: Path) -> str:
-    """Return the type of the file system that a folder lies on, or "" if it is not known.
+    """Return the type of a folder's file system, or "" if it is unknown.
 
     Args:
         folder: an absolute path without links.
     """
-    kinds = {one.point: one.kind for one in mounts()}  # a later mount hides an earlier one
-    return next((kinds[one] for one in (folder, *folder.parents) if one in kinds), "")
+    kinds = {mount.point: mount.kind for mount in mounts()}  # a later mount hides an earlier one
+    return next((kinds[path] for path in (folder, *folder.parents) if path in kinds), "")
 
 
 def is_in_memory(folder: Path) -> bool:

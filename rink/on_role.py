@@ -1,4 +1,4 @@
-"""What `on_role` does: runs a user's function whenever a role is held, on a thread or in a task."""
+"""Run a user's function whenever a role is held, on a thread or in a task."""
 
 from __future__ import annotations
 
@@ -19,27 +19,28 @@ from rink.event_loops import asyncio_loop
 log = logging.getLogger("rink")
 
 JOIN_TIMEOUT_S = 1.0
-"""How long a leave waits for each function to end, once every role has been let go."""
+"""How long a leave waits for each function to end, after all roles were released."""
 
 MAX_BACKOFF_S = 30.0
-"""How long it is waited at most before a function is called again that keeps raising."""
+"""Longest pause before a function that keeps raising is called again."""
 
-RAISED = "on_role(%r): %r raised"
-ENDS = "on_role(%r) ends"
+RAISED_TEXT = "on_role(%r): %r raised"
+ENDED_TEXT = "on_role(%r) ends, and its function is not called again"
 
 INSTEAD = "write it as a plain function, or use rink.aio"
 
 
 class Supervisor(abc.ABC):
-    """Runs one function: waits for its role, calls it, and again after a loss or an error.
+    """Run one function: wait for its role, call it, and repeat.
 
-    The function has a handle of its own. If it releases that, the role is kept all the same, as
-    where it returns without: it is called again with the next grant, and not in a tight loop.
+    It is called again after a loss or an error. The function has a handle of its own. If it
+    releases that handle, or returns, the role is still kept until it is lost. So the function is
+    called again with the next grant, and not in a tight loop.
 
     Args:
         rink: the face's Rink, whose `await_role` is used.
         name: the role's name.
-        function: the user's.
+        function: the user's function.
 
     Raises:
         ConfigError: the function cannot be run this way.
@@ -50,16 +51,13 @@ class Supervisor(abc.ABC):
         self._rink = rink
         self._name = name
         self._function = function
-        self._made_at = made_at()  # of its handles: where the function was decorated
+        self._made_at = made_at()  # the place of the decorator, for messages about its handles
 
-    def _second(self, kept: Any) -> Any:
-        """Return the function's own handle of a role that is kept.
-
-        None where the role was lost since.
-        """
+    def _second_handle(self, kept: Any) -> Any:
+        """Return the function's own handle of a kept role, or None after a loss."""
         role = self._rink.get_role(self._name)
-        for one in filter(None, (kept, role)):
-            one._handle.made_at = self._made_at  # noqa: SLF001 - a friend of the handle
+        for handle in filter(None, (kept, role)):
+            handle._handle.made_at = self._made_at  # noqa: SLF001 - a friend of the handle
         return role
 
     @staticmethod
@@ -69,33 +67,33 @@ class Supervisor(abc.ABC):
 
     @abc.abstractmethod
     def start(self) -> None:
-        """Start once.
+        """Start, unless it was started before.
 
-        A function may be decorated while the group is being joined.
+        Both the decorator and the join may call this.
         """
 
     def _pause(self, failures: int) -> float | None:
-        """Return the pause in seconds after so many failures in a row.
+        """Return the pause in seconds after a number of failures in a row.
 
-        After 0 failures it is None: until the loss.
+        After 0 failures it is None, which means until the loss.
         """
         if not failures:
             return None
         return backoff(failures, f"{self._rink.name}/{self._name}", MAX_BACKOFF_S)
 
-    def _tell_still_runs(self) -> None:
-        text = "on_role(%r) still runs after the group was left"
+    def _log_still_running(self) -> None:
+        text = "on_role(%r) still runs after the group was left; its function should return on loss"
         log.error(text, self._name, extra=self._about())
 
     def _about(self, role: Any = None) -> dict[str, Any]:
-        """Return the `extra` of a log line about the function, and about a grant of its role."""
+        """Return the `extra` of a log line about the function or its role."""
         about = {"group": self._rink.group, "member": self._rink.name, "role": self._name}
         grant = {} if role is None else {"token": role.token, "version": role.version_number}
         return about | grant
 
 
 class ThreadSupervisor(Supervisor):
-    """Runs the function on a thread of its own."""
+    """Run the function on a thread of its own."""
 
     def __init__(self, rink: Any, name: str, function: Callable[[Any], Any]) -> None:
         super().__init__(rink, name, function)
@@ -120,21 +118,21 @@ class ThreadSupervisor(Supervisor):
         return threading.current_thread() is self._thread
 
     def join(self) -> None:
-        """Wait for the thread to end, within a bound.
+        """Wait for the thread to end, at most `JOIN_TIMEOUT_S`.
 
-        Every role has been released or given up, so it ends soon or not at all.
+        All roles have been released or given up, so it ends soon or not at all.
         """
         if self._thread is not None:
             self._thread.join(JOIN_TIMEOUT_S)
             if self._thread.is_alive():
-                self._tell_still_runs()
+                self._log_still_running()
 
     def _run(self) -> None:
         failures = 0
         try:
             while True:
                 with self._rink.await_role(self._name) as kept:
-                    if (role := self._second(kept)) is None:
+                    if (role := self._second_handle(kept)) is None:
                         continue
                     with role:
                         failures = 0 if self._call(role) else failures + 1
@@ -142,20 +140,20 @@ class ThreadSupervisor(Supervisor):
         except ClosedError:
             pass
         except RinkError:
-            log.exception(ENDS, self._name, extra=self._about())
+            log.exception(ENDED_TEXT, self._name, extra=self._about())
 
     def _call(self, role: Any) -> bool:
         try:
             returned = self._function(role)
             refuse_unrun(f"on_role({self._name!r})", returned, INSTEAD)
         except BaseException:  # sys.exit() here must not leave the role without its function
-            log.exception(RAISED, self._name, self._function, extra=self._about(role))
+            log.exception(RAISED_TEXT, self._name, self._function, extra=self._about(role))
             return False
         return True
 
 
 class TaskSupervisor(Supervisor):
-    """Runs the coroutine function in a task of its own."""
+    """Run the coroutine function in a task of its own."""
 
     def __init__(self, rink: Any, name: str, function: Callable[[Any], Any]) -> None:
         super().__init__(rink, name, function)
@@ -177,22 +175,22 @@ class TaskSupervisor(Supervisor):
             self._task = loop.create_task(self._run(), name=f"rink-{self._name}")
 
     async def end(self) -> None:
-        """Wait for the end.
+        """Wait for the task to end, at most `JOIN_TIMEOUT_S`.
 
-        Every role has been released or given up, so it ends soon or not at all.
+        All roles have been released or given up, so it ends soon or not at all.
         """
         if self._task is None or self._task is asyncio.current_task():
             return
         _, running = await asyncio.wait({self._task}, timeout=JOIN_TIMEOUT_S)
         if running:
-            self._tell_still_runs()
+            self._log_still_running()
 
     async def _run(self) -> None:
         failures = 0
         try:
             while True:
                 async with self._rink.await_role(self._name) as kept:
-                    if (role := self._second(kept)) is None:
+                    if (role := self._second_handle(kept)) is None:
                         continue
                     try:
                         failures = 0 if await self._call(role) else failures + 1
@@ -202,12 +200,12 @@ class TaskSupervisor(Supervisor):
         except ClosedError:
             pass
         except RinkError:
-            log.exception(ENDS, self._name, extra=self._about())
+            log.exception(ENDED_TEXT, self._name, extra=self._about())
 
     async def _call(self, role: Any) -> bool:
         try:
             await self._function(role)
         except Exception:
-            log.exception(RAISED, self._name, self._function, extra=self._about(role))
+            log.exception(RAISED_TEXT, self._name, self._function, extra=self._about(role))
             return False
         return True

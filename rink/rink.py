@@ -1,4 +1,4 @@
-"""The blocking face: `Rink` and what it hands out."""
+"""Offer the blocking face: `Rink` and `RoleSet`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rink.session import Session
 from rink.wait_ranked import RankWait
 
 GO_ON_INTERVAL_S = 1.0
-"""How often a wait asks whether to go on."""
+"""How often a wait calls `go_on`."""
 
 F = TypeVar("F", bound=Callable[[Role], Any])
 
@@ -58,7 +58,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
             engine = self._open()
             engine.joined.wait()
             self._joined(engine)
-        except BaseException:  # Ctrl-C, too, at any step
+        except BaseException:  # also Ctrl-C, at any step
             self._give_up_join()
             raise
         return self
@@ -66,18 +66,18 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
     def leave(self, keep_rank: bool = False, *, wait: bool = False, now: bool = False) -> None:
         """Hand every role over, and leave the group.
 
-        Blocks until a waiting member has this one's rank, at most `handover_wait`; then until the
-        group goes on without it, at most `leave_timeout`. Then `lost` is set, and it blocks until
-        user code has released what it held, again at most `leave_timeout`. A role that is not
-        released by then stays claimed until the lease ends by itself, within the TTL. After that
-        only the fencing token guards it. An ERROR line names the handle. Leaving twice does
-        nothing, and so does leaving in a forked child.
+        First it blocks until a waiting member has this member's rank, at most `handover_wait`. Then
+        it blocks until the group goes on without this member, at most `leave_timeout`. Then `lost`
+        is set, and it blocks until user code has released its roles, again at most `leave_timeout`.
+        A role that is not released by then stays claimed until the lease ends by itself, within the
+        TTL. After that, only the fencing token guards it. An ERROR line names the handle. A second
+        leave does nothing, and so does one in a forked child.
 
         Args:
-            keep_rank: be simply gone, for a planned restart under the same name within
-                `leave_delay`: the rank stays, and nothing moves. A second leave with `keep_rank`
-                keeps no rank, and gives up every role at once.
-            wait: wait for handles as long as it takes, or as `grace` says.
+            keep_rank: for a planned restart under the same name within `leave_delay`: the rank is
+                kept, and nothing moves. A second leave with `keep_rank` keeps no rank, and gives up
+                every role at once.
+            wait: wait for handles without a limit, or up to `grace`.
             now: skip `handover_wait`; if a leave is under way, end that wait.
         """
         warn_in_event_loop("Rink.leave()")
@@ -110,10 +110,10 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
 
         Args:
             name: any non-empty string.
-            timeout: seconds; None waits as long as it takes. Ctrl-C ends the wait at any time.
-            token_above: the token of an earlier grant: wait for one with a greater token, also if
-                this member holds the role. It costs one write of this member's record at most. Use
-                it where the role passes to another process beside this member.
+            timeout: seconds; None waits without a limit. Ctrl-C ends the wait at any time.
+            token_above: the token of an earlier grant. Wait for a grant with a greater token, also
+                if this member holds the role. It costs at most one write of this member's record.
+                Use it if the role passes to another process beside this member.
 
         Raises:
             RoleTimeout: the timeout is over; the message says who is in the way.
@@ -130,7 +130,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
             if not self._begin_wait(engine, handle, timeout):
                 signal.wait(timeout)
                 self._end_wait(engine, handle, timeout)
-        except BaseException:  # Ctrl-C, at any time: withdraw, or let go of what was granted
+        except BaseException:  # Ctrl-C, at any time: withdraw, or release the granted role
             role.release()
             raise
         return role
@@ -147,7 +147,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
 
         It is called with the `Role` and must return soon after `role.lost`. It runs again after a
         loss, and after an error, with backoff. If it returns while the role is held, the role is
-        kept, and it runs again with the next grant. May be used before or after `join`.
+        kept, and it runs again with the next grant. Use this before or after `join`.
         """
         return self._supervised(name)
 
@@ -159,7 +159,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
         It is settled when every live member follows the newest version and nothing drains.
 
         Returns:
-            Whether it is so; False when `timeout` seconds are over, or the group was left.
+            Whether it is settled: False after `timeout` seconds, or if the group was left.
         """
         engine = self._engine
         engine.refuse_own_thread("wait_settled()")
@@ -176,11 +176,11 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
     def wait_ranked(self, timeout: float | None = None) -> int:
         """Wait until this member has a rank, and roles can be granted under it.
 
-        Right after `join()` a member is rarely ranked: the first one waits for its own version, and
-        the others for their delays. `get_role` returns None until then.
+        Right after `join()` a member is rarely ranked: the first member waits for its own version,
+        and the others for their delays. `get_role` returns None until then.
 
         Args:
-            timeout: seconds; None waits as long as it takes.
+            timeout: seconds; None waits without a limit.
 
         Returns:
             The rank, 0 or above.
@@ -207,18 +207,18 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
     def _role_if_mine(
         self, name: str, timeout: float | None, go_on: Callable[[], None]
     ) -> Role | None:
-        """Return the role if it is mine, else None, once that is known.
+        """Wait until it is known whether the role is mine, and return it or None.
 
         Wait until this member is ranked. If it owns the role, wait until the previous holder has
         released it. So None always means that another member owns the role.
 
         Args:
-            name: the role's.
-            timeout: seconds for both; None waits as long as it takes.
-            go_on: called about once a second; ends the wait by raising.
+            name: the role's name.
+            timeout: seconds for both waits; None waits without a limit.
+            go_on: called about once a second; it may raise to end the wait.
 
         Raises:
-            RoleTimeout: the timeout is over; the message says what holds it up.
+            RoleTimeout: the timeout is over; the message says who is in the way.
             ClosedError: the group was left meanwhile.
         """
         engine = self._ready(name)
@@ -233,7 +233,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
                 if self._is_ending(engine):
                     raise self._closed()
                 is_ranked = wait.rank() is not None
-                # The newest version decides who owns it; the gate may still be of the previous one.
+                # The newest version decides who owns the role. The gate may be an earlier one's.
                 if is_ranked:
                     role = self.get_role(name)
                     if role is not None or self.owner(name) != self.name:
@@ -254,15 +254,15 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
         """Yield the newest version, then each one as it is proclaimed.
 
         The iteration ends when the group is left. The last hundred versions are kept. A version's
-        `skipped` has the numbers that are missing before it. It is an attribute, so a loop that
-        only needs the newest ranks goes on unchanged.
+        `skipped` has the numbers that are missing before it. Code that only needs the newest ranks
+        can ignore it.
         """
         engine = self._engine
         engine.refuse_own_thread("versions()")
         newest = engine.node.view.newest
         number = newest.number - 1 if newest else 0
         with Subscription(engine) as changes:
-            while self._engine is engine:  # which raises in a forked child
+            while self._engine is engine:  # reading `_engine` raises in a forked child
                 for version in new_versions(engine, number):
                     number = version.number
                     yield version
@@ -272,12 +272,12 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
 
 
 class RoleSet(PlainFor, BaseRoleSet[Role]):
-    """Roles that are held as far as they are mine; a context manager, and an iterator of changes.
+    """Hold those of several roles that are mine.
 
-    `held` maps names to roles at this moment. Iterate to be told of each change: a role that was
-    lost is released when the next change is asked for, so finish with it before that. Where nobody
-    iterates, a lost role is released at once, and who iterates later hears nothing of it. Ends when
-    the group is left.
+    This is a context manager and an iterator of changes. `held` maps names to roles at this moment.
+    Iterate to get each change. Asking for the next change releases a role that was lost, so finish
+    its work before that. If nobody iterates, a lost role is released at once, and later iterations
+    skip its changes. The iteration ends when the group is left.
     """
 
     def __init__(self, rink: Rink, names: list[str]) -> None:
@@ -291,7 +291,7 @@ class RoleSet(PlainFor, BaseRoleSet[Role]):
         self._tracker = Tracker(self._engine, Role, self._names, self._changed.set)
         try:
             self._tracker.start()
-        except BaseException:  # Ctrl-C: nothing may go on being wanted
+        except BaseException:  # Ctrl-C: withdraw all requests
             self._tracker.close()
             raise
         return self
@@ -317,11 +317,11 @@ class RoleSet(PlainFor, BaseRoleSet[Role]):
 
     def _next_change(self, tracker: Tracker[Role]) -> Change[Role] | None:
         while True:
-            is_over = tracker.is_over  # before the look: what was told before the end comes first
+            is_over = tracker.is_over  # read first: changes before the end are returned
             if (change := tracker.take()) is not None:
                 return change
             if is_over:
-                self._changed.set()  # for whoever iterates on another thread
+                self._changed.set()  # wake the next thread that iterates
                 return None
             self._changed.wait(SIGNAL_CHECK_INTERVAL_S)
             self._changed.clear()

@@ -1,4 +1,4 @@
-"""Keeps many roles wanted at once, without a thread for any of them; a `RoleSet` stands on it."""
+"""Wait for many roles at once, without a thread for each, for `RoleSet`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,26 @@ R = TypeVar("R", bound=BaseRole)
 
 
 class Tracker(Generic[R]):
-    """Waits for roles, and again after each loss.
+    """Wait for roles, and again after each loss.
 
-    What happens is kept until somebody takes it; a grant that is over before that is forgotten, so
-    what is kept is bounded by the number of names. `wake` is called, mostly on the engine's thread,
-    when there is something to take, or nothing more will come.
+    Changes are kept until they are taken. If nobody iterates, a grant that is over before it was
+    taken is dropped together with its loss. So the number of kept changes is bounded by the number
+    of names. `wake` is called, mostly on the engine's thread, when there is a change to take, or
+    after the last one.
 
-    Its own lock, which may be held where the engine's is taken and never the other way round,
-    guards what the engine's thread and the user's both change.
+    The tracker's lock guards what both the engine's thread and the user's thread change. It may be
+    held while the engine's lock is taken, and never the other way round.
+
+    Invariant: a grant and its loss are taken in this order, or both are dropped. A loss is taken
+    without its grant only if the grant was taken before. It holds because the loss of a role is
+    registered only after its grant was added, and because `_drop_undelivered` decides by one atomic
+    step: either it removes the grant before `take` gets it, and then removes the loss, too; or
+    `take` has it, and then the loss stays. While somebody iterates, no pair is dropped, because the
+    iteration releases each lost role by `done`.
 
     Attributes:
         held: the roles held now, by name.
-        is_over: nothing more will come.
+        is_over: no more changes will come.
     """
 
     def __init__(
@@ -44,19 +52,21 @@ class Tracker(Generic[R]):
         self.is_over = False
         self._is_followed = False
         self._engine = engine
-        self._made_at = made_at()  # of every handle: the `with` of a RoleSet, mostly
+        self._made_at = made_at()  # the place of all handles, mostly the `with` of a RoleSet
         self._role_class = role_class
         self._wake = wake
         self._names = dict.fromkeys(names)
         self._wanted: dict[str, R] = {}  # not granted yet
-        self._lost: dict[str, R] = {}  # not done yet
-        # Each with True for its grant and False for its loss, in order.
-        self._untold: collections.OrderedDict[tuple[R, bool], object] = collections.OrderedDict()
+        self._lost: dict[str, R] = {}  # lost, and not done yet
+        # Changes in order: a role with True for its grant, or with False for its loss.
+        self._undelivered: collections.OrderedDict[tuple[R, bool], object] = (
+            collections.OrderedDict()
+        )
         self._lock = threading.Lock()
         self._closed = False
 
     def start(self) -> None:
-        """Ask for every role."""
+        """Request every role."""
         with self._lock:
             self._want(self._names)
         self._engine.nudge()
@@ -73,10 +83,10 @@ class Tracker(Generic[R]):
                 engine.table.want(handle)
 
     def follow(self, iterates: bool) -> None:
-        """Set whether a consumer is told of each loss and calls `done`.
+        """Set whether somebody iterates, and so calls `done` for each loss.
 
-        If not, losses are released. That somebody stops, by a `break` or an error, must not leave a
-        lost role unreleased.
+        Otherwise this releases lost roles. An iteration that ends by a `break` or an error must not
+        leave a lost role unreleased.
         """
         if self._engine.forked:
             return
@@ -84,67 +94,64 @@ class Tracker(Generic[R]):
             self._is_followed = iterates
             lost = [] if iterates else list(self._lost.values())
             for role in lost:
-                self._forget_untold(role)
+                self._drop_undelivered(role)
         for role in lost:
             self.done(role)
 
     def take(self) -> Change[R] | None:
-        """Return the next change to deliver, oldest first, or None.
+        """Return the next change, oldest first, or None.
 
-        Without the lock: a signal handler may leave the group in the midst of it, and that waits
-        for the engine, which takes the lock to tell of a loss.
+        This must not take the lock. A signal handler may interrupt it and leave the group. The
+        leave waits for the engine, which takes the lock for each loss.
         """
         try:
-            (role, gained), _ = self._untold.popitem(last=False)
+            (role, gained), _ = self._undelivered.popitem(last=False)
         except KeyError:
             return None
         return Change(role, gained)
 
-    def _forget_untold(self, role: R) -> bool:
+    def _drop_undelivered(self, role: R) -> bool:
         """Drop an undelivered grant together with its loss.
 
-        Return whether one was dropped. The role is released at once and another member's soon:
-        nobody may begin to work under it.
+        Return whether a grant was dropped. The role is released at once, and soon another member's.
+        So no code may begin to work under it.
         """
-        if self._untold.pop((role, True), self) is self:
+        if self._undelivered.pop((role, True), self) is self:
             return False
-        self._untold.pop((role, False), None)
+        self._undelivered.pop((role, False), None)
         return True
 
-    def _forget_grants(self) -> None:
-        """Drop undelivered grants of all roles at the end, with their losses."""
-        untold = list(iter(self.take, None))
-        forgotten = {change.role for change in untold if change.gained}
-        for change in untold:
-            if change.role not in forgotten:
-                self._untold[change.role, change.gained] = None
+    def _drop_undelivered_grants(self) -> None:
+        """Drop the undelivered grants of all roles, with their losses."""
+        changes = list(iter(self.take, None))
+        dropped = {change.role for change in changes if change.gained}
+        for change in changes:
+            if change.role not in dropped:
+                self._undelivered[change.role, change.gained] = None
 
     def done(self, role: BaseRole) -> None:
-        """Release a lost role, and ask for it again.
-
-        It does nothing where that has been done before.
-        """
+        """Release a lost role, and request it again, unless that was done."""
         with self._lock:
             if self._closed or self._lost.get(role.name) is not role:
                 return
             del self._lost[role.name]
             role.release()
             if self._engine.node.living.is_ending:
-                return  # whoever leaves with thousands of roles lets go of them in half the time
+                return  # no new requests: a member with thousands of roles leaves twice as fast
             self._want([role.name])
         self._engine.nudge()
 
     def close(self) -> None:
-        """Release everything, and ask for nothing any more.
+        """Release all roles, and withdraw all requests.
 
-        In a forked child it does nothing.
+        In a forked child this does nothing.
         """
         if self._engine.forked:
             return
         try:
             with self._lock:
                 self._closed = True
-                self._forget_grants()
+                self._drop_undelivered_grants()
             for role in self._roles():
                 role.release()
             self._engine.left.forget(self._end)
@@ -153,10 +160,10 @@ class Tracker(Generic[R]):
             self._end()
 
     def drop(self) -> None:
-        """Close an unclosed tracker from a finalizer.
+        """Close an unclosed tracker from a finalizer, by message and without locks.
 
-        It works by message, and locks nothing. So the engine's thread may be in the midst of moving
-        a role from one dict to the next: it looks at `_closed` once more after that.
+        The engine's thread may be moving a role from one dict to another at this time. It checks
+        `_closed` again after that, and releases the role.
         """
         if self._engine.forked:
             return
@@ -181,13 +188,13 @@ class Tracker(Generic[R]):
 
     def _when_granted(self, role: R, handle: Handle) -> None:
         if handle.hold is None:
-            return  # the group was left, or nobody can be granted this role
+            return  # the group was left, or the role cannot be granted
         with self._lock:
             if self._closed:
-                return  # close() has let go of it
-            self.held[role.name] = role  # before it is told: who is told may look at once
+                return  # close() has released it
+            self.held[role.name] = role  # before the change: its receiver may read `held` at once
             self._wanted.pop(role.name, None)
-            self._untold[role, True] = None
+            self._undelivered[role, True] = None
         if self._closed:
             role.release()
             return
@@ -195,8 +202,8 @@ class Tracker(Generic[R]):
         role._signal().then(partial(self._when_lost, role))  # noqa: SLF001 - a friend of the handle
 
     def _when_lost(self, role: R) -> None:
-        # A release is no change. Looked at without the lock: whoever closes or drops this tracker
-        # may hold it, and the garbage collector may drop it on this very thread.
+        # A release is not a change. This check does not take the lock: close() may hold it, and the
+        # garbage collector may drop the tracker on this very thread.
         if self._closed or role._released == RELEASED:  # noqa: SLF001 - a friend of the handle
             return
         with self._lock:
@@ -205,8 +212,8 @@ class Tracker(Generic[R]):
             self._lost[role.name] = role
             self.held.pop(role.name, None)
             is_followed = self._is_followed
-            if is_followed or not self._forget_untold(role):
-                self._untold[role, False] = None
+            if is_followed or not self._drop_undelivered(role):
+                self._undelivered[role, False] = None
         if self._closed:
             role.release()
             return
@@ -216,7 +223,10 @@ class Tracker(Generic[R]):
 
 
 class BaseRoleSet(Generic[R]):
-    """What a `RoleSet` is on both faces; its `with` makes the tracker, and closes it."""
+    """Share what a `RoleSet` does on both faces.
+
+    Its `with` makes the tracker, and closes it.
+    """
 
     def __init__(self) -> None:
         self._tracker: Tracker[R] | None = None
@@ -235,6 +245,6 @@ class BaseRoleSet(Generic[R]):
             )
 
     def __del__(self) -> None:
-        tracker = getattr(self, "_tracker", None)  # none where a signal handler raised before
+        tracker = getattr(self, "_tracker", None)  # unset if a signal handler raised in __init__
         if tracker is not None:
             tracker.drop()

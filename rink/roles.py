@@ -1,4 +1,4 @@
-"""A role that is held: the handle that user code works under."""
+"""Offer a handle of a held role, under which user code works."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rink.errors import ForkedProcessError, RoleLost, UsageError
 from rink.face_misuse import PlainWith
 
 RELEASED = "released here"
-"""The reason of a handle that was released while its role was held."""
+"""The reason in a handle that was released while its role was held."""
 
 
 class BaseRole:
-    """What a handle is on both faces. Safe from any thread.
+    """A handle of a role, on both faces. Safe from any thread.
 
-    Several handles of one role in one member share the role: the member holds the role until the
-    last handle is released. A handle that is dropped unreleased is released by the garbage
-    collector, with a warning: keep it in a `with`, or use `can_take(name)` for a bare check.
+    Several handles of one role in one member share the role. The member holds the role until the
+    last handle is released. The garbage collector releases a handle that nobody keeps, with a
+    warning. Keep it in a `with`, or use `can_take(name)` for a mere check.
     """
 
     __slots__ = ("__weakref__", "_engine", "_handle", "_is_done", "_released")
@@ -31,9 +31,9 @@ class BaseRole:
     def __init__(self, engine: Engine, handle: Handle) -> None:
         self._engine = engine
         self._handle = handle
-        # Why the handle was over when it was released; "" before, and is_held is False from here.
+        # Why the handle is over; "" until it is released. With a reason, is_held is False.
         self._released = ""
-        self._is_done = False  # nothing is left for the garbage collector to do
+        self._is_done = False  # True if the garbage collector has nothing left to do
 
     @property
     def name(self) -> str:
@@ -66,17 +66,14 @@ class BaseRole:
 
     @property
     def is_held(self) -> bool:
-        """Return whether the role is held now.
-
-        The deadline is checked at this moment.
-        """
+        """Return whether the role is held now, by the current deadline."""
         self._refuse_fork()
         if self._released or self._hold.lost_at is not None:
             return False
         return self._engine.clock.now() < self._engine.table.deadline
 
     def raise_if_lost(self) -> None:
-        """Raise RoleLost unless the role is held at this very moment."""
+        """Raise RoleLost unless the role is held at this moment."""
         if not self.is_held:
             why = self._released or self._hold.lost_because
             why = why or "the session's deadline has passed"
@@ -91,8 +88,8 @@ class BaseRole:
     def release(self) -> None:
         """Release this handle.
 
-        Its `lost` is set first, so code that watches it stops before another holder may begin.
-        Releasing twice does nothing, and so does releasing in a forked child.
+        Its `lost` is set first, so code that watches it stops before another holder may begin. A
+        second release does nothing, and so does a release in a forked child.
         """
         engine = self._engine
         if self._is_done or engine.forked:
@@ -100,7 +97,7 @@ class BaseRole:
         if engine.is_interrupted():
             self._drop()
             return
-        # A signal handler may raise between any two of these: what is left, __del__ has done.
+        # A signal handler may raise between any two of these steps. Then __del__ does the rest.
         self._end()
         engine.release(self._handle)
         self._is_done = True
@@ -108,7 +105,7 @@ class BaseRole:
     def _enter(self) -> None:
         """Refuse a `with` on a released handle.
 
-        Its body would run beside the next holder. A handle that was lost on the way in is entered:
+        Its body would run beside the next holder. A handle that was just lost may be entered, since
         its body sees that `lost` is set.
         """
         self._refuse_fork()
@@ -120,19 +117,16 @@ class BaseRole:
             )
 
     def _drop(self) -> None:
-        """Release by message, for finalizers and signal handlers.
-
-        They may run under any lock.
-        """
+        """Release by message, since finalizers and signal handlers may not lock."""
         if not self._is_done and not self._engine.forked:
             try:
                 self._end()
-            finally:  # a signal handler may raise in it, and no finalizer comes twice
+            finally:  # also if a signal handler raises, since a finalizer runs only once
                 self._engine.drop(self._handle)
                 self._is_done = True
 
     def _end(self) -> None:
-        """Set `lost`, before the engine is told; the first reason stands."""
+        """Set `lost` before the engine releases the handle; keep the reason."""
         handle = self._handle
         hold = handle.hold
         self._released = self._released or (hold and hold.lost_because) or RELEASED
@@ -142,9 +136,9 @@ class BaseRole:
     def _signal(self) -> Signal:
         """Return the signal that is set when this handle is lost or released.
 
-        It is made when first asked for. The signal is published before this call looks whether to
-        set it. Code that marks a loss or a release does so before it looks for a signal. So at
-        least one of the two sets it.
+        It is made on first use. Invariant: this publishes the signal before it reads whether the
+        role is lost or released. Code that marks a loss or a release does so before it reads the
+        signal. So at least one of the two sets it.
         """
         self._refuse_fork()
         self._engine.refuse_interrupted("role.lost")
@@ -153,7 +147,7 @@ class BaseRole:
             if handle.lost is None:
                 handle.lost = Signal(self._engine.clock)
                 if self._released or self._hold.lost_at is not None:
-                    handle.lost.set()  # it has no callbacks yet: nothing is called under the lock
+                    handle.lost.set()  # without callbacks yet, so nothing is called under the lock
             signal: Signal = handle.lost
         return signal
 
@@ -174,7 +168,7 @@ class BaseRole:
 
     def __del__(self) -> None:
         if getattr(self, "_is_done", True) or self._engine.forked:
-            return  # released; or never wholly made, because a signal handler raised
+            return  # released, or a signal handler raised in __init__
         is_forgotten = not self._released and self._handle.hold is not None
         self._drop()
         if is_forgotten:
@@ -186,27 +180,30 @@ class _Warned:
 
 
 def warn_unreleased(what: str) -> None:
-    """Warn once per process that something was dropped which holds roles."""
+    """Warn once per process that an object with held roles was dropped."""
     if not _Warned.once:
         _Warned.once = True
         warnings.warn(
             f"{what} was garbage-collected unreleased; it is released now. Keep it in a `with`, or "
-            "use can_take(name) for a bare check",
+            "use can_take(name) for a mere check",
             ResourceWarning,
             stacklevel=3,
         )
 
 
 class Role(PlainWith, BaseRole):
-    """A held role on the blocking face: a context manager that releases at its end."""
+    """A held role on the blocking face.
+
+    As a context manager, it releases the role at its end.
+    """
 
     __slots__ = ()
 
     @property
     def lost(self) -> Signal:
-        """Set when the role is lost, or this handle is released; it stays set.
+        """Return the signal of the role's loss, or of this handle's release.
 
-        `lost.wait(timeout)` waits for it, `lost.is_set()` looks.
+        Use `lost.wait(timeout)` and `lost.is_set()`. Once set, it stays set.
         """
         return self._signal()
 
@@ -228,7 +225,7 @@ R_co = TypeVar("R_co", bound=BaseRole, covariant=True)
 
 @attrs.frozen
 class Change(Generic[R_co]):
-    """One change of a `RoleSet`: a role, of that face, was gained, or lost."""
+    """One change of a `RoleSet`: a role was gained or lost."""
 
     role: R_co
     gained: bool

@@ -1,4 +1,4 @@
-"""A session with etcd: one connection and one keepalive stream for any number of groups."""
+"""Share a connection and a keepalive stream among any number of groups."""
 
 from __future__ import annotations
 
@@ -38,28 +38,30 @@ from rink.settings import check_endpoints, check_prefix, check_ttl
 log = logging.getLogger("rink")
 
 EXIT_TIMEOUT_S = 5.0
-"""How long leaving may take when the interpreter exits with sessions open."""
+"""How long a leave may take when the interpreter exits with open sessions."""
 
 
 class BaseSession:
-    """What a session is on both faces. Nothing is opened before the first group is joined.
+    """A session with etcd, on both faces.
+
+    Nothing is opened before the first group is joined.
 
     Args:
-        endpoints: one endpoint, a comma-separated str or a list of them; `RINK_ETCD` from the
-            environment where None, else `http://127.0.0.1:2379`. Also takes an `etcd3` client of
-            the application's, whose channel is then used.
-        ttl: seconds that etcd keeps a member which is heard of no more; 2 or more, rounded up.
-        margin: seconds before the lease could end at which every role is lost; a tenth of the TTL,
-            at least 0.5, where None. Where etcd grants a larger TTL, a tenth of that one.
-        prefix: what every key begins with.
+        endpoints: one endpoint, a comma-separated str or a list of them. None means `RINK_ETCD`
+            from the environment, or else `http://127.0.0.1:2379`. An `etcd3` client of the
+            application is also accepted, and its channel is then used.
+        ttl: seconds that etcd keeps a member that does not renew; 2 or more, rounded up.
+        margin: seconds before the earliest end of the lease at which every role is lost. None means
+            a tenth of the TTL that etcd grants, at least 0.5.
+        prefix: the beginning of every key.
         user: etcd user, with `password`.
         password: etcd password.
         ca: path of the certificate authority's PEM file, for `https://` endpoints. Files of
             certificates are read again for each new connection, so they may be rotated.
         cert: path of the client's certificate, with `key`.
         key: path of the client's private key.
-        timeout: seconds for each request to etcd, over all endpoints tried.
-        clock: what time is read from and waited on; `rink.testing.virtual` puts its own here.
+        timeout: seconds for each request to etcd, for all endpoints together.
+        clock: the clock for time and waits; `rink.testing.virtual` passes its own.
 
     Raises:
         ConfigError: a setting cannot be used; the message names it.
@@ -92,7 +94,7 @@ class BaseSession:
         self._read_threads = RequestThreads(clock, "rink-read")
         self._lease_renewal = LeaseRenewal(self.etcd, clock)
         self._engines: list[Engine] = []
-        self._lock = threading.RLock()  # its owner can be asked for: a signal handler may come
+        self._lock = threading.RLock()  # it knows its owner, which finds an interrupted call
         self._closed = False
         self._is_ended = False
         self._pid = os.getpid()
@@ -101,15 +103,15 @@ class BaseSession:
     def is_live(self) -> bool:
         """Return whether every joined group's deadline lies ahead.
 
-        Return True where none is joined.
+        Without a joined group it is True.
         """
         self._refuse_fork()
         now = self.clock.now()
-        joined = [one for one in self._engines if one.failure or not one.left.is_set()]
+        joined = [engine for engine in self._engines if engine.failure or not engine.left.is_set()]
         return not self._closed and all(now < engine.table.deadline for engine in joined)
 
     def make_engine(self, group: str, settings: MemberSettings, listeners: Listeners) -> Engine:
-        """Make the engine of one group, to be started; for the faces."""
+        """Make the engine of one group for a face, without starting it."""
         self._refuse_fork()
         if isinstance(self.etcd, Client):  # an etcd in memory has no gRPC to wait for
             refuse_green_threads()
@@ -126,15 +128,12 @@ class BaseSession:
         )
 
     def start_engine(self, engine: Engine) -> None:
-        """Start an engine.
-
-        Closing the session will leave its group. The faces call this.
-        """
+        """Start an engine for a face. A close of the session leaves its group."""
         try:
             self._add(engine)
             self._lease_renewal.start()
             engine.start()
-        except BaseException:  # Ctrl-C too: nobody may wait for an engine that never began
+        except BaseException:  # also Ctrl-C: nobody may wait for an engine that never began
             engine.abandon()
             raise
 
@@ -150,9 +149,9 @@ class BaseSession:
             _joined.add(self)
 
     def _look_at_version(self) -> None:
-        """Warn of an etcd that can break a promise of Rink's.
+        """Warn of an etcd version that can break a promise of Rink.
 
-        The warning comes once per process and version. `rink dev` gives it itself.
+        This warns once per process and version. For its own etcd, `rink dev` warns itself.
         """
         if not isinstance(self.etcd, Client):
             return
@@ -161,7 +160,7 @@ class BaseSession:
             if text is None or text in _advised or self.etcd.is_of_rink_dev():
                 return
         except RinkError:
-            return  # whoever joins is told of it
+            return  # the join fails with this error, too
         if text not in _advised:  # another session may have warned meanwhile
             _advised.add(text)
             log.warning("%s", text)
@@ -179,7 +178,7 @@ class BaseSession:
         return engines
 
     def _end_close(self) -> None:
-        """Close the connection; every group has been left, or is given up."""
+        """Close the connection, after every group was left or given up."""
         for engine in self._engines:
             engine.stop()
         self._lease_renewal.close()
@@ -191,18 +190,15 @@ class BaseSession:
 
     @property
     def _is_over(self) -> bool:
-        """Return whether there is nothing to close.
-
-        The session was closed, or is the parent process's.
-        """
+        """Return whether the session was closed, or belongs to the parent process."""
         return os.getpid() != self._pid or self._is_ended
 
     def _refuse_interrupted(self) -> None:
-        """Raise where a signal handler would find the session half changed."""
+        """Raise if a signal handler interrupted a change of the session."""
         if owns(self._lock)():
             raise WrongThreadError(
-                "a signal handler called join() or close() in the midst of another such call of "
-                "this session. In a handler set an event, or raise SystemExit, and close there"
+                "a signal handler called join() or close() in the middle of another such call of "
+                "this session. In a handler, set an event or raise SystemExit, and close there"
             )
 
     def _refuse_fork(self) -> None:
@@ -222,7 +218,7 @@ class Session(PlainWith, BaseSession):  # noqa: D101 - documented by its base
     def close(self, timeout: float | None = None) -> None:
         """Leave every group and close the connection.
 
-        Closing twice does nothing, and so does closing in a forked child.
+        A second close does nothing, and so does a close in a forked child.
 
         Args:
             timeout: seconds to wait at most, half of them for roles to be released. None: as long
@@ -262,8 +258,8 @@ def _client(
     key: str | None,
 ) -> Etcd:
     if callable(getattr(endpoints, "keepalives", None)):
-        given: Etcd = endpoints  # an etcd of rink.testing, or a client made by hand
-        return given
+        etcd: Etcd = endpoints  # an etcd of rink.testing, or a client made by hand
+        return etcd
     if type(endpoints).__module__.partition(".")[0] == "etcd3":
         return Client.from_etcd3(endpoints, timeout=timeout, clock=clock.now)
     return Client(
@@ -280,19 +276,16 @@ def _client(
 
 _advised: set[str] = set()
 
-# Sessions that have joined a group and are not closed: user code may hold no more than a role.
+# Sessions that have joined a group and are not closed. User code may keep only a role of them.
 _joined: set[BaseSession] = set()
 
 
 def _close_within(sessions: list[BaseSession], seconds: float) -> None:
-    """Close several sessions within a time that they share.
-
-    The time holds whatever holds them up.
-    """
+    """Close several sessions within one common timeout."""
     sessions = [session for session in sessions if not session._is_over]  # noqa: SLF001
     leaving = [
-        (one, one.clock.now() + seconds, one._begin_close(seconds / 2))  # noqa: SLF001
-        for one in sessions
+        (session, session.clock.now() + seconds, session._begin_close(seconds / 2))  # noqa: SLF001
+        for session in sessions
     ]
     for session, until, engines in leaving:
         for engine in engines:

@@ -1,4 +1,4 @@
-"""The settings of a session and of a member, checked: a clear error names what was wrong."""
+"""Check the settings of a session and of a member."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_LABELS_BYTES = 16_384
 
 
 def check_ttl(ttl: float, margin: float | None) -> tuple[int, float]:
-    """Return the whole TTL and the margin, or raise a ConfigError.
+    """Return the TTL, rounded up, and the margin, or raise a ConfigError.
 
     Both are in seconds.
     """
@@ -45,15 +45,12 @@ def check_ttl(ttl: float, margin: float | None) -> tuple[int, float]:
 
 
 def check_endpoints(endpoints: object) -> list[str]:
-    """Return a list of endpoints.
-
-    These are those given, else `RINK_ETCD`, else etcd on this machine.
-    """
+    """Return a list of endpoints; the default is `RINK_ETCD`, or local etcd."""
     if endpoints is None:
         endpoints = os.environ.get("RINK_ETCD") or "http://127.0.0.1:2379"
     if isinstance(endpoints, str):
         endpoints = [part.strip() for part in endpoints.split(",") if part.strip()]
-    if not isinstance(endpoints, Sequence) or not all(isinstance(one, str) for one in endpoints):
+    if not isinstance(endpoints, Sequence) or not all(isinstance(part, str) for part in endpoints):
         raise ConfigError(
             f"{setting('endpoints')} must be a str or a list of str, not {endpoints!r}"
         )
@@ -78,10 +75,7 @@ def check_prefix(prefix: object) -> str:
 
 
 def default_name() -> str:
-    """Return a member name that no other process has.
-
-    It has the host name, the pid and four hex digits.
-    """
+    """Return a unique member name: host name, pid and four hex digits."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
 
 
@@ -130,14 +124,14 @@ def member_settings(
 
 def _check_schemes(scheme: object) -> tuple[str, ...]:
     """Return the schemes that the member lists, best first."""
-    given = [scheme] if isinstance(scheme, str) else scheme
-    if not isinstance(given, Sequence) or not given:
+    names = [scheme] if isinstance(scheme, str) else scheme
+    if not isinstance(names, Sequence) or not names:
         raise ConfigError(f"scheme must be a str or a list of str, best first, not {scheme!r}")
-    for one in given:
-        if not isinstance(one, str):
-            raise ConfigError(f"scheme must be a str, not {one!r}")
-        schemes.find(one)
-    return tuple(dict.fromkeys(given))
+    for name in names:
+        if not isinstance(name, str):
+            raise ConfigError(f"scheme must be a str, not {name!r}")
+        schemes.find(name)
+    return tuple(dict.fromkeys(names))
 
 
 def _check_labels(labels: object) -> dict[str, str]:
@@ -153,7 +147,7 @@ def _check_labels(labels: object) -> dict[str, str]:
         raise ConfigError(f"labels are not valid unicode: {error}") from error
     if size > MAX_LABELS_BYTES:
         raise ConfigError(
-            f"labels take {size} bytes; the limit is {MAX_LABELS_BYTES}: every "
+            f"labels take {size} bytes; the limit is {MAX_LABELS_BYTES}, since every "
             "member reads every record"
         )
     return dict(labels)

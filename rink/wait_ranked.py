@@ -15,7 +15,7 @@ log = logging.getLogger("rink")
 def rank_for_grants(engine: Engine) -> int | None:
     """Return the member's rank if roles can be granted under it, else None.
 
-    A rank alone is not enough: the member must have written its claim, and have seen it.
+    A rank alone is not enough. The member must also have written and seen its claim.
     """
     with engine.lock:
         is_open = not engine.table.gate.closed_because
@@ -34,9 +34,9 @@ class RankWait:
         return rank_for_grants(self._engine)
 
     def pause(self, left: float | None = None) -> float | None:
-        """Return how long to wait for a change; None is without an end.
+        """Return how long to wait for a change; None is without a limit.
 
-        The first pause that begins after ten seconds logs what the member waits for.
+        The first pause that begins after ten seconds logs the reason of the wait.
 
         Args:
             left: seconds until the wait times out; None if it does not.
@@ -50,7 +50,7 @@ class RankWait:
         return None if pause == math.inf else pause
 
     def timed_out(self, timeout: float) -> RoleTimeout:
-        """Return the error of the wait, which says when the group grows for this member."""
+        """Return the error of the wait, with the time when the group will grow."""
         name, group = self._engine.node.name, self._engine.group
         return RoleTimeout(
             f"{name!r} was not ranked in group {group!r} within {timeout:g} s: {self._because()}",

@@ -453,7 +453,7 @@ FACES = [
     Mutant(
         "whoever iterates late is told of a grant that is over",
         "rink/role_set.py",
-        "        if self._untold.pop((role, True), self) is self:\n            return False\n",
+        "        if self._undelivered.pop((role, True), self) is self:\n            return False\n",
         "        return False\n",
         ("faces/test_face_following",),
     ),

@@ -227,17 +227,16 @@ HANDLES = [
     Mutant(
         "a handle that is collected is gone before its helpers are told",
         "rink/roles.py",
-        "            try:\n                self._end()\n            finally:  # a signal",
-        "            try:\n                self._engine.drop(self._handle)\n"
-        "                self._end()\n"
-        "            finally:  # a signal",
+        "            try:\n                self._end()\n            finally:  # also if a signal",
+        "            try:\n                self._engine.drop(self._handle)\n                self._end()\n"
+        "            finally:  # also if a signal",
         ("faces/test_face_lost",),
     ),
     Mutant(
         "a drop that is interrupted leaks the handle",
         "rink/roles.py",
-        "            try:\n                self._end()\n            finally:  # a signal",
-        "            self._is_done = True\n            if self._end() is None:  # a signal",
+        "            try:\n                self._end()\n            finally:  # also if a signal",
+        "            self._is_done = True\n            if self._end() is None:  # also if a signal",
         ("faces/test_face_lost",),
     ),
     Mutant(

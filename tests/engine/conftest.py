@@ -1,4 +1,4 @@
-"""After each half of an engine's step, all that its member keeps equals what is derived anew."""
+"""Compare a member's state with one derived anew, after each half step."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""When waits end that nobody can grant any more: not at the moment when holders must let go."""
+"""Check when the waits of a leaving member end: after its releases."""
 
 import threading
 
@@ -20,7 +20,7 @@ def time():
 
 @pytest.fixture
 def leaver(time):
-    """A member that holds a role, waits for others' roles, and has begun to leave."""
+    """Return a member that holds a role, waits for others, and leaves."""
     delays = {"rebalance_delay": 0.0, "initial_delay": 0.0}
     members = [rink.Rink(time.session(), "g", name=name, **delays).join() for name in ("a", "b")]
     time.settle()
@@ -99,7 +99,7 @@ def test_wait_ends_in_time_though_etcd_is_away(time, leaver):
 
 
 def test_wait_inside_the_body_of_a_role_ends_at_once(time, leaver):
-    """Its thread cannot let go of the role that it has before it stops waiting."""
+    """Its thread cannot release its own role while it waits."""
     held = leaver.await_role(owned_by(0, 1)[0], 9.0)
     inside = wait_for(time, leaver, owned_by(1, 1)[0], by=threading.get_ident())
     other = wait_for(time, leaver, owned_by(1, 2)[1], by=-1)

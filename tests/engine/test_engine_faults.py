@@ -1,4 +1,4 @@
-"""A member through lost answers, cut connections, dead leases and a restored etcd.
+"""Check a member under lost answers, cuts, dead leases and a restore.
 
 On virtual time: the engines and their threads are real, and a minute takes milliseconds.
 """
@@ -71,7 +71,7 @@ def bears(outage, **settings):
 
 @pytest.mark.parametrize(("ttl", "longest"), [(10, 7.333), (20, 14.666), (60, 44.0)])
 def test_outage_at_the_worst_phase_loses_nothing_for_so_long(ttl, longest):
-    """The table in docs/tuning.md takes a second off for reconnecting, which takes no time here."""
+    """docs/tuning.md subtracts a second for reconnecting, which is free here."""
     assert bears(longest - 0.01, ttl=ttl)
     assert not bears(longest + 0.01, ttl=ttl)
 
@@ -81,7 +81,7 @@ def test_default_ttl_bears_an_outage_of_12_s_and_a_second_to_reconnect():
 
 
 def at_record_writes(member, fault, times=999):
-    """Have a fault of its etcd hit writes of the member's own record, and nothing else.
+    """Let a fault of its etcd hit only writes of the member's own record.
 
     Returns what the faults give, one for each write that was hit; `del etcd.txn` ends it.
     """
@@ -122,7 +122,7 @@ def test_a_cut_shorter_than_two_thirds_of_the_ttl_loses_nothing(time):
     role.release()
 
 
-def test_a_longer_cut_loses_every_role_before_the_lease_could_end_elsewhere(time):
+def test_roles_of_a_long_cut_are_lost_before_the_lease_can_end(time):
     a, b = join(time, "a"), join(time, "b")
     role, name = b.await_role(owned_by(1, 2), TTL), owned_by(1, 2)
     before, record = incarnation(b), b._opened.node.member_lease.id
@@ -147,7 +147,7 @@ def test_a_longer_cut_loses_every_role_before_the_lease_could_end_elsewhere(time
     rejoined(time, b, before)
 
 
-def test_a_cut_that_ends_before_the_lease_does_keeps_the_record_but_not_the_roles(time):
+def test_cut_shorter_than_the_lease_keeps_the_record_and_loses_roles(time):
     a, b = join(time, "a"), join(time, "b")
     role = b.await_role(owned_by(1, 2), TTL)
     before, number = incarnation(b), a.version.number
@@ -165,8 +165,11 @@ def test_a_cut_that_ends_before_the_lease_does_keeps_the_record_but_not_the_role
         assert not role.is_held
 
 
-def test_roles_not_released_by_their_body_are_claimed_by_the_next_incarnation(time):
-    """Another owns the role by then, so only the new record's draining list can keep it out."""
+def test_unreleased_roles_are_claimed_by_the_next_incarnation(time):
+    """Another member owns the role by then.
+
+    Only the draining list of the new record keeps the role from it.
+    """
     b, a = join(time, "b"), join(time, "a")
     role = b.await_role(owned_by(0, 2), TTL)
     before = incarnation(b)
@@ -198,7 +201,7 @@ def test_a_lease_that_etcd_ends_early_is_noticed_at_once(time):
     assert rejoined(time, a, before) > role.token
 
 
-def test_the_answer_of_a_record_write_that_was_lost_grants_nothing_before_one_is_answered(time):
+def test_record_write_without_an_answer_grants_nothing(time):
     a, b = join(time, "a"), join(time, "b")
     name = owned_by(1, 2)
     b.await_role(name, TTL).release()
@@ -219,7 +222,7 @@ def test_the_answer_of_a_record_write_that_was_lost_grants_nothing_before_one_is
 
 
 def test_a_record_write_that_arrives_late_overwrites_nothing(time):
-    """Its retry was applied, and so was a later write: the late one says what is true no more."""
+    """Its retry and a later write were applied, so it is outdated."""
     a = join(time, "a")
     role = a.await_role(owned_by(1, 2), TTL)
     holds = at_record_writes(a, MemoryEtcd.hold_next_txn, times=1)
@@ -279,8 +282,8 @@ def test_a_join_that_arrives_after_it_was_given_up_leaves_no_live_record(time):
     assert again.rank == 0
 
 
-def test_a_restarted_pod_that_waits_for_its_name_is_not_turned_away_by_one_lost_answer(time):
-    """R8: etcd was there, so what fails while the name is waited for is tried again."""
+def test_join_that_waits_for_its_name_survives_a_lost_answer(time):
+    """R8: etcd was there, so a failure while it waits is retried."""
     old = join(time, "a")
     etcd_of(old).cut()
     new = rink.Rink(time.session(ttl=TTL), "g", name="a", join_timeout=600.0, **DELAYS)
@@ -396,7 +399,7 @@ def test_tokens_rise_after_a_restore_without_an_operator(time):
 
 @pytest.mark.parametrize("is_empty", [True, False])
 def test_history_replaced_behind_a_cut_off_member_is_held_once(time, is_empty):
-    """Nothing in a header tells of it: cluster id and term are the same, the revision is ahead."""
+    """No header shows it: same cluster id and term, higher revision."""
     a = join(time, "a")
     backup = None if is_empty else time.cluster.backup()
     b = join(time, "b")

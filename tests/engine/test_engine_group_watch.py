@@ -1,4 +1,4 @@
-"""The group_watch: one watch, one list behind it, and what it does where either breaks."""
+"""Check the group watch: its watch, its lists, and failures of both."""
 
 import pytest
 
@@ -132,7 +132,7 @@ def reconnect(setting):
 
 
 def test_group_watch_reconnected_lists_anew_if_nothing_came_since_the_list(setting):
-    """An event that the list had already says nothing of what came between the two."""
+    """An event from before the list proves nothing about what came later."""
     setting.group_watch.start()
     setting.put("before the list")
     setting.run()
@@ -155,7 +155,7 @@ def test_group_watch_reconnected_lists_anew_behind_a_later_list_too(setting):
 
 @pytest.mark.parametrize("has_listed", [False, True])
 def test_group_watch_reconnected_while_it_lists_lists_anew(setting, monkeypatch, has_listed):
-    """The list may have more than the events that the watch has brought so far."""
+    """The list may have more changes than the watch has delivered."""
     setting.group_watch.start()
     if has_listed:
         setting.run()
@@ -192,7 +192,7 @@ def test_group_watch_reconnected_behind_deletions_alone_lists_anew(setting):
 
 
 def test_group_watch_tells_no_changes_while_the_watch_is_unproven(setting):
-    """Changes of a new history must not be folded into the view of the one before."""
+    """Changes of a new history must not be applied to the old view."""
     setting.group_watch.start()
     setting.put("old")
     setting.run()
@@ -215,7 +215,7 @@ def test_group_watch_carries_the_number_of_the_list_that_is_wanted(setting):
 
 
 def test_group_watch_that_pauses_lists_anew_after_the_pause(setting):
-    """A new list is asked for soon anyway; two clusters that answer in turn must not be a storm."""
+    """Two clusters that answer in turn must not cause a storm of lists."""
     setting.group_watch.start()
     setting.run()
     setting.group_watch.restart_soon()
@@ -305,7 +305,7 @@ def test_a_watch_that_breaks_says_so(setting):
 
 
 def restore_under(setting):
-    """Have etcd restored from a backup under a group_watch that is up to date."""
+    """Restore etcd from a backup under a group watch that is up to date."""
     backup = setting.cluster.backup()
     setting.put()
     setting.group_watch.start()
@@ -324,7 +324,7 @@ def test_another_history_is_told_from_the_watch_and_from_the_list(setting):
 
 
 def test_history_that_another_call_found_changed_is_told_by_the_list(setting):
-    """The watch would have told it, but was closed before: a lost session lists anew."""
+    """The watch was closed before: a lost session lists anew."""
     restore_under(setting)
     with pytest.raises(EtcdClusterChanged):  # as a keepalive does, which tells nobody
         setting.etcd.range(b"k")
@@ -409,7 +409,10 @@ def test_what_is_decoded_while_the_next_round_begins_is_not_told(setting, monkey
 
 
 def test_a_list_is_not_told_once_the_watch_has_opened_anew(setting):
-    """The list was asked for under an earlier call, so it may be of an earlier history."""
+    """The list was requested during an earlier call.
+
+    So it may be of an earlier history.
+    """
     setting.group_watch.start()
     setting.calls.make()
     setting.cluster.pump()

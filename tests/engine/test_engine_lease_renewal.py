@@ -1,4 +1,4 @@
-"""The renewal: it renews while the engine answers, and watches the deadline where it does not."""
+"""Check that leases are renewed, and deadlines watched (R6)."""
 
 import threading
 
@@ -146,7 +146,7 @@ def test_renewal_names_the_trouble_with_etcd_before_a_busy_engine(setting):
 
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_renewal_says_where_the_process_did_not_run(setting, is_cut):
-    """As after SIGSTOP, or where an extension module held the interpreter's lock."""
+    """SIGSTOP, or an extension module with the GIL, can cause this."""
     owner = setting.owner()
     setting.clock.advance(0.5)
     if is_cut:

@@ -1,4 +1,4 @@
-"""Check the order of an engine's work: what others wait for comes before its own."""
+"""Check the order of an engine's work: others' needs come first."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -41,7 +41,7 @@ def time():
 
 @pytest.fixture
 def noted():
-    """What the engines do, in order, from when a role was let go."""
+    """Return the engines' actions in order, after a role is released."""
     return []
 
 
@@ -97,7 +97,7 @@ def test_grant_is_told_and_gives_way_before_the_group_is_looked_after(handed_ove
     assert of_new[at + 2][0] == "group"
 
 
-def test_member_that_gave_its_lease_back_gives_way_and_hears_of_its_end_alone(handed_over, noted):
+def test_member_that_revoked_its_lease_pauses_and_drops_group_events(handed_over, noted):
     of_old = [one for one in noted if "old" in one[0] or one[:2] == ("way", LEAVE_PAUSE_S)]
     at = of_old.index(("way", LEAVE_PAUSE_S, True))
     assert of_old[at - 1][0] == "old", "the second half was stepped before it gave way"

@@ -1,4 +1,4 @@
-"""The small parts that the engine stands on: mailboxes, signals, calls and callbacks."""
+"""Check mailboxes, signals, request threads and callbacks."""
 
 import contextlib
 import logging
@@ -112,7 +112,7 @@ def test_event_wakes_the_thread_that_waits():
 
 @contextlib.contextmanager
 def slow_handler():
-    """A signal comes 0.05 s after the beginning, and its handler computes until 0.2 s are over."""
+    """A signal comes after 0.05 s, and its handler computes until 0.2 s."""
     until = SYSTEM.now() + 0.2
 
     def compute(*_):
@@ -129,7 +129,7 @@ def slow_handler():
 
 
 def test_wait_whose_time_ends_in_a_signal_handler_ends():
-    """`queue.SimpleQueue.get` waits for ever there: it takes the negative rest for no timeout."""
+    """`queue.SimpleQueue.get` waits for ever: a negative rest is no timeout."""
     event = SYSTEM.event()
     rescue = threading.Timer(LONG_S, event.set)
     rescue.start()
@@ -148,7 +148,7 @@ def test_mailbox_whose_time_ends_in_a_signal_handler_gives_nothing():
 
 
 def test_waits_shorter_than_a_time_slice_end():
-    """A thread may lose its processor between the start of a wait and the sleep.
+    """A thread may lose its processor between a wait's start and the sleep.
 
     A slow machine takes more than 20 s for 30,000 waits, so they also end after 2 s.
     """
@@ -176,7 +176,7 @@ def test_event_set_a_thousand_times_keeps_one_ring():
 
 
 def test_the_clock_counts_suspend_and_nobody_sets_it(monkeypatch):
-    """As etcd's own does: a lease goes on ending while the machine sleeps."""
+    """etcd's own clock does so: a lease ends while the machine sleeps."""
     monkeypatch.setattr(time, "clock_gettime", lambda which: which)
     assert runpy.run_path(clock.__file__)["SYSTEM"].now() == time.CLOCK_BOOTTIME
 
@@ -272,7 +272,7 @@ def test_a_callback_may_look_at_the_signal_and_set_others():
     assert seen == [True, "within"]
 
 
-def test_every_waiter_wakes_and_every_callback_is_called_once_whoever_is_first():
+def test_signal_set_in_a_race_wakes_all_and_calls_each_callback_once():
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -333,7 +333,7 @@ def test_no_more_calls_than_a_bound_are_under_way_and_the_rest_wait(calls):
 
 
 def test_call_whose_thread_fails_to_start_waits_for_another_thread(calls, monkeypatch):
-    """Made where it is submitted it would hold up the engine, and with it its lease."""
+    """A call on the submitting thread would hold up the engine and its lease."""
     goes_on, began, done = threading.Event(), threading.Event(), queue.SimpleQueue()
 
     def hang():
@@ -358,7 +358,7 @@ def test_call_whose_thread_fails_to_start_waits_for_another_thread(calls, monkey
 
 
 def test_call_without_any_thread_is_made_where_it_is_submitted(calls, monkeypatch):
-    """At the exit of Python 3.12 no thread can be started, and a member must leave."""
+    """At the exit, Python 3.12 starts no thread, and a member must leave."""
 
     def refuse(_):
         raise RuntimeError("can't create new thread at interpreter shutdown")
@@ -370,7 +370,7 @@ def test_call_without_any_thread_is_made_where_it_is_submitted(calls, monkeypatc
 
 
 class Log(logging.Handler):
-    """What is logged, in a queue: it may be logged on any thread, at any time."""
+    """Put log lines in a queue, since any thread may log at any time."""
 
     def __init__(self):
         super().__init__()

@@ -14,7 +14,7 @@ TTL = 9.0
 
 
 class Skewed:
-    """A virtual clock whose calendar is wrong by some hours; everything else is the clock's own."""
+    """A virtual clock with a calendar that is wrong by some hours."""
 
     def __init__(self, clock, hours):
         self._clock, self._off_by = clock, timedelta(hours=hours)
@@ -27,7 +27,7 @@ class Skewed:
 
 
 def rolling_deploy(hours):
-    """A group through growth, a crash and a leave; everything in it but the clocks on the wall."""
+    """Run a group through growth, a crash and a leave, on wrong calendars."""
     story, walls = [], set()
     with virtual_time() as time:
         members = {}
@@ -81,7 +81,7 @@ def test_pitfall_14_wall_clocks_an_hour_apart_change_nothing(hours):
 
 @pytest.fixture
 def stuck():
-    """Begin bodies of roles that let go when the event, which this also gives, is set."""
+    """Begin bodies of roles that end when the returned event is set."""
     lets_go, threads = threading.Event(), []
 
     def body(role):
@@ -101,7 +101,7 @@ def stuck():
     end()
 
 
-def test_pitfall_9_of_1000_roles_10_are_stuck_in_user_code_and_990_losses_are_told_at_once(stuck):
+def test_pitfall_9_ten_stuck_roles_delay_none_of_990_losses(stuck):
     begin, end = stuck
     with virtual_time() as time:
         a, b = (rink.Rink(time.session(), "g", name=name, rebalance_delay=0.0) for name in "ab")

@@ -1,4 +1,4 @@
-"""Requests: what a core wants asked of etcd, and that each ends in an event whatever happens."""
+"""Check the core's requests to etcd: each ends in an event."""
 
 import queue
 import threading
@@ -71,7 +71,7 @@ def setting():
     made.cluster.close()
 
 
-def test_a_lease_is_granted_with_the_time_of_asking_and_a_fresh_incarnation(setting):
+def test_lease_grant_has_its_request_time_and_a_new_incarnation(setting):
     [one], [two] = setting.ask(do.GrantLease(10)), setting.ask(do.GrantLease(10))
     assert isinstance(one, ev.LeaseGranted)
     assert (one.ttl, one.sent_at) == (10, 1000.0)
@@ -265,7 +265,7 @@ def test_own_record_is_read_as_etcd_has_it(setting):
 
 
 def test_own_record_is_read_though_all_other_requests_hang():
-    """Renewals wait for the read. Requests of many groups may hang on one frozen node."""
+    """Renewals wait for this read, and other requests may hang on one node."""
     goes_on, events = threading.Event(), queue.SimpleQueue()
     session = rink.Session(MemoryCluster().client())
     try:

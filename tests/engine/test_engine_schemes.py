@@ -1,4 +1,4 @@
-"""A scheme is never called under an engine's lock (R2): it may be slow, or a user's function."""
+"""Check that no scheme is called under an engine's lock (R2)."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def time():
 
 
 class Spy:
-    """A scheme that notes what it is asked, and whether its caller's thread holds a lock."""
+    """A scheme that notes its calls, and whether the caller holds a lock."""
 
     def __init__(self):
         self.engines = []
@@ -63,7 +63,7 @@ def ask(time, *wishes):
     time.advance(1.0)
 
 
-def test_roles_that_a_coming_version_pins_are_placed_before_the_lock_is_taken(time, spy):
+def test_roles_pinned_by_a_coming_version_are_placed_without_the_lock(time, spy):
     a, b = join(time, spy, "a"), join(time, spy, "b")
     held = a.await_role("xx", 9.0)
     ask(time, Request(Wish.PIN, "xx", "b"), Request(Wish.PIN, "never asked for", "b"))
@@ -74,7 +74,7 @@ def test_roles_that_a_coming_version_pins_are_placed_before_the_lock_is_taken(ti
     held.release()
 
 
-def test_roles_that_the_view_pins_are_placed_for_whoever_joins_or_lists_it_anew(time, spy):
+def test_roles_pinned_in_a_listed_view_are_placed_without_the_lock(time, spy):
     join(time, spy, "a")
     ask(time, Request(Wish.PIN, "pinned", "a"))
     b = join(time, spy, "b")
@@ -89,7 +89,7 @@ def test_roles_that_the_view_pins_are_placed_for_whoever_joins_or_lists_it_anew(
 
 
 def test_roles_are_placed_for_a_version_that_is_the_newest_again(time, spy):
-    """The newest one was deleted by hand: shares and pins are those of the one before."""
+    """The newest version was deleted by hand, so the one before it counts."""
     a = join(time, spy, "a")
     ask(time, Request(Wish.PIN, "pinned", "a"))
     members = (a, join(time, spy, "b"), join(time, spy, "c"))
@@ -105,7 +105,7 @@ def test_roles_are_placed_for_a_version_that_is_the_newest_again(time, spy):
 
 
 def test_scheme_that_failed_is_asked_again_once_its_size_comes_back(time, spy):
-    """A failure is kept as long as a share names that scheme and size, and no longer."""
+    """A failure is kept while a share has that scheme and size."""
     place, broken = spy.place, {("odd", 1)}
 
     def fail_or_place(role, size):
@@ -172,7 +172,7 @@ def test_status_asks_no_scheme_under_the_lock_for_a_role_just_awaited(time, spy)
 
 
 def test_waits_that_go_on_being_added_keep_the_engine_from_no_step(time, spy):
-    """With a slow scheme there is always one more that is not placed yet: it is looked at next."""
+    """With a slow scheme, one role is always left for the next step."""
     a = join(time, spy, "a")
     engine, flood, steps = a._opened, [], []
     step, place = engine.node.step_own, spy.place

@@ -1,4 +1,4 @@
-"""The engines of a process wait for each other's steps, and never for one that is stuck."""
+"""Check that engines wait for each other's steps, but not for a stuck one."""
 
 import threading
 
@@ -11,7 +11,7 @@ PATIENCE_S = 15
 
 
 class Lock:
-    """A waiter's own lock, on which every wait is over at once; meanwhile others' queue may end."""
+    """A waiter's own lock. Each wait is over at once; other turns may end."""
 
     def __init__(self, queue, ended_meanwhile):
         self.queue, self.ended_meanwhile, self.waits = queue, list(ended_meanwhile), 0
@@ -32,7 +32,7 @@ class Lock:
 
 @pytest.fixture
 def waiting(monkeypatch):
-    """What became of a turn that was waited for, while so many others ended between two looks."""
+    """Return the waits for a turn while a number of other turns ended."""
 
     def wait(*ended_meanwhile):
         queue = StepQueue()

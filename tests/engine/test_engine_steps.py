@@ -1,4 +1,7 @@
-"""One step: what it leaves is published in one hold of the lock, and what it wants is done after that."""
+"""Check that a step publishes in one hold of the lock.
+
+Its effects are carried out after that.
+"""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +33,7 @@ def owned_by(rank, size, count=1):
     return names[:count]
 
 
-def test_a_loss_is_told_without_the_lock_and_after_the_gate_it_was_granted_by_is_closed(time):
+def test_loss_is_signalled_without_the_lock_and_after_its_gate_closed(time):
     a, (name,) = join(time, "a"), owned_by(1, 2)
     role, engine = a.await_role(name, 9.0), a._opened
     gate, seen = engine.table.gate, []
@@ -65,7 +68,10 @@ def test_a_thousand_releases_that_come_together_are_taken_in_by_one_step(time):
 
 
 def test_a_handle_is_dropped_by_a_finalizer_without_the_lock(time):
-    """It may run on any thread, and whoever holds the lock may wait for that very thread."""
+    """A finalizer may run on any thread.
+
+    The thread that holds the lock may wait for that very thread.
+    """
     a = join(time, "a")
     role, engine = a.await_role("x", 9.0), a._opened
     with ThreadPoolExecutor(1) as pool, engine.lock:
@@ -109,7 +115,7 @@ def test_each_turn_is_followed_by_the_rest_that_is_due_after_it(time, monkeypatc
     [(0.001, 9.0, 0.0), (0.02, 9.0, 0.06), (9.0, 9.0, 0.1), (9.0, 0.02, 0.02), (9.0, 0.0, 0.0)],
 )
 def test_while_roles_drain_user_code_gets_most_of_the_interpreter(took, drains_for, rests):
-    """Else 65,536 releases take a long turn for every few of them; nobody waits for what is done."""
+    """Without a rest, a few of 65,536 releases would cost a long turn each."""
     table = Table(lost={"given up": SimpleNamespace(given_up=True)})
     if drains_for:
         table.lost["r"] = SimpleNamespace(given_up=False)

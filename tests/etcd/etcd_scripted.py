@@ -1,4 +1,4 @@
-"""An etcd that says what a test has it say, and what collects what a client delivers.
+"""Answer as a test says, and collect what a client delivers.
 
 The client and gRPC are real; nothing is started but a thread pool in this process.
 """
@@ -78,7 +78,7 @@ def header(revision=1, cluster_id=1, raft_term=2):
 
 
 class ScriptedEtcd:
-    """A gRPC server on loopback that answers as a test says; for what no real etcd does on demand.
+    """A gRPC server on loopback that answers as a test says.
 
     `answer[name]` is a function from a request to an answer (or to several of them on a stream), to
     a status code, or to one and what etcd says with it;
@@ -118,7 +118,7 @@ class ScriptedEtcd:
         self._server.stop(0).wait()
 
     def wait(self, what):
-        """Wait until `what(self)` is true; it is asked whenever a request has come."""
+        """Wait until `what(self)` is true; check it after each request."""
         with self._changed:
             assert self._changed.wait_for(lambda: what(self), PATIENCE_S), self.seen
 

@@ -1,4 +1,4 @@
-"""Single calls against an etcd that says anything: sent once, with what goes along, and guarded."""
+"""Check single calls: sent once, with metadata, and guarded."""
 
 import time
 
@@ -28,7 +28,7 @@ def test_a_txn_is_sent_once_whatever_is_said(clients):
 
 
 def test_a_txn_goes_over_a_connection_that_has_just_answered(clients):
-    """One that is frozen or without a quorum is found out by a read, and leaves no doubt."""
+    """A read finds a frozen server, or one without quorum, without doubt."""
 
     def txn(_):
         return pb.TxnResponse(header=header(2))
@@ -108,13 +108,13 @@ def test_etcd_of_rink_dev_is_known_by_the_name_of_its_only_member(clients, names
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAVAILABLE])
 def test_etcd_that_does_not_list_its_members_is_not_of_rink_dev(clients, code):
-    """So the warning comes in doubt."""
+    """In doubt, the version warning is logged."""
     with ScriptedEtcd(members=lambda _: code) as etcd:
         assert clients(etcd.endpoint, timeout=0.3).is_of_rink_dev() is False
 
 
 def test_every_request_and_every_stream_asks_for_a_leader(clients):
-    """A member that has none would be silent, or answer from its own books, otherwise."""
+    """Otherwise a server without a leader would be silent or outdated."""
 
     def watch(request):
         yield pb.WatchResponse(header=header(), created=True)
@@ -146,7 +146,7 @@ EXISTS = (grpc.StatusCode.FAILED_PRECONDITION, "etcdserver: lease already exists
 
 
 def test_a_grant_whose_first_answer_was_lost_is_granted(clients):
-    """It was refused as taken: by whoever asked for it."""
+    """The lease exists because of the earlier try of the same caller."""
     answers = [grpc.StatusCode.UNAVAILABLE, EXISTS]
     with ScriptedEtcd(grant=lambda _: answers.pop(0)) as etcd:
         client = clients(etcd.endpoint)
@@ -220,7 +220,7 @@ def test_members_are_asked_once_and_may_be_kept_from_a_user(clients, answer):
 
 
 def test_a_bare_token_is_sent_as_metadata(clients):
-    """As call credentials it would be refused without TLS."""
+    """Without TLS, gRPC would refuse call credentials."""
     with ScriptedEtcd() as etcd:
         client = clients(etcd.endpoint, user="u", password="p")
         client._transport.tokens._token = "a-token"

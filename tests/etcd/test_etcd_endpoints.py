@@ -1,4 +1,4 @@
-"""Settings are read before anything is opened, and what is wrong with them is named."""
+"""Check that wrong settings are named before anything is opened."""
 
 import pytest
 import trustme

@@ -1,4 +1,4 @@
-"""What gRPC and etcd say, and what follows from it; the texts are those of real runs."""
+"""Check the meaning of errors of gRPC and etcd, by texts of real runs."""
 
 import grpc
 import pytest
@@ -134,7 +134,7 @@ def test_a_failed_handshake_is_known_by_its_words():
 
 
 def test_tls_that_breaks_after_the_handshake_is_known_by_its_words():
-    """With TLS 1.3 a server refuses a client certificate only then, as etcd 3.6 does."""
+    """With TLS 1.3, a server refuses a client certificate after the handshake."""
     assert is_about_tls("last error: UNAVAILABLE: Unwrap failed (TSI_DATA_CORRUPTED)")
 
 

@@ -1,4 +1,4 @@
-"""The modules that gevent and eventlet replace, and which of them freeze threads."""
+"""Check which modules of gevent and eventlet freeze threads."""
 
 import sys
 from types import SimpleNamespace

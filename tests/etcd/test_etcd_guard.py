@@ -1,4 +1,4 @@
-"""The guard: another cluster, or this one's past, is told from answers that overtook each other."""
+"""Check that another cluster, or an earlier state, is noticed."""
 
 import pytest
 
@@ -74,7 +74,7 @@ def test_a_change_is_told_to_all_that_began_before_it_and_then_accepted():
 
 
 def test_guard_answer_without_cluster_id_is_refused_in_words():
-    """An id of 0 is not another cluster: it teaches nothing, and ends no session."""
+    """An id of 0 is not another cluster: it proves nothing."""
     guard = learned(header(10))
     for known in (guard.known, ClusterIdentity().known):
         with pytest.raises(EtcdError, match="etcd:1 carry no cluster id") as raised:

@@ -1,4 +1,4 @@
-"""Signs of life: any answer on a channel is one for all its streams, and silence is asked about."""
+"""Check signs of life: an answer on a channel counts for all its streams."""
 
 import time
 
@@ -40,7 +40,7 @@ class Script:
 
 
 def wait_reading(stream):
-    """Wait until a stream reads: while it delivers an answer, nobody looks at it."""
+    """Wait until a stream reads, since a delivery is not silence."""
     while stream._heard_at is None:
         pass
 
@@ -126,7 +126,7 @@ def test_watch_that_is_alone_leaves_a_frozen_server_within_12_s():
 
 
 def assert_left_in_time(both, stream, method, asked_at):
-    """Hold that a stream waits for an answer as long as it should, and no longer."""
+    """Check that a stream waits for an answer exactly as long as it should."""
     stream.tick(asked_at + ANSWER_TIMEOUT_S - 0.1)
     assert both.is_open(stream)
     assert stream.tick(asked_at + ANSWER_TIMEOUT_S + 0.1) == 0.0
@@ -210,7 +210,7 @@ def test_keepalive_is_left_though_others_are_answered(both):
 
 
 def test_patience_with_who_is_asked_is_twice_what_the_last_answer_took():
-    """A process that hardly gets to run gives up no call just before its answer."""
+    """A process that hardly runs must not give up just before an answer."""
     patience = AnswerTimeout(5.0, 10.0)
     assert patience.when_asked == ANSWER_TIMEOUT_S
     patience.answered(2.0)

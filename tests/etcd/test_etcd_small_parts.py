@@ -1,4 +1,4 @@
-"""The order of the endpoints, tokens, pauses, and the translation of transactions."""
+"""Check the order of endpoints, tokens, pauses, and encoded transactions."""
 
 import logging
 import threading
@@ -119,7 +119,7 @@ def test_a_failed_login_is_tried_again():
     assert tokens.get(lambda _: "t", 5.0) == "t"
 
 
-def test_a_cluster_without_authentication_is_sent_no_token_until_it_wants_one():
+def test_cluster_without_authentication_gets_no_token_until_it_wants_one():
     tokens = UserTokens("u", "p")
     assert tokens.get(lambda _: "", 5.0) is None
     assert tokens.get(lambda _: "not asked", 5.0) is None
@@ -186,13 +186,13 @@ def test_compare_of_a_range_is_translated():
 
 
 def test_a_comparison_with_zero_is_sent():
-    """proto3 leaves zeros out, but not in a oneof: etcd must see which number is compared."""
+    """proto3 sends zeros only in a oneof, and etcd must see the number."""
     compare = from_txn((Compare(b"a", TxnTarget.CREATE, 0),), (), ()).compare[0]
     assert compare.WhichOneof("target_union") == "create_revision"
 
 
 def test_the_bytes_are_etcds():
-    """Field numbers, once by hand: key 1, range_end 2; an event 11, its kv 2, its revision 3."""
+    """Field numbers by hand: key 1, range_end 2; event 11, kv 2, revision 3."""
     assert pb.RangeRequest(key=b"k", range_end=b"l").SerializeToString() == b"\x0a\x01k\x12\x01l"
     answer = pb.WatchResponse.FromString(b"\x5a\x07\x08\x01\x12\x03\x0a\x01k" + b"\x18\x01")
     assert answer.events[0].type == pb.Event.DELETE

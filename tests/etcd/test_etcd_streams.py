@@ -1,4 +1,4 @@
-"""Watches and keepalives against an etcd that says anything: what no real one does on demand."""
+"""Check watches and keepalives against answers that no real etcd gives."""
 
 import contextlib
 import logging
@@ -24,7 +24,7 @@ def levels(caplog):
 
 
 def test_rule_2_progress_answers_are_signs_of_life_only(clients):
-    """A progress answer that overtakes events does not move the place to resume at."""
+    """A progress answer may overtake events, and does not move the resume."""
 
     def watch(request):
         if request.HasField("create_request"):
@@ -46,7 +46,7 @@ def test_rule_2_progress_answers_are_signs_of_life_only(clients):
 
 
 def test_a_watch_says_which_cluster_it_lost(clients, monkeypatch):
-    """A node of another cluster behind the same endpoint ends the watch, and every other one."""
+    """A node of another cluster at the same endpoint ends every watch."""
     monkeypatch.setattr("rink.etcd.watch.PROBE_INTERVAL_S", 0.5)
     cluster_id = [1]
 
@@ -75,7 +75,7 @@ def test_a_watch_says_which_cluster_it_lost(clients, monkeypatch):
 
 
 def test_watch_answer_without_cluster_id_breaks_the_watch_in_words(clients):
-    """A grpc-proxy answers so where a second watch of one range shares the first one's stream."""
+    """A grpc-proxy answers so if a second watch shares a stream."""
 
     def watch(_):
         yield pb.WatchResponse(header=header(cluster_id=0), created=True)
@@ -104,7 +104,7 @@ def test_renewal_answer_without_cluster_id_is_logged_not_delivered(clients, capl
 
 @pytest.mark.parametrize(("before", "after"), [(7, 3), (5, 6)])
 def test_a_restored_backup_breaks_the_watch(clients, before, after):
-    """The same cluster id at an older revision: than was read, or than the watch has delivered."""
+    """The cluster id is the same, and the revision is older than before."""
     revision = [before]
 
     def watch(request):
@@ -127,7 +127,7 @@ def test_a_restored_backup_breaks_the_watch(clients, before, after):
 
 
 def test_a_watch_of_what_was_compacted_breaks(clients):
-    """What happened meanwhile cannot be told any more, and is not passed over in silence."""
+    """The missed changes cannot be delivered, and that is reported."""
 
     def watch(request):
         yield pb.WatchResponse(header=header(9), canceled=True, compact_revision=8)
@@ -140,7 +140,7 @@ def test_a_watch_of_what_was_compacted_breaks(clients):
 
 
 def test_a_split_revision_breaks_the_watch(clients):
-    """It was never seen; if it came, half a revision would be delivered as if it were whole."""
+    """This was never seen. It would deliver half a revision as a whole one."""
 
     def watch(request):
         if request.HasField("create_request"):
@@ -164,7 +164,7 @@ def event(revision, key=b"k", value=b"v", lease=7, deleted=False):
 
 @contextlib.contextmanager
 def reopened(clients, *again):
-    """Open a watch again that was delivered revision 5, and bring it `again` then."""
+    """Reopen a watch after revision 5, and deliver `again` on it."""
     calls = []
 
     def watch(request):
@@ -187,7 +187,7 @@ def reopened(clients, *again):
 
 
 def test_watch_whose_last_events_come_again_goes_on_behind_them(clients):
-    """The same events of the last revision prove the history; older ones may come again too."""
+    """The events of the last revision prove it; older ones may come again."""
     again = (event(4), event(5), event(5, b"l"), event(6))
     with reopened(clients, *again) as (seen, calls):
         assert [one.kv.mod_revision for one in seen.wait_events(4)] == [4, 5, 5, 6]
@@ -209,7 +209,7 @@ def test_watch_whose_last_events_come_again_goes_on_behind_them(clients):
     ids=["lease", "value", "kind", "key", "one less", "one more", "none"],
 )
 def test_watch_whose_last_events_differ_says_that_it_opens_anew(clients, again):
-    """The history is another one: the watch says that it opens anew, and brings its events."""
+    """In another history the watch opens anew, and delivers its events."""
     with reopened(clients, *again, event(7)) as (seen, calls):
         seen.wait(lambda seen: seen.events and seen.revisions[-1] == 7)
         assert calls == [0, 5]
@@ -217,7 +217,7 @@ def test_watch_whose_last_events_differ_says_that_it_opens_anew(clients, again):
 
 
 def test_watch_whose_last_events_do_not_come_opens_anew(clients, monkeypatch, caplog):
-    """In another history nothing may have happened in the range since; so nothing tells of it."""
+    """Another history may have no changes of the range that would show it."""
     monkeypatch.setattr(watch, "_PROOF_TIMEOUT_S", 0.1)
     with caplog.at_level(logging.DEBUG, "rink.etcd"), reopened(clients) as (seen, calls):
         seen.wait(lambda seen: seen.openings == 2)
@@ -307,8 +307,8 @@ def test_a_late_answer_belongs_to_its_own_request(clients):
         client.close()
 
 
-def test_what_a_broken_stream_left_unanswered_is_asked_again_with_its_first_time(clients):
-    """The server may have renewed the lease at the first asking, and not at the second."""
+def test_unanswered_request_is_sent_again_with_its_first_time(clients):
+    """The server may have renewed the lease at the first request only."""
     now, broke = [100.0], []
 
     def keepalive(request):
@@ -327,7 +327,7 @@ def test_what_a_broken_stream_left_unanswered_is_asked_again_with_its_first_time
 
 
 def test_silence_is_borne_for_a_small_part_of_the_ttl_only(clients):
-    """Two servers in a row may be frozen, and the lease is still renewed through the third.
+    """Two servers in a row may be frozen: the third still renews the lease.
 
     (A follower that forwards to a frozen leader is silent too, and the leader may be the next.)
     """
@@ -459,7 +459,7 @@ def test_silence_is_borne_for_longer_from_try_to_try(clients):
 
 
 def test_patience_is_twice_what_the_last_answer_took():
-    """A process that hardly gets to run must not give up each call just before its answer."""
+    """A process that hardly runs must not give up just before each answer."""
     patience = AnswerTimeout(1.0, 10.0)
     assert patience.seconds == 1
     for took, borne in ((0.1, 1), (3, 6), (7, 10), (0.1, 1)):
@@ -475,7 +475,7 @@ def test_patience_is_twice_what_the_last_answer_took():
 
 
 def test_a_longer_ttl_bears_longer_silences(clients):
-    """Of a TTL of 60 s there is time for more than 2 s; of one of 3 s not even for those."""
+    """A TTL of 60 s allows more than 2 s; a TTL of 3 s allows less."""
 
     def keepalive(request):
         yield pb.LeaseKeepAliveResponse(header=header(), ID=request.ID, TTL=request.ID)
@@ -516,7 +516,7 @@ def test_an_answer_of_a_past_raft_term_does_not_count(clients):
 
 
 def test_ttl_0_is_asked_for_twice(clients, caplog):
-    """A leader that lags behind says 0 of a lease that lives: nobody loses a session for that."""
+    """A leader that lags behind answers 0 for a live lease: no loss."""
 
     def keepalive(request):
         yield pb.LeaseKeepAliveResponse(header=header(), ID=request.ID, TTL=0)
@@ -562,7 +562,7 @@ def test_ttl_0_that_cannot_be_confirmed_is_logged_for_debugging(clients, caplog)
 
 
 def test_who_waits_for_an_answer_is_not_woken_by_grpc_ten_times_a_second(clients, monkeypatch):
-    """Else an idle member takes nearly twice as much. It is gRPC's inside, so it may come back."""
+    """Otherwise an idle member needs twice the CPU; gRPC may undo this."""
     waited: queue.SimpleQueue[float] = queue.SimpleQueue()
     wait = threading.Condition.wait
 

@@ -1,4 +1,4 @@
-"""A moment in which no thread can be started: what failed to start is started again."""
+"""Check that a failed start of a thread is tried again."""
 
 import threading
 import types
@@ -17,7 +17,7 @@ GRPC = "rink-etcd-watch starts Thread-"
 
 @pytest.fixture
 def starts(monkeypatch):
-    """Map words of "one thread starts another" to whether the next starts fail."""
+    """Map "one thread starts another" to whether the next start fails."""
     fails, start = {}, threading.Thread.start
 
     def refuse(thread):
@@ -66,7 +66,7 @@ def test_stream_whose_thread_fails_to_start_leaves_nothing_behind(etcd, clients,
 
 @pytest.mark.parametrize("which", [[True], [False, True]])
 def test_channel_that_got_no_thread_is_replaced(etcd, clients, starts, which):
-    """gRPC counts a call before it starts the thread that reads, and then never starts it."""
+    """gRPC counts a call before it starts the reading thread, and never again."""
     client, seen, renewed = clients(etcd.endpoint), Seen(), Seen()
     starts[GRPC] = which
     client.watch(b"k", b"", 7, seen.deliver)
@@ -78,7 +78,7 @@ def test_channel_that_got_no_thread_is_replaced(etcd, clients, starts, which):
 
 
 def test_borrowed_channel_that_got_no_thread_is_warned_of_and_left(etcd, starts, caplog):
-    """Only the application can make a new channel; Rink uses it as soon as it is there."""
+    """Only the application can make a new channel, and Rink uses it at once."""
     seen, target = Seen(), etcd.endpoint.removeprefix("http://")
     old = grpc.insecure_channel(target)  # never closed, since that would wait for ever
     with grpc.insecure_channel(target) as new:

@@ -1,4 +1,4 @@
-"""The files of certificates are read for each connection; what cannot be used now is not."""
+"""Check that certificates are read for each connection."""
 
 import shutil
 

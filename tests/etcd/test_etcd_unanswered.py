@@ -1,4 +1,4 @@
-"""The k-th answer belongs to the k-th request, and no time is later than its request's sending."""
+"""Check that the k-th answer belongs to the k-th request."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,7 +88,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_no_time_is_later_than_the_sending_it_stands_for(steps):
-    """Against a server that answers a stream's requests in order, over broken streams."""
+    """A server answers in order, over streams that break."""
     requests, now, is_open = Unanswered(), 0.0, False
     on_the_wire = []
 

@@ -1,4 +1,4 @@
-"""Faults of etcd's own are told of, by version, and nothing is told of versions without any."""
+"""Check the warnings of etcd's known faults, by version."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Fixtures for suites that run on both faces; a conftest imports what it wants of them."""
+"""Provide fixtures for suites on both faces, for a conftest to import."""
 
 from concurrent.futures import ThreadPoolExecutor
 

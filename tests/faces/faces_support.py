@@ -1,4 +1,4 @@
-"""What the contract tests share: one adapter per face that hides `await`, and waits without sleep.
+"""Share one adapter per face for the contract tests, and their waits.
 
 The suite is written once, in blocking style. On the asyncio face every call that waits is carried
 into an event loop on a thread of its own (`Portal`); what does not wait is called as it is.
@@ -218,7 +218,7 @@ machine stood still for some seconds."""
 
 
 class World:
-    """Members on one in-memory etcd; each has a session and a connection of its own."""
+    """Members on one in-memory etcd, each with a session of its own."""
 
     def __init__(self, face: Any) -> None:
         self.face = face
@@ -284,7 +284,7 @@ def engine_of(member: Any) -> Any:
 
 
 def until(member: Any, happens: Callable[[], Any], timeout: float = LONG_S) -> Any:
-    """Wait, from step to step of the member's engine, until something is true; returns it."""
+    """Wait over the steps of a member's engine until something is true."""
     engine = engine_of(member)
     end = engine.clock.now() + timeout
     with Subscription(engine) as steps:
@@ -304,7 +304,7 @@ def refusal(member: Any, name: str) -> str:
 
 
 def owned_by(rank: int, size: int, count: int = 1, prefix: str = "role") -> Any:
-    """A role name (or several) that the default scheme maps to this rank of so many."""
+    """Return role names that the default scheme maps to a rank."""
     names = (name for i in itertools.count() if rank_of(name := f"{prefix}-{i}", size) == rank)
     found = list(itertools.islice(names, count))
     return found[0] if count == 1 else found

@@ -1,4 +1,7 @@
-"""Scripts that are processes of their own, each with an etcd in it: it can look at the records after all else."""
+"""Run scripts as processes of their own, each with an etcd in it.
+
+A script can read the records after everything else has ended.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What only the asyncio face has: cancellation, of waits and of bodies, and the caller's loop."""
+"""Check cancellation and event loops, which only asyncio's face has."""
 
 import asyncio
 import contextlib
@@ -145,7 +145,7 @@ async def _hold_member(cluster, name):
         await asyncio.sleep(LONG_S)
 
 
-def test_a_loss_between_two_bodies_cancels_the_inner_and_the_outer_one_each():
+def test_loss_between_two_bodies_cancels_each_of_them():
     async def scenario(cluster):
         async with member(cluster) as a:
             one, two = owned_by(1, 2, 2)
@@ -191,7 +191,7 @@ def test_a_cancellation_from_outside_passes_through():
     run(scenario)
 
 
-def test_a_cancellation_from_outside_passes_through_also_where_the_role_is_lost_with_it():
+def test_outer_cancellation_passes_through_a_body_that_loses_its_role():
     async def scenario(cluster):
         async with member(cluster) as a:
             inside = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What only the blocking face has: the threads it blocks, callbacks among them."""
+"""Check threads and callbacks, which only the blocking face has."""
 
 import asyncio
 import gc
@@ -57,9 +57,7 @@ def test_what_does_not_block_may_be_called_from_a_callback(blocking):
     get_role("x").release()
 
 
-def test_a_blocking_call_in_an_event_loop_warns_once_and_names_the_other_face(
-    blocking, monkeypatch
-):
+def test_blocking_call_in_an_event_loop_warns_once_and_names_aio(blocking, monkeypatch):
     monkeypatch.setattr(callers_module._Warned, "once", False)
     a = blocking.make("a")
 
@@ -229,7 +227,7 @@ def test_an_engine_that_fails_gives_everything_up_and_says_so(blocking, apart, c
     b.leave()
 
 
-def test_an_engine_that_hangs_loses_its_roles_before_another_member_has_them(caplog):
+def test_hung_engine_loses_its_roles_before_another_member_gets_them(caplog):
     goes_on = threading.Event()
 
     def lines():
@@ -289,7 +287,7 @@ def test_join_whose_thread_fails_to_start_raises_and_keeps_nobody(blocking, monk
 @pytest.mark.filterwarnings("ignore:.*garbage-collected:ResourceWarning")
 @pytest.mark.parametrize("moves", ["wanted", "held"])
 def test_a_role_set_that_is_collected_while_a_role_moves_lets_go_of_it(blocking, moves):
-    """The finalizer locks nothing: it may come between two steps of the engine's thread."""
+    """The finalizer may come between two steps, and locks nothing."""
     a = blocking.join("a")
     name = owned_by(1, 2)
     roles = a.roles([name]).__enter__()

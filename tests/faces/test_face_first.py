@@ -1,11 +1,11 @@
-"""`scheme="first"`: the leader moves when its holder goes, and at no other time."""
+"""Check `scheme="first"`: the leader moves only when its holder goes."""
 
 import pytest
 from faces_support import LONG_S, until
 
 
 class Grants:
-    """Who was granted `leader`, in order, as the members' callbacks tell it."""
+    """Return the grants of `leader` in order, by the members' callbacks."""
 
     def __init__(self, world, scheme):
         self.world, self.scheme = world, scheme

@@ -1,4 +1,4 @@
-"""What follows roles for the user: RoleSet, on_role and the callbacks. One suite for both faces."""
+"""Check RoleSet, on_role and the callbacks, on both faces."""
 
 import collections
 import logging
@@ -58,7 +58,7 @@ def test_a_role_set_that_nobody_iterates_follows_all_the_same(world):
     assert (a.status().held, a.status().waiting_for, roles.held) == ({}, {}, {})
 
 
-def test_a_role_set_that_nobody_iterates_keeps_no_more_than_one_change_of_a_role(world):
+def test_role_set_without_iteration_keeps_one_change_of_a_role(world):
     a = world.join("a")
     stays, goes = owned_by(0, 2), owned_by(1, 2)
     with a.roles([stays, goes]) as roles:
@@ -68,7 +68,7 @@ def test_a_role_set_that_nobody_iterates_keeps_no_more_than_one_change_of_a_role
             b.await_role(goes, LONG_S).release()
             b.leave()
             until(a, lambda: len(roles.held) == 2)
-        untold = raw(roles)._tracker._untold
+        untold = raw(roles)._tracker._undelivered
         until(a, lambda: len(untold) == 2)
         assert [(role.name, gained) for role, gained in untold] == [(stays, True), (goes, True)]
 
@@ -85,8 +85,8 @@ def test_role_set_holds_a_role_before_it_tells_of_it(world):
 
     with a.roles([goes]) as roles:
         tracker = raw(roles)._tracker
-        until(a, lambda: tracker._untold)
-        tracker._untold = Noted()
+        until(a, lambda: tracker._undelivered)
+        tracker._undelivered = Noted()
         b = world.join("b")
         b.await_role(goes, LONG_S).release()
         b.leave()
@@ -95,7 +95,7 @@ def test_role_set_holds_a_role_before_it_tells_of_it(world):
 
 
 def test_a_role_set_may_be_iterated_late_and_tells_of_nothing_that_is_over(world, apart):
-    """Whoever was told of the first grant would work while another member does."""
+    """Code that got the first grant would work beside another member."""
     a = world.join("a")
     stays, goes = owned_by(0, 2), owned_by(1, 2)
     with a.roles([stays, goes]) as roles:
@@ -112,7 +112,7 @@ def test_a_role_set_may_be_iterated_late_and_tells_of_nothing_that_is_over(world
     assert (a.status().held, a.status().waiting_for) == ({}, {})
 
 
-def test_a_role_set_that_is_iterated_again_tells_of_the_loss_of_what_it_had_told_of(world, apart):
+def test_role_set_iterated_again_yields_the_loss_of_a_yielded_grant(world, apart):
     a = world.join("a")
     goes = owned_by(1, 2)
     with a.roles([goes]) as roles:

@@ -1,4 +1,4 @@
-"""A forked child may do nothing with what its parent has joined. Each script is a process."""
+"""Check that a forked child can do nothing with its parent's groups."""
 
 from process_support import run
 
@@ -76,7 +76,7 @@ def test_a_child_may_join_with_a_session_of_its_own():
     assert "held in the child: True" in out
 
 
-def test_a_child_may_join_though_it_was_forked_in_the_midst_of_a_step_of_its_parents():
+def test_child_forked_during_a_step_of_its_parent_may_join():
     """Whatever lock the parent's engine held is held in the child for ever."""
     out = run("""
         import functools

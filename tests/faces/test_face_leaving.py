@@ -1,4 +1,4 @@
-"""Leaving while a handle is not released: bounded by `leave_timeout`, and the claim stays."""
+"""Check a leave with unreleased handles: bounded, and the claim stays."""
 
 import inspect
 import logging

@@ -1,4 +1,4 @@
-"""The log of a member's whole life: one line for each thing that happens, with what it is about."""
+"""Check the log of a member's life: one line for each event."""
 
 import logging
 import threading
@@ -17,7 +17,7 @@ ABOUT = ("group", "member", "role", "token", "version")
 
 @pytest.fixture(autouse=True)
 def told(caplog):
-    """Let each test read the log, and check that all its lines carry what they are about."""
+    """Let each test read the log, and check the `extra` of all its lines."""
     caplog.set_level(logging.DEBUG, logger="rink")
     yield caplog
     for record in caplog.get_records("call"):
@@ -32,7 +32,7 @@ def about(caplog, text):
 
 
 def lines(caplog, name, level=logging.INFO):
-    """What one member logged at a level, without the group."""
+    """Return the texts that one member logged at a level."""
     return [
         record.getMessage().removeprefix("group 'g': ")
         for record in caplog.records
@@ -133,7 +133,7 @@ def test_log_of_a_function_that_goes_on_after_the_leave_carries_it(world, told):
     a = world.join("a")
     a.on_role("x")(lambda role: None)
     [supervisor] = raw(a)._supervisors
-    supervisor._tell_still_runs()  # after a second of waiting, which other tests take
+    supervisor._log_still_running()  # after a second of waiting, which other tests take
     assert about(told, "still runs after the group") == ["g", "a", "x", None, None]
 
 
@@ -216,7 +216,7 @@ def hold(role, token=7):
 
 
 def flushed(told, *changes):
-    """Write the lines of one turn, in which roles changed: pairs of a verb and a role."""
+    """Write the lines of one turn, for pairs of a verb and a role."""
     journal = MemberLog("g", "a", SYSTEM, lambda: None)
     for verb, role in changes:
         getattr(journal, verb)(hold(role))

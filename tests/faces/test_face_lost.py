@@ -1,4 +1,4 @@
-"""`lost` is each handle's own: set by a loss, by its release, and by the garbage collector."""
+"""Check that `lost` is each handle's own: by loss, release, or collection."""
 
 import contextlib
 import gc
@@ -221,7 +221,7 @@ def test_loss_is_told_to_each_handle_of_the_role(world):
 
 
 def test_role_set_dropped_amid_a_loss_takes_no_lock(world, monkeypatch):
-    """The garbage collector may drop it on the thread that holds the lock for that loss."""
+    """The collector may run on the thread that holds the lock for that loss."""
     monkeypatch.setattr(roles_module._Warned, "once", True)
     member, taken = world.join("a"), []
 

@@ -1,4 +1,4 @@
-"""Joining, leaving and what is known of the group: one suite for both faces."""
+"""Check joining, leaving and the group's status, on both faces."""
 
 import pickle
 
@@ -78,7 +78,7 @@ def test_a_session_remains_for_its_ttl_less_the_margin(world):
 
 @pytest.mark.parametrize(("margin", "remains"), [(None, 36.0), (1.0, 39.0)])
 def test_session_margin_follows_a_larger_granted_ttl(world, monkeypatch, margin, remains):
-    """An etcd with a long election timeout does so; a margin that was set stays as it is."""
+    """An etcd with a long election timeout does so; a set margin stays."""
     monkeypatch.setattr("rink.testing.memory.state.MIN_TTL_S", 40)
     member = world.join("a", session=world.session(ttl=10.0, margin=margin))
     assert remains - 20.0 < member.session_remaining <= remains
@@ -264,7 +264,7 @@ def test_versions_are_followed_in_order_until_the_leave(world, apart):
 
 
 def test_versions_mark_those_that_were_pruned_before_they_were_told(world):
-    """A reader that rebuilds something from the log must know that part of it is missing."""
+    """A reader of the versions must know which ones are missing."""
     a = world.join("a")
     following = a.versions()
     first = next(following)

@@ -1,4 +1,4 @@
-"""Mistakes that passed in silence, or ended in an error of Python's that did not say what to write."""
+"""Check mistakes that passed silently, or raised an unclear error."""
 
 import asyncio
 import functools
@@ -117,7 +117,7 @@ def test_on_role_function_that_cannot_be_called_raises(session, face):
 
 
 def test_aio_on_role_plain_function_raises(session):
-    """It would block the event loop for as long as the role is held."""
+    """The call would block the event loop while the role is held."""
     r = aio.Rink(session["aio"], "g")
     with pytest.raises(rink.ConfigError, match=r"on_role\('leader'\).*async def"):
         r.on_role("leader")(print)

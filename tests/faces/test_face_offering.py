@@ -49,7 +49,7 @@ def test_leave_now_does_not_wait_at_all(world):
 
 
 def test_member_whose_code_has_ended_waits_for_no_successor(world):
-    """As at the end of `with`: nobody would serve its roles meanwhile."""
+    """This is the end of `with`: nobody would serve its roles meanwhile."""
     a, b = world.pair(handover_wait=1000.0)
     a.await_role(owned_by(0, 2), LONG_S).release()
     with within(LONG_S):

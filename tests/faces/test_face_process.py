@@ -1,4 +1,4 @@
-"""What concerns a whole process: Ctrl-C, and the exit. Each script is a process of its own."""
+"""Check Ctrl-C and the exit of a process, with a process per script."""
 
 import pytest
 from process_support import run
@@ -177,7 +177,7 @@ def test_the_exit_is_bounded_where_etcd_is_gone():
     """)
 
 
-def test_the_exit_is_bounded_where_many_sessions_have_roles_that_are_never_released():
+def test_exit_with_many_sessions_and_unreleased_roles_is_bounded():
     out = run("""
         use_virtual_time()
         kept = [member(name).get_role for name in "abc"]

@@ -1,4 +1,4 @@
-"""Waiting for a rank, and what a member that has none is told: one suite for both faces."""
+"""Check waits for a rank, and their messages, on both faces."""
 
 import contextlib
 import logging
@@ -39,8 +39,8 @@ def test_wait_ranked_that_times_out_says_when_the_group_grows(world):
         member.wait_ranked(0.01)
     assert in_words(str(caught.value), 60) == (
         "'b' was not ranked in group 'g' within 0.01 s: not ranked yet: the group grows for this "
-        "member in about N s (rebalance_delay=60), or at once if another member leaves; sooner if the "
-        "group has only just started"
+        "member in about N s (rebalance_delay=60), or at once if another member leaves; sooner if "
+        "the group has only just started"
     )
     assert (caught.value.role, caught.value.group, caught.value.member) == ("", "g", "b")
 
@@ -51,7 +51,7 @@ def test_wait_ranked_that_lasts_logs_once_when_the_group_grows(world, apart, cap
     world.join("a")
     member = world.make("b", rebalance_delay=60.0).join()
     waiting = apart(member.wait_ranked)
-    text = "group 'g': a rank has been waited for over 0.02 s: not ranked yet: the group grows for this"
+    text = "group 'g': a rank has been waited for over 0.02 s: not ranked yet: the group grows"
     until(member, lambda: [one for one in caplog.records if one.getMessage().startswith(text)])
     member.leave()
     with pytest.raises(rink.ClosedError):

@@ -1,4 +1,4 @@
-"""Roles: awaited, got, shared, lost and released. One suite for both faces."""
+"""Check awaiting, sharing, losing and releasing roles, on both faces."""
 
 import contextlib
 import gc
@@ -74,7 +74,7 @@ def test_wait_of_member_that_cannot_follow_says_so_not_yet(world):
 
 
 def test_member_that_prefers_another_built_in_scheme_is_ranked(world):
-    """The member was told "yet", though nothing but a restart would have given it a rank."""
+    """The message said "yet", though only a restart could give it a rank."""
     a, b = world.join("a", scheme="balanced:4"), world.join("b", scheme="balanced:8")
     assert a.wait_settled(LONG_S)
     assert (b.version.scheme, b.rank) == ("balanced:4", 1)
@@ -402,7 +402,7 @@ def test_a_scheme_that_fails_for_a_role_costs_only_that_role(world):
         assert raw(role).is_held
 
 
-def test_a_wait_for_a_role_that_a_scheme_fails_for_ends_when_the_member_is_ranked(world, apart):
+def test_wait_for_a_role_of_a_failing_scheme_ends_with_the_rank(world, apart):
     def pickier(role, size):
         if role == "poison":
             raise ValueError("I do not like it")

@@ -1,4 +1,4 @@
-"""A setting that cannot be used is refused when it is given, by a message that names it."""
+"""Check that an unusable setting is refused at once, and named."""
 
 import socket
 

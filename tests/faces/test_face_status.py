@@ -13,7 +13,7 @@ CALLS = 5
 
 
 class WatchedLock:
-    """A reentrant lock that notes how long one thread computes while it holds it."""
+    """A reentrant lock that notes how long a thread computes under it."""
 
     def __init__(self, lock):
         self.lock = lock

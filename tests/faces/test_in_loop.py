@@ -9,8 +9,8 @@ import pytest
 from rink._asyncio import in_loop, soon_in_loop
 
 
-def test_thousands_of_calls_from_threads_wake_the_loop_once_also_while_it_makes_them():
-    """Each wake costs the thread the interpreter: ten thousand took longer than a lease lasts."""
+def test_thousands_of_calls_from_threads_wake_the_loop_once():
+    """Each wake costs the thread the interpreter: ten thousand cost a lease."""
 
     async def main():
         loop, done, wakes = asyncio.get_running_loop(), [], []
@@ -44,7 +44,7 @@ def test_thousands_of_calls_from_threads_wake_the_loop_once_also_while_it_makes_
 
 
 def test_loop_whose_calls_a_signal_handler_interrupts_hears_the_next_ones():
-    """A handler that raises ends asyncio.run, whose clean-up still waits for the engine."""
+    """A handler that raises ends asyncio.run, which still waits to clean up."""
     heard = []
 
     def interrupted():
@@ -110,8 +110,8 @@ def test_call_that_comes_as_the_loop_falls_asleep_is_made():
     assert asyncio.run(main()) == list(range(2_000))
 
 
-def test_what_threads_ask_for_by_the_thousand_is_done_with_few_wakes_of_the_loop_and_after_the_last():
-    """Also what is asked for while the loop carries: nothing waits for a wake that nobody gives."""
+def test_soon_in_loop_runs_after_the_last_call_with_few_wakes():
+    """No call waits for a wake, also if it comes while the loop carries."""
 
     async def main():
         loop, done, waiting, wakes = asyncio.get_running_loop(), [], collections.deque(), []

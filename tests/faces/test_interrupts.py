@@ -1,4 +1,4 @@
-"""A signal handler may run, and raise, between any two steps of a call: nothing stays counted.
+"""Raise in a signal handler between any two steps: nothing stays counted.
 
 Ctrl-C is one such handler, `sys.exit()` in a SIGTERM handler another. Here the exception comes at
 each step of Rink's in turn, until a call is over before it comes. A step is where Python looks for
@@ -31,7 +31,7 @@ def ctrl_c():
 
 
 def in_a_finalizer(frame):
-    """What is raised there, Python itself throws away."""
+    """Python itself ignores errors that are raised there."""
     while frame is not None:
         if frame.f_code.co_name == "__del__":
             return True
@@ -40,7 +40,7 @@ def in_a_finalizer(frame):
 
 
 class Interrupter:
-    """Runs a handler on this thread at one step of Rink's, or of the threading module's."""
+    """Run a handler at one step of Rink's or of the threading module's code."""
 
     def __init__(self, at, handler=ctrl_c, files=(PACKAGE,)):
         self._at = at
@@ -154,9 +154,7 @@ def test_an_exception_at_any_step_leaves_no_handle_and_no_wait(blocking, call):
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_handler_that_calls_rink_in_the_midst_of_a_call_is_refused_and_never_hangs(
-    blocking, call
-):
+def test_handler_that_calls_rink_during_a_call_is_refused(blocking, call):
     member, _ = blocking.pair()
     mine, foreign = owned_by(0, 2), owned_by(1, 2)
     kept = member.get_role(mine)
@@ -235,7 +233,7 @@ def test_a_handler_may_leave_in_the_midst_of_a_wait_for_the_loss(blocking):
 
 
 def test_a_handler_may_release_in_the_midst_of_a_wait_for_the_loss(blocking):
-    """Its release sets `lost`: nothing that the wait has locked may be needed for that."""
+    """Its release sets `lost`, which must not need a lock of the wait."""
     member, released = blocking.join("a"), []
     for step in range(1000):
         role = member.await_role("x", LONG_S)
@@ -254,7 +252,7 @@ def test_a_handler_may_release_in_the_midst_of_a_wait_for_the_loss(blocking):
 
 
 @pytest.mark.parametrize("step", range(12))
-def test_a_handler_may_leave_while_somebody_looks_for_the_next_change_of_a_role_set(blocking, step):
+def test_handler_may_leave_while_a_role_set_looks_for_a_change(blocking, step):
     member = blocking.make("a", leave_timeout=0.05).join()
     with member.roles(["x"]) as roles:
         changes = iter(roles)
@@ -264,8 +262,8 @@ def test_a_handler_may_leave_while_somebody_looks_for_the_next_change_of_a_role_
     assert told == [True]
 
 
-def test_a_group_can_be_left_while_another_groups_engine_waits_for_its_own_lock(blocking):
-    """As in a handler that came amid a call of that other group."""
+def test_group_can_be_left_while_another_engine_waits_for_its_lock(blocking):
+    """A handler may come in the middle of a call of the other group."""
     a, b = blocking.make("a").join(), blocking.make("b", group="h").join()
     engine = engine_of(a)
     with within(LONG_S), engine.lock:

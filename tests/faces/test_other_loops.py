@@ -1,4 +1,4 @@
-"""Event loops that are not asyncio's: trio's, one that sniffio tells of, and none."""
+"""Check other event loops: trio's, one of sniffio, and none."""
 
 import asyncio
 import contextlib
@@ -85,7 +85,7 @@ def test_aio_under_asyncio_needs_no_sniffio(cluster, monkeypatch):
 
 
 def test_blocking_call_under_trio_warns_once_and_says_what_to_write(cluster, monkeypatch):
-    """The loop is blocked as under asyncio, and the lease is kept all the same."""
+    """The loop is blocked as under asyncio, and the lease is still renewed."""
     monkeypatch.setattr(callers_module._Warned, "once", False)
 
     async def main():

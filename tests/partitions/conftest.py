@@ -1,4 +1,4 @@
-"""Both faces, and a world for members, as the tests of the faces have them."""
+"""Provide both faces, and a world for members, as for the faces' tests."""
 
 import sys
 from pathlib import Path

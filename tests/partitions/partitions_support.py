@@ -1,4 +1,4 @@
-"""Consumers for the tests: of both faces in blocking style, and of virtual time."""
+"""Provide consumers: both faces in blocking style, and virtual time."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def told(consumer: Any, count: int) -> list[tuple[int, bool]]:
 
 
 def assigned_after(consumer: Any, count: int) -> set[int]:
-    """Take changes, letting go of what is revoked, until so many partitions are assigned."""
+    """Take changes and release revoked partitions, until `count` are assigned."""
     while len(consumer.assigned) != count:
         change = consumer.next_change(LONG_S)
         assert change is not None, consumer.assigned
@@ -90,7 +90,7 @@ def offset_key(partition: int, topic: str = "orders") -> bytes:
 
 
 def stored(cluster: Any, partition: int = 0) -> dict[str, Any] | None:
-    """What lies in etcd under a partition."""
+    """Return the stored value of a partition."""
     found = cluster.client().range(offset_key(partition)).kvs
     return json.loads(found[0].value) if found else None
 
@@ -100,7 +100,7 @@ def put(cluster: Any, partition: int, value: bytes) -> None:
 
 
 class Worker:
-    """A member in virtual time that consumes, commits what it does, and lets go when it is told."""
+    """A member in virtual time that consumes, commits, and releases."""
 
     def __init__(self, time: Any, name: str, *, partitions: int = 4, ttl: float = 10.0, **how: Any):
         self.time = time
@@ -135,7 +135,7 @@ class Worker:
 
 
 def settle(time: Any, *workers: Worker) -> None:
-    """Let all take their changes, and let go, until nothing moves without time."""
+    """Let all take changes and release, until nothing moves without time."""
     while True:
         time.advance(0.01)  # a holder gathers for a millisecond
         if sum(len(worker.look()) for worker in workers) == 0:

@@ -1,4 +1,4 @@
-"""How long a partition is without its consumer, and who goes on meanwhile: in virtual time."""
+"""Check how long a partition has no consumer, in virtual time."""
 
 from partitions_support import TTL_S, Worker, pair, settle
 
@@ -22,7 +22,10 @@ def test_a_planned_leave_takes_as_long_as_the_drain(time):
 
 
 def test_after_a_crash_a_partition_is_held_again_within_the_ttl(time):
-    """Of the last renewal, which is never older than the crash by more than a sixth of the TTL."""
+    """Return the time since the last renewal before the crash.
+
+    It is never longer than a sixth of the TTL.
+    """
     a, b = pair(time)
     a.consumer.commit(0, 5)
     a.crash()
@@ -55,7 +58,7 @@ def test_who_stands_by_is_promoted_at_the_next_event_after_a_loss(time):
 
 
 def test_others_go_on_while_one_drains(time):
-    """Each partition that moves is held up by its own drain, and by no other's."""
+    """Each moving partition waits only for its own drain."""
     a = Worker(time, "a")
     settle(time, a)
     b = Worker(time, "b")

@@ -1,4 +1,4 @@
-"""The transactions of a partition's offset, in every order that they can come in."""
+"""Check a partition's transactions in every possible order."""
 
 import attrs
 import pytest
@@ -17,7 +17,7 @@ KEY = OffsetKeys.of("rink/", "g", "orders").partition(0)
 
 
 class Cluster:
-    """One partition's key, the records of members, and transactions that are under way for long."""
+    """One partition's key, members' records, and slow transactions."""
 
     def __init__(self):
         self.memory = MemoryCluster(pumped=True, clock=self)
@@ -29,7 +29,7 @@ class Cluster:
         return 0.0
 
     def grant(self, member):
-        """Grant the partition to a member in a session of its own, as the group would."""
+        """Grant the partition to a member in a session of its own."""
         record = Keys.of("rink/", "g").member(member)
         self.etcd.txn((), (Delete(record),))
         created = self.etcd.txn((), (Put(record, b"{}"),)).header.revision
@@ -96,7 +96,7 @@ STEPS = st.lists(
 @settings(deadline=None, max_examples=300)
 @given(STEPS)
 def test_no_offset_goes_back_whatever_comes_when(steps):
-    """Any number of grants, in the same session or another; takes and commits of all, some late."""
+    """Any grants of any session, with takes and commits, some late."""
     cluster = Cluster()
     cursors = [cluster.grant("a")]
     done = 0  # the greatest offset whose commit was answered
@@ -161,7 +161,7 @@ def test_a_take_raises_the_token_and_leaves_the_offset():
 
 
 def test_a_take_always_writes_even_what_lies_there_already():
-    """So a commit that is under way to the very same token is refused after it."""
+    """A late commit with the same token is then refused."""
     cluster = Cluster()
     one = cluster.grant("a")
     cluster.take(one)

@@ -1,4 +1,4 @@
-"""Partitions under faults, in virtual time: what is stale is refused, what is held is bounded."""
+"""Check partitions under faults: stale commits are refused."""
 
 import threading
 
@@ -35,7 +35,7 @@ def test_a_commit_after_a_freeze_is_refused(time):
     a.consumer.commit(2, 9)
 
 
-def test_a_commit_after_the_session_was_lost_is_refused_though_nobody_has_taken_over(time):
+def test_commit_after_a_lost_session_is_refused_before_any_takeover(time):
     """Only the compare on the member's record tells: nobody else is there."""
     a = Worker(time, "a")
     settle(time, a)
@@ -51,7 +51,7 @@ def test_a_commit_after_the_session_was_lost_is_refused_though_nobody_has_taken_
 
 
 def test_a_commit_after_grace_is_refused_as_soon_as_another_has_taken_over(time):
-    """Only the compare on the offset's key tells: the member's record is as good as ever."""
+    """Only the compare on the offset's key shows it: the record is unchanged."""
     a = Worker(time, "a", grace=3.0)
     settle(time, a)
     b = Worker(time, "b", grace=3.0)
@@ -87,8 +87,8 @@ def test_a_rejoin_begins_at_what_is_committed_under_a_greater_token(time):
         before.commit(7)
 
 
-def test_a_deadline_that_passes_while_the_record_lives_on_revokes_all_and_lets_them_finish(time):
-    """The same lease is asked for again (R7): nobody has taken over, so a commit counts."""
+def test_deadline_before_the_records_end_revokes_all_and_lets_finish(time):
+    """The same lease is requested again (R7), so a commit still counts."""
     a = Worker(time, "a", ttl=10.0, margin=4.0)
     settle(time, a)
     old = a.consumer.assigned[0]
@@ -145,7 +145,7 @@ def test_a_commit_that_comes_late_is_refused_once_the_next_has_settled_it(time, 
     a.consumer.commit(0, 9)
 
 
-def test_a_smaller_offset_settles_too_and_is_refused_where_the_greater_was_committed(time):
+def test_smaller_offset_settles_and_is_refused_after_a_greater_commit(time):
     a = Worker(time, "a")
     settle(time, a)
     a.etcd.lose_next_answer()
@@ -155,7 +155,7 @@ def test_a_smaller_offset_settles_too_and_is_refused_where_the_greater_was_commi
         a.consumer.commit(0, 4)
 
 
-def test_of_several_commits_without_an_answer_the_one_that_was_applied_is_found(time):
+def test_applied_one_of_several_unanswered_commits_is_found(time):
     a = Worker(time, "a")
     settle(time, a)
     late = []
@@ -245,7 +245,7 @@ def test_a_partition_that_is_lost_while_it_is_taken_over_is_never_told(time):
 
 
 class hold_takes:  # noqa: N801 - reads as a verb
-    """Keeps every transaction on offsets from a client's etcd, without an answer."""
+    """Keep every transaction on offsets from etcd, without an answer."""
 
     def __init__(self, etcd):
         self.send, self.txns, etcd.txn = etcd.txn, [], self
@@ -258,7 +258,7 @@ class hold_takes:  # noqa: N801 - reads as a verb
 
 
 def test_a_take_that_hangs_delays_no_revocation(time, apart):
-    """The take is under way until the test lets it go; a real etcd would keep it for seconds."""
+    """The take is under way until the test ends it, as on a slow etcd."""
     a = Worker(time, "a")
     settle(time, a)
     begun, go_on, send = threading.Event(), threading.Event(), a.etcd.txn
@@ -284,7 +284,7 @@ def test_a_take_that_hangs_delays_no_revocation(time, apart):
     a.look()
 
 
-def test_a_worker_that_gave_up_commits_nothing_once_its_partition_is_assigned_anew(time):
+def test_worker_that_gave_up_cannot_commit_after_the_next_assignment(time):
     """Under the same token: the role was held all the while."""
     a = Worker(time, "a")
     settle(time, a)
@@ -348,7 +348,10 @@ def test_a_greater_token_in_the_key_is_an_error_that_says_what_to_do(time):
 
 
 def test_two_consumers_of_one_topic_in_one_member_are_told_apart(time):
-    """A mistake; the second one's take ends the first one's commits, though the token is the same."""
+    """The second consumer's take ends the commits of the first.
+
+    Two consumers in one member are a mistake, and both have the same token.
+    """
     a = Worker(time, "a")
     settle(time, a)
     with PartitionedConsumer(a.member, "orders", partitions=4) as other:

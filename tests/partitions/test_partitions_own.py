@@ -1,4 +1,4 @@
-"""What one face alone has, what a fork may do, and what many partitions cost."""
+"""Check single faces, forks, and the cost of many partitions."""
 
 import asyncio
 import queue
@@ -86,7 +86,7 @@ def test_a_commit_that_is_cancelled_is_settled_by_the_next():
 
 
 def test_a_restored_etcd_ends_what_was_assigned_before():
-    """Told to the commit itself; where the engine hears of it first, the roles are lost by then."""
+    """The commit raises it; if the engine learns it first, the roles are lost."""
 
     def is_another(*_, **__):
         raise rink.EtcdClusterChanged("the etcd cluster is another one, or was restored")

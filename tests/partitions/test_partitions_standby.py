@@ -1,4 +1,4 @@
-"""Who stands by, of any status: whom the plan would put in the owner's place."""
+"""Check the standby of each owner, by the coordinator's plan."""
 
 from rink.core import codec
 from rink.core.schemes import register
