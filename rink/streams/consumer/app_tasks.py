@@ -175,7 +175,9 @@ def _now() -> datetime:
 
 
 async def run_tasks(tasks: list[Task], rink: Any) -> None:
-    """Run all tasks until cancelled; those of the leader until the group is left.
+    """Run all tasks until cancelled.
+
+    The leader's tasks end when the group is left.
 
     Args:
         tasks: the tasks of the app.
