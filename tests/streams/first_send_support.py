@@ -1,4 +1,7 @@
-"""A stream on a store in place of Redis, which may be away, silent, or late."""
+"""Offer a stream on a fake store.
+
+The store may be unavailable, silent or late.
+"""
 
 import asyncio
 
@@ -11,7 +14,7 @@ class Leg(Record):
 
 
 class Store:
-    """A Redis that is away so many times; `silent` does not answer at all."""
+    """A store whose Redis is unavailable for some calls, or silent."""
 
     def __init__(self, away=0, silent=False, error=None):
         self.away, self.silent, self.error = away, silent, error

@@ -1,4 +1,7 @@
-"""An event loop whose time jumps to what is due next, for coroutines that wait for nothing outside."""
+"""Run coroutines on an event loop whose time jumps.
+
+The time jumps to the next due call. The coroutines may wait for nothing outside of the loop.
+"""
 
 import asyncio
 import functools
@@ -8,7 +11,7 @@ __all__ = ["JumpingLoop", "jumping", "pass_time"]
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
-    """Time stands still while something can run, and jumps when all wait."""
+    """An event loop whose time stands still while a task can run."""
 
     def __init__(self):
         super().__init__()
@@ -30,7 +33,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
 
 
 def jumping(test):
-    """Run an async test in such a loop."""
+    """Run an async test on a loop whose time jumps."""
 
     @functools.wraps(test)
     def run(*given, **named):

@@ -1,4 +1,7 @@
-"""An app with one stream, what its processor saw, and what came of it: run without servers."""
+"""Run an app's processor without servers, and note what it sees.
+
+The app has one stream.
+"""
 
 import asyncio
 
@@ -7,7 +10,10 @@ from rink.testing.streams import _OwnerOfAll, process
 
 
 def have_batches_wait(monkeypatch):
-    """Have the kit wait for more as long as `take` says, as a worker does, which never knows that it has all."""
+    """Make the kit's batches wait for as long as `take` allows.
+
+    So does a worker, which never knows that it has all events.
+    """
     monkeypatch.setattr(_OwnerOfAll, "_has_all", lambda self: False)
 
 
@@ -22,7 +28,7 @@ class Leg(Record):
 
 
 class Brittle(JsonCodec):
-    """A codec that raises what it likes."""
+    """A codec that raises any error."""
 
     def decode(self, data):
         leg = super().decode(data)
@@ -32,7 +38,7 @@ class Brittle(JsonCodec):
 
 
 class Shop:
-    """An app with one stream; what its processor saw, and what came of it."""
+    """An app with one stream, the events of its processor, and the results."""
 
     def __init__(self, **settings):
         self.app = App("shop")
@@ -70,6 +76,6 @@ def note_one_by_one(shop, is_thread):
 
 
 async def turns():
-    """Let others do what they can at once."""
+    """Let all other tasks run that are ready."""
     for _ in range(20):
         await asyncio.sleep(0)

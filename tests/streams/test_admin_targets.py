@@ -1,4 +1,4 @@
-"""Changing many partitions at once: what an error in one of them says of the others."""
+"""Change many partitions at once, and report errors in some of them."""
 
 import asyncio
 
@@ -21,7 +21,10 @@ def places(count):
 
 
 def changed(count, answers):
-    """Change so many; what some answer is given, and the others answer with their number."""
+    """Change partitions, of which each answers with its number.
+
+    `answers` has other answers for some of them.
+    """
     asked = []
 
     async def ask(found):
@@ -54,7 +57,7 @@ def test_an_error_keeps_no_other_from_it_and_says_so():
     assert "maybe" not in note
 
 
-def test_nobody_else_is_asked_once_redis_is_away_and_who_was_may_be_changed():
+def test_change_while_redis_is_away_sends_no_more_and_names_unsure_places():
     error, asked = changed(100, {0: RedisUnavailable("away")})
     assert len(asked) <= MAX_REQUESTS + 1
     assert error.__notes__[0].endswith("but maybe in bill orders/0")

@@ -1,4 +1,4 @@
-"""What is declared, and what is refused when it is."""
+"""Accept and refuse declarations of an app."""
 
 import asyncio
 import dataclasses
@@ -140,7 +140,7 @@ async def of_nothing(): ...
 def test_a_function_that_could_never_process_anything_is_refused(app, orders, function, told):
     with pytest.raises(ConfigError, match=told):
         app.processor(orders, name="bill")(function)
-    app.processor(orders, name="bill")(Shop().bill)  # bound, it takes what it is given
+    app.processor(orders, name="bill")(Shop().bill)  # a bound method takes the right arguments
 
 
 class Billing:
@@ -153,7 +153,7 @@ class Endless:
 
 
 def given(function):
-    """A decorator that gives the function more than it is called with."""
+    """Return a decorator that passes an extra argument to the function."""
 
     @functools.wraps(function)
     async def wrapper(*called):
@@ -225,7 +225,7 @@ class Model(pydantic.BaseModel):
 
 
 class Anything:
-    """A codec of somebody's own."""
+    """A codec of a user's own."""
 
     def __init__(self, error=None):
         self.error = error
@@ -247,7 +247,10 @@ def test_stream_partition_by_no_field_of_any_class_refused(app, record, codec):
 
 
 def test_stream_partition_by_property_accepted_and_method_refused(app):
-    """A bound method has an address in its text: each process would take another partition."""
+    """Refuse a method as a key.
+
+    The text of a bound method has an address, so each process would take another partition.
+    """
     parcels = app.stream("parcels", record=Parcel, partition_by="shard")
     assert parcels.partition_of(Parcel(1)) == partition_of("m", 16)
     with pytest.raises(ConfigError, match=r"'town' is a method of Parcel.*lambda record"):
@@ -339,7 +342,7 @@ def test_a_key_that_cannot_be_computed_is_refused(app):
 
 
 def test_the_partition_of_a_key_never_changes():
-    """These are what lies in people's Redis."""
+    """Keep the hash: events lie in users' Redis by it."""
     assert [partition_of(key, 16) for key in ("ann", "N14228", "UA", "1", "日本語")] == [
         11, 7, 12, 2, 2,
     ]  # fmt: skip

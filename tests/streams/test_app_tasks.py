@@ -1,4 +1,4 @@
-"""Timers, in a time that jumps: when they run, and on whose leadership."""
+"""Run timers in a time that jumps, also those of the leader."""
 
 import asyncio
 import contextlib
@@ -69,7 +69,7 @@ async def test_an_error_is_told_and_ends_only_that_run(caplog):
 
 
 @jumping
-async def test_after_a_run_that_took_longer_the_next_ones_are_a_period_apart_again():
+async def test_timer_after_a_long_run_keeps_its_period_again():
     times, loop = [], asyncio.get_running_loop()
 
     async def slow_at_first():
@@ -82,7 +82,7 @@ async def test_after_a_run_that_took_longer_the_next_ones_are_a_period_apart_aga
 
 
 @jumping
-async def test_a_run_that_ends_cancelled_by_nobody_of_ours_is_an_error_like_any_other(caplog):
+async def test_run_cancelled_by_its_own_code_counts_as_an_error(caplog):
     runs = []
 
     async def cancelled():
@@ -97,7 +97,10 @@ async def test_a_run_that_ends_cancelled_by_nobody_of_ours_is_an_error_like_any_
 
 @jumping
 async def test_a_run_that_fails_by_a_task_group_is_an_error_like_any_other(caplog):
-    """Before Python 3.13, the group may leave its own request to cancel behind in the task."""
+    """Fail in a task group.
+
+    Before Python 3.13, the group may leave its own request to cancel in the task.
+    """
     runs = []
 
     async def refuse():
@@ -146,7 +149,10 @@ def test_an_async_function_behind_a_plain_decorator_runs():
 
 
 def test_a_plain_function_that_is_to_end_is_waited_for(caplog):
-    """Its thread cannot be ended: a role that was let go of before would be held twice."""
+    """Wait for the thread of a task.
+
+    A thread cannot be cancelled, so a role that is released before would be held twice.
+    """
     begun, go, ended = threading.Event(), threading.Event(), []
 
     def slow():
@@ -195,7 +201,7 @@ async def test_a_clock_that_is_set_back_a_little_comes_to_no_minute_twice(monkey
 
 
 class Group:
-    """A group whose role `leader` is here for ten seconds, and again after five."""
+    """A group whose role `leader` is held for 10 s, and again 5 s later."""
 
     def __init__(self, times):
         self.left = times
@@ -215,7 +221,7 @@ class Group:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @jumping
-async def test_a_leaders_task_runs_while_the_role_is_here_and_again_when_it_comes_back():
+async def test_leader_task_runs_whenever_the_role_is_held():
     times, loop = [], asyncio.get_running_loop()
 
     async def note():

@@ -1,4 +1,7 @@
-"""Sending to one partition, with a Redis that answers late, not at all, or that it is full."""
+"""Send to one partition while Redis has trouble.
+
+Redis answers late, or not at all, or the partition is full.
+"""
 
 import asyncio
 
@@ -16,11 +19,11 @@ NAMES = Names.of("shop", "orders").partition(0)
 
 
 class Partition:
-    """A partition as `append.lua` has it, and what goes wrong on the way to it.
+    """A partition like that of `append.lua`, with errors on the way to it.
 
     Attributes:
-        lose: how many answers are lost from here on, the step having been carried out.
-        away: how many calls do not reach it.
+        lose: how many of the next answers are lost, after the step was carried out.
+        away: how many calls do not reach the partition.
         room: how many records fit.
     """
 
@@ -53,7 +56,7 @@ class Partition:
         return self.last[1]
 
 
-def lane(partition):
+def appender_of(partition):
     return Appender(partition, NAMES, PartitionBounds(partition.room), "orders", 0)
 
 
@@ -64,8 +67,8 @@ def many(count, first=0):
 @jumping
 async def test_each_single_send_gets_its_own_id():
     partition = Partition()
-    sending = lane(partition)
-    ids = await asyncio.gather(*(sending.send([b"%d" % n], 1, wants_ids=True) for n in range(5)))
+    appender = appender_of(partition)
+    ids = await asyncio.gather(*(appender.send([b"%d" % n], 1, wants_ids=True) for n in range(5)))
     assert ids == [[f"{n}-0"] for n in range(1, 6)]
     assert partition.records == many(5)
 
@@ -73,11 +76,11 @@ async def test_each_single_send_gets_its_own_id():
 @jumping
 async def test_what_is_sent_while_a_call_is_under_way_goes_in_the_next():
     partition = Partition()
-    sending = lane(partition)
-    first = asyncio.create_task(sending.send(many(1), 1))
+    appender = appender_of(partition)
+    first = asyncio.create_task(appender.send(many(1), 1))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    await asyncio.gather(*(sending.send(many(1, n), 1) for n in range(1, 100)))
+    await asyncio.gather(*(appender.send(many(1, n), 1) for n in range(1, 100)))
     await first
     assert partition.records == many(100)
     assert [count for _, count in partition.calls] == [1, 99]
@@ -88,16 +91,16 @@ async def test_what_is_sent_while_a_call_is_under_way_goes_in_the_next():
 async def test_nothing_is_added_twice_or_lost_where_answers_are(lose, away):
     partition = Partition()
     partition.lose, partition.away = lose, away
-    sending = lane(partition)
-    await asyncio.gather(*(sending.send(many(700, 700 * n), 30) for n in range(3)))
+    appender = appender_of(partition)
+    await asyncio.gather(*(appender.send(many(700, 700 * n), 30) for n in range(3)))
     assert partition.records == many(2100)
 
 
 @jumping
 async def test_what_does_not_fit_waits_for_room_and_keeps_its_order():
     partition = Partition(room=10)
-    sending = lane(partition)
-    both = asyncio.gather(sending.send(many(8), 30), sending.send(many(8, 8), 30))
+    appender = appender_of(partition)
+    both = asyncio.gather(appender.send(many(8), 30), appender.send(many(8, 8), 30))
     await pass_time(1)
     assert partition.records == many(10)
     partition.room = 100
@@ -108,12 +111,12 @@ async def test_what_does_not_fit_waits_for_room_and_keeps_its_order():
 @jumping
 async def test_whoever_has_waited_long_enough_is_told_and_the_next_goes_on():
     partition = Partition(room=10)
-    sending = lane(partition)
-    await sending.send(many(10), 1)
+    appender = appender_of(partition)
+    await appender.send(many(10), 1)
     with pytest.raises(PartitionFull, match=r"full for 2 s: it holds 10 events .* 3 of 3 records"):
-        await sending.send(many(3), 2)
+        await appender.send(many(3), 2)
     partition.room = 100
-    await sending.send(many(1, 10), 1)
+    await appender.send(many(1, 10), 1)
     assert partition.records == many(11)
 
 
@@ -121,17 +124,17 @@ async def test_whoever_has_waited_long_enough_is_told_and_the_next_goes_on():
 async def test_a_redis_that_is_away_for_too_long_is_named_and_not_the_partition():
     partition = Partition()
     partition.away = 10_000
-    sending = lane(partition)
-    first = asyncio.create_task(sending.send(many(1), 5))
+    appender = appender_of(partition)
+    first = asyncio.create_task(appender.send(many(1), 5))
     await pass_time(1)
     with pytest.raises(RedisUnavailable, match=r"away: 2 of 2 records .* were not sent in 2 s"):
-        await sending.send(many(2), 2)
+        await appender.send(many(2), 2)
     with pytest.raises(
         RedisUnavailable, match=r"away: 1 of 1 records .* may have been sent in 5 s"
     ):
         await first
     partition.away = 0
-    await sending.send(many(1), 5)
+    await appender.send(many(1), 5)
     assert partition.records == many(1)
 
 
@@ -139,26 +142,26 @@ async def test_a_redis_that_is_away_for_too_long_is_named_and_not_the_partition(
 async def test_a_refusal_that_will_not_pass_is_raised_at_once_to_all_who_wait():
     partition = Partition()
     partition.refusal = RecordError("no")
-    sending = lane(partition)
+    appender = appender_of(partition)
     ended = await asyncio.gather(
-        *(sending.send(many(1), 1) for _ in range(3)), return_exceptions=True
+        *(appender.send(many(1), 1) for _ in range(3)), return_exceptions=True
     )
     assert [type(one) for one in ended] == [RecordError] * 3
     partition.refusal = None
-    await sending.send(many(2), 1)
+    await appender.send(many(2), 1)
     assert partition.records == many(2)
 
 
 @jumping
 async def test_a_send_that_is_cancelled_leaves_the_others_as_they_are():
     partition = Partition()
-    sending = lane(partition)
-    one, two = (asyncio.create_task(sending.send(many(1, n), 1)) for n in (1, 2))
+    appender = appender_of(partition)
+    one, two = (asyncio.create_task(appender.send(many(1, n), 1)) for n in (1, 2))
     await asyncio.sleep(0)
     one.cancel()
     await asyncio.gather(one, two, return_exceptions=True)
     assert partition.records[-1:] == many(1, 2)
-    await sending.send(many(1, 3), 1)
+    await appender.send(many(1, 3), 1)
     assert partition.records[-2:] == [*many(1, 2), *many(1, 3)]
 
 
@@ -166,15 +169,15 @@ async def test_a_send_that_is_cancelled_leaves_the_others_as_they_are():
 async def test_a_slow_redis_is_not_a_full_partition():
     partition = Partition()
     partition.slow = 10
-    sending = lane(partition)
-    first = asyncio.create_task(sending.send(many(1), 2))
+    appender = appender_of(partition)
+    first = asyncio.create_task(appender.send(many(1), 2))
     with pytest.raises(RedisUnavailable, match="may have been sent"):
         await first
-    first = asyncio.create_task(sending.send(many(1, 1), 30))
+    first = asyncio.create_task(appender.send(many(1, 1), 30))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     with pytest.raises(RedisUnavailable, match="were not sent"):
-        await sending.send(many(1, 2), 2)
+        await appender.send(many(1, 2), 2)
     await first
 
 
@@ -182,7 +185,7 @@ async def test_a_slow_redis_is_not_a_full_partition():
 @jumping
 async def test_a_call_that_is_under_way_when_the_time_is_over_is_waited_for(is_lucky):
     partition = Partition(room=0)
-    waiting = asyncio.create_task(lane(partition).send(many(1), 2.5))
+    waiting = asyncio.create_task(appender_of(partition).send(many(1), 2.5))
     await pass_time(1.9)
     partition.slow = 0.9  # the next call begins within a quarter of a second
     partition.room = int(is_lucky)
@@ -195,10 +198,10 @@ async def test_a_call_that_is_under_way_when_the_time_is_over_is_waited_for(is_l
 
 
 @jumping
-async def test_a_full_partition_that_falls_silent_is_a_redis_that_does_not_answer():
+async def test_full_partition_then_silent_redis_raises_unavailable():
     partition = Partition(room=0)
-    sending = lane(partition)
-    waiting = asyncio.create_task(sending.send(many(1), 2.0))
+    appender = appender_of(partition)
+    waiting = asyncio.create_task(appender.send(many(1), 2.0))
     await pass_time(1.0)
     partition.slow = 3600
     with pytest.raises(RedisUnavailable, match=r"1 of 1 records .* may have been sent"):
@@ -212,7 +215,7 @@ async def test_a_call_is_not_repeated_for_longer_than_redis_keeps_what_it_did():
     partition.lose = 10**9
     began = asyncio.get_running_loop().time()
     with pytest.raises(RedisUnavailable):
-        await lane(partition).send(many(3), 3600.0)
+        await appender_of(partition).send(many(3), 3600.0)
     assert 300 < asyncio.get_running_loop().time() - began < 320
     assert len(partition.records) == 3
 
@@ -221,42 +224,42 @@ async def test_a_call_is_not_repeated_for_longer_than_redis_keeps_what_it_did():
 async def test_who_waits_when_the_app_is_closed_is_told():
     partition = Partition()
     partition.away = 10**9
-    mine = lane(partition)
-    sending = asyncio.create_task(mine.send(many(3), 3600.0))
+    mine = appender_of(partition)
+    appender = asyncio.create_task(mine.send(many(3), 3600.0))
     await pass_time(1.0)
     await mine.close()
     with pytest.raises(ClosedError, match="3 records for partition 0 of stream 'orders'"):
-        await sending
+        await appender
     calls = partition.away
     await pass_time(10.0)
     assert partition.away == calls
 
 
 @jumping
-async def test_a_lane_that_never_sent_closes():
-    await lane(Partition()).close()
+async def test_a_appender_that_never_sent_closes():
+    await appender_of(Partition()).close()
 
 
 MB = 2**20
 
 
 def sized(*sizes):
-    """Return a record of each size, each its own letter."""
+    """Return a record of each size, each of its own letter."""
     return [bytes([65 + at % 26]) * size for at, size in enumerate(sizes)]
 
 
 @jumping
-async def test_lane_large_records_go_in_calls_of_about_a_megabyte():
+async def test_appender_large_records_go_in_calls_of_about_a_megabyte():
     partition = Partition()
-    sending = lane(partition)
+    appender = appender_of(partition)
     small, large = sized(*[MB // 4] * 10), sized(2 * MB, 10, 2 * MB)
-    await asyncio.gather(sending.send(small, 30), sending.send(large, 30))
+    await asyncio.gather(appender.send(small, 30), appender.send(large, 30))
     assert partition.records == small + large
     assert [count for _, count in partition.calls] == [4, 4, 2, 1, 1, 1]
 
 
 class Slow(Partition):
-    """A partition that answers in time where a call has no more than so many bytes."""
+    """A partition that answers in time only to calls of limited size."""
 
     def __init__(self, most):
         super().__init__()
@@ -274,31 +277,31 @@ class Slow(Partition):
 
 
 @jumping
-async def test_lane_after_a_timeout_half_as_much_is_sent():
+async def test_appender_after_a_timeout_half_as_much_is_sent():
     partition = Slow(MB // 4)
     records = sized(*[MB // 16] * 20)
-    ids = await lane(partition).send(records, 60, wants_ids=True)
+    ids = await appender_of(partition).send(records, 60, wants_ids=True)
     assert partition.records == records
     assert len(ids) == 20
     assert partition.asked[:3] == [MB, MB // 2, MB // 4]
 
 
 @jumping
-async def test_lane_remembers_between_calls_what_was_too_much():
+async def test_appender_remembers_between_calls_what_was_too_much():
     partition = Slow(MB // 4)
-    sending = lane(partition)
+    appender = appender_of(partition)
     for _ in range(10):
-        await sending.send(sized(*[MB // 16] * 16), 60)
+        await appender.send(sized(*[MB // 16] * 16), 60)
     assert sum(size > partition.most for size in partition.asked) <= 8
     partition.most, partition.asked = MB, []
     for _ in range(40):
-        await sending.send(sized(*[MB // 16] * 16), 60)
+        await appender.send(sized(*[MB // 16] * 16), 60)
     assert partition.asked[-1] == MB, "it sends whole calls again some time after"
 
 
 @jumping
-async def test_lane_a_shorter_call_after_a_longer_one_was_applied_adds_nothing():
-    """The longer one was carried out, and its answer was late."""
+async def test_appender_shorter_retry_of_an_applied_call_adds_nothing():
+    """Repeat a call that was carried out, and whose answer came too late."""
     partition = Partition()
     records, calls = sized(*[MB // 16] * 20), []
 
@@ -312,14 +315,14 @@ async def test_lane_a_shorter_call_after_a_longer_one_was_applied_adds_nothing()
                 raise error
             return answer
 
-    ids = await lane(Late()).send(records, 60, wants_ids=True)
+    ids = await appender_of(Late()).send(records, 60, wants_ids=True)
     assert partition.records == records
     assert ids == [f"{n}-0" for n in range(1, 21)]
     assert calls == [(1, 16, 16), (1, 8, 16), (2, 4, 4)]
 
 
 @jumping
-async def test_lane_a_record_too_large_for_the_timeout_names_the_setting():
+async def test_appender_a_record_too_large_for_the_timeout_names_the_setting():
     partition = Slow(MB)
     with pytest.raises(RedisUnavailable, match=r"has 3145728 bytes: .* socket_timeout .*5 s"):
-        await lane(partition).send(sized(3 * MB), 20)
+        await appender_of(partition).send(sized(3 * MB), 20)

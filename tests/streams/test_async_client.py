@@ -1,4 +1,4 @@
-"""What is set of a client that the user has made: nobody waits for Redis without end."""
+"""Set timeouts on the clients that users make."""
 
 import pytest
 from redis.asyncio import Redis, RedisCluster
@@ -18,7 +18,7 @@ MAKES = {
 
 
 def waits(client):
-    """The seconds that each connection would wait for an answer, and to be made."""
+    """Return each connection's timeouts for an answer and for connecting."""
     if isinstance(client, RedisCluster):
         nodes = client.nodes_manager.startup_nodes.values()
         made = [node.connection_class(**node.connection_kwargs) for node in nodes]

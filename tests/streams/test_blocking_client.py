@@ -1,4 +1,4 @@
-"""Close the connections of blocking clients, see `rink.redis.blocking_client`."""
+"""Close the connections of blocking clients."""
 
 from redis.sentinel import Sentinel
 

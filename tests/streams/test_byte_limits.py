@@ -1,4 +1,4 @@
-"""How many bytes are asked for at once, learnt from what was seen."""
+"""Choose sizes of answers from the sizes of earlier ones."""
 
 import functools
 
@@ -15,7 +15,7 @@ MB = 2**20
 
 
 def read(sizes, plan, entry):
-    """Answer a plan with entries of one size; return how many bytes that were."""
+    """Answer a plan with entries of one size, and return their bytes."""
     asked, count = plan
     for key in asked:
         sizes.note(key, count, count * (entry))

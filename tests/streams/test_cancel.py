@@ -1,4 +1,4 @@
-"""Ending tasks: for certain, and not before they have put things in order."""
+"""End tasks for certain, after they have cleaned up."""
 
 import asyncio
 import sys
@@ -23,7 +23,7 @@ async def test_who_takes_a_cancellation_for_an_error_is_told_again_soon():
         while len(taken) < 3:
             try:
                 await pass_time(1000)
-            except asyncio.CancelledError:  # as a read from Redis that ends in the same moment
+            except asyncio.CancelledError:  # like a read from Redis that ends in the same moment
                 taken.append(1)
 
     reading = await started(read())
@@ -77,7 +77,10 @@ async def test_how_they_ended_is_somebody_elses_matter():
 
 
 def test_who_runs_code_apart_is_told_of_its_exit_and_not_of_the_loops_end():
-    """asyncio lets SystemExit of any task out of its loop at once, and then cancels all tasks."""
+    """Raise an exit in the caller first.
+
+    asyncio lets SystemExit of any task out of its loop at once, and then cancels all tasks.
+    """
     told = []
 
     async def leave():

@@ -1,10 +1,13 @@
-"""When the events that are given up are too many."""
+"""Trip the breaker if too many events are given up."""
 
 from rink.streams.consumer.circuit_breaker import Breaker
 
 
 def ends(breaker, text):
-    """Let events end: `.` in order, `x` not; returns how many until it trips, and why."""
+    """Let events end, and return the room before the trip, and its reason.
+
+    `.` is a success, and `x` a failure.
+    """
     passed = 0
     for number, end in enumerate(text, 1):
         if end == ".":
@@ -49,7 +52,10 @@ def test_room_is_how_many_more_would_trip_it():
 
 
 def test_events_that_come_again_are_not_counted_twice():
-    """Those in hand count as passed; where they fail, fewer have passed than before."""
+    """Count events in flight as passed.
+
+    If they fail, fewer events have passed than before.
+    """
     breaker = Breaker(2)
     breaker.note(5, "error")
     assert breaker.note(3, "error") == "2 events in a row failed, the first: error"

@@ -1,4 +1,4 @@
-"""Streams of dead letters: how they are declared, and what is refused before a worker starts."""
+"""Declare streams of dead letters, and refuse wrong declarations."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""One round of failures is one traceback in the log, whatever the number of partitions."""
+"""Log a failure of many partitions with one traceback."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ def told(caplog):
     caplog.set_level(logging.INFO, "rink.streams")
 
     class Told:
-        """What was logged by now."""
+        """The lines that were logged so far."""
 
         def __iter__(self):
             return iter(list(caplog.records))
@@ -119,13 +119,16 @@ def test_an_error_that_cannot_be_shown_is_told_all_the_same(told):
 
 @jumping
 async def run_outage(seconds, back, ended=()):
-    """Have three partitions wait; those in `back` finish an event then, and `ended` change hands."""
+    """Run an outage in three partitions.
+
+    After it, the partitions `back` finish an event, and the partitions `ended` change hands.
+    """
     complaints = Complaints("bill")
     roles = [f"orders/{n}" for n in range(3)]
     for role in roles:
         complaints.note_finished(role, 6)
         complaints.note_wait(role, 7)
-        complaints.note_finished(role, 7)  # a commit of what it had finished before
+        complaints.note_finished(role, 7)  # a commit of events that finished before the outage
     await pass_time(seconds)
     for n in ended:
         complaints.note_end(roles[n])
@@ -137,7 +140,8 @@ def test_outage_over_in_all_partitions_is_told_once(told):
     run_outage(30, back=[0, 1, 2])
     [line] = told
     assert line.getMessage() == (
-        "processor 'bill' goes on in all its partitions: it had waited for transient errors to pass for 30 s"
+        "processor 'bill' goes on in all its partitions: it had waited for transient errors "
+        "to pass for 30 s"
     )
 
 

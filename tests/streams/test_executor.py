@@ -1,4 +1,4 @@
-"""One processor in one worker, on etcd in memory and without Redis: how its tasks end."""
+"""End the tasks of one processor in one worker, on etcd in memory."""
 
 import asyncio
 import contextlib
@@ -20,15 +20,16 @@ from rink.testing.memory.cluster import MemoryCluster
 
 
 class Nothing:
-    """A store that nothing is asked of."""
+    """A store that gets no requests."""
 
     limits = ByteLimits()
 
 
 class Deaf(Reader):
-    """A reader that loses its first cancellation, as a call to Redis may on Python 3.11.
+    """A reader that loses its first cancellation.
 
-    Without a second one it ends after ten seconds.
+    A call to Redis may lose it on Python 3.11. Without a second one the reader ends after ten
+    seconds.
     """
 
     def __init__(self):
@@ -54,7 +55,10 @@ def reader(monkeypatch):
 
 @contextlib.asynccontextmanager
 async def an_executor(cluster):
-    """Make an executor of one partition; the tests end it before its processor is called."""
+    """Make an executor of one partition.
+
+    The tests end it before its processor is called.
+    """
     app = App("shop")
     legs = app.stream("legs", record=Leg, partition_by="who", partition_count=1)
 
@@ -77,7 +81,10 @@ async def an_executor(cluster):
 
 
 def test_a_processor_that_ends_its_process_leaves_no_task_behind(reader, monkeypatch):
-    """After SystemExit, asyncio cancels each task once, and waits for all of them for ever."""
+    """End all tasks after SystemExit.
+
+    asyncio cancels each task only once, and waits for all of them without end.
+    """
 
     async def leave(self):
         await reader.reads.wait()
@@ -94,7 +101,7 @@ def test_a_processor_that_ends_its_process_leaves_no_task_behind(reader, monkeyp
     assert reader.cancelled == 2
 
 
-def test_who_is_cancelled_twice_gives_no_thread_up_before_the_group_was_left(reader, monkeypatch):
+def test_executor_cancelled_twice_keeps_threads_until_the_group_is_left(reader, monkeypatch):
     async def last(self):
         await self._role.lost.wait()
 

@@ -1,4 +1,4 @@
-"""The first send of a program must reach Redis, which may be away, silent, or late."""
+"""Send first records while Redis is unavailable, silent or late."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ async def test_nothing_is_sent_where_redis_stays_away_for_so_long():
             await ask
         assert caught.value.server == "here"
         assert asyncio.get_running_loop().time() - began == pytest.approx(7, abs=0.1)
-    assert await legs.send_many([]) == 0  # which needs no Redis
+    assert await legs.send_many([]) == 0  # needs no Redis
     await app.close()
 
 
@@ -56,13 +56,16 @@ async def test_an_app_that_is_closed_meanwhile_stays_closed(settings):
     assert app.connections.already_open() is None
     assert store.closed == store.opened
     store.away, store.silent = 0, False
-    assert await legs.send(Leg()) == "1-0"  # it may be used again
+    assert await legs.send(Leg()) == "1-0"  # the stream can be used again
     await app.close()
 
 
 @jumping
 async def test_who_sends_after_a_task_group_has_failed_is_told_of_the_close_too():
-    """Before Python 3.13, the group may leave its own request to cancel behind in the task."""
+    """Send after a failed task group.
+
+    Before Python 3.13, the group may leave its own request to cancel in the task.
+    """
     app, legs = app_on(Store(silent=True))
 
     async def refuse():

@@ -1,4 +1,4 @@
-"""Hashers of users: where a key goes, and what is refused before anything is sent."""
+"""Use hashers of users, and refuse wrong ones before a send."""
 
 import itertools
 import zlib

@@ -1,4 +1,4 @@
-"""Requests are packed in C, and to the byte as redis-py packs them."""
+"""Pack requests in C, to the same bytes as redis-py."""
 
 import pytest
 from redis.asyncio import BlockingConnectionPool, Redis, SSLConnection
@@ -47,7 +47,7 @@ def test_what_cannot_be_sent_is_refused(ours, value):
         ours.pack_command("SET", "x", value)
 
 
-def test_a_store_has_its_clients_connections_pack_so_whatever_they_connect_by():
+def test_store_makes_connections_of_any_kind_pack_in_c():
     pools = [
         Redis.from_url("rediss://h").connection_pool,
         Redis.from_url("unix:///tmp/x").connection_pool,

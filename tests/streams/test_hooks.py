@@ -1,4 +1,4 @@
-"""Hooks of a worker and of a partition: what is called, in which order, and what an error does."""
+"""Call the hooks of a worker and of a partition, in order."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ def app():
 
 
 async def live(starts, stops, stop=None, body=None):
-    """A worker's life between its hooks."""
+    """Run a worker's life between its hooks."""
     async with around_worker(starts, stops, stop or asyncio.Event()) as begins:
         if body is not None:
             body()
@@ -309,7 +309,7 @@ def test_stop_hook_that_fails_changes_nothing(app, caplog):
     "error", [asyncio.CancelledError(), BaseExceptionGroup("two", [GeneratorExit()])]
 )
 def test_partition_hooks_may_raise_what_is_no_exception(app, error, caplog):
-    """It costs the worker as little as an error of any other kind."""
+    """Treat a BaseException of a hook like any other error."""
     called = []
 
     async def start(owned):

@@ -1,4 +1,7 @@
-"""Iterating over events: in one place at a time, with middleware, in a task or in a thread."""
+"""Iterate over events, with middleware, in a task or in a thread.
+
+Only one place at a time may iterate.
+"""
 
 import asyncio
 import contextlib
@@ -60,7 +63,10 @@ def test_what_a_task_group_raises_of_ours_is_no_events_fault():
 
 
 def test_a_task_group_that_failed_ends_no_later_call():
-    """Before Python 3.13, the group may leave its own request to cancel behind in the task."""
+    """Call again after a failed task group.
+
+    Before Python 3.13, the group may leave its own request to cancel in the task.
+    """
     shop, calls = Shop(max_attempts=3), []
 
     async def note_one(leg):
@@ -75,7 +81,7 @@ def test_a_task_group_that_failed_ends_no_later_call():
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(note_one(leg))
             if leg.n == 5:
-                return  # before the end, as it may
+                return  # a processor may return before the end
 
     outcome = shop.process(10)
     assert shop.seen[:3] == [0, 1, 2]
@@ -84,7 +90,7 @@ def test_a_task_group_that_failed_ends_no_later_call():
 
 
 @pytest.mark.parametrize("is_thread", [False, True])
-def test_middleware_is_left_in_the_task_that_entered_it_and_processors_see_what_it_sets(is_thread):
+def test_middleware_context_stays_in_its_task_and_reaches_processors(is_thread):
     current, entered = contextvars.ContextVar("current"), []
 
     @contextlib.asynccontextmanager
@@ -171,7 +177,7 @@ def test_a_time_limit_in_middleware_ends_neither_worker_nor_partition(is_thread)
 
     shop.processor(note_in_thread if is_thread else note)
     outcome = shop.process(6)
-    if is_thread:  # which no limit ends
+    if is_thread:  # a thread, which no timeout can end
         assert shop.seen == list(range(6))
     else:
         assert shop.seen == [0, 1, 2, 3, 3, 4, 5]
@@ -180,7 +186,7 @@ def test_a_time_limit_in_middleware_ends_neither_worker_nor_partition(is_thread)
 
 
 async def first_of(events, within):
-    """The first batch; [] where there is none."""
+    """Return the first batch; [] if there is none."""
     return await anext(aiter(events.take(20, within)), [])
 
 
@@ -191,7 +197,7 @@ def test_a_commit_from_aside_commits_nothing_that_was_not_given(monkeypatch):
     @shop.processor
     async def note(events):
         first = asyncio.create_task(first_of(events, 60.0))
-        await turns()  # it has gathered ten, and waits for more
+        await turns()  # the batch has ten events, and waits for more
         await events.commit()
         first.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -207,7 +213,7 @@ def test_a_commit_from_aside_commits_nothing_that_was_not_given(monkeypatch):
 
 @jumping
 async def process_in_virtual_time(shop, count):
-    """Run the processor in a time that passes only while all wait."""
+    """Run the processor in a time that passes only while all tasks wait."""
     legs = [Leg(n=n) for n in range(count)]
     await kit._process(shop.app.processors["note"], legs, 20.0)
 
@@ -230,7 +236,7 @@ def test_who_asks_while_another_one_waits_is_refused(monkeypatch):
     assert shop.seen == list(range(10))
 
 
-def test_what_middleware_sets_and_resets_is_so_in_the_thread_and_what_it_sets_itself_stays():
+def test_thread_sees_context_of_middleware_and_keeps_its_own():
     current = contextvars.ContextVar("current", default="-")
 
     @contextlib.asynccontextmanager

@@ -21,7 +21,7 @@ NOTHING = cast("Any", None)
 
 
 class Reader:
-    """Read nothing, and fail when told to."""
+    """A reader that reads nothing, and fails on order."""
 
     def __init__(self):
         self.fails = asyncio.Event()
@@ -104,7 +104,7 @@ def run(scenario):
 
 
 def test_worker_serves_until_each_group_has_a_successor(readers):
-    """The first group that is left ends no wait of the others."""
+    """Keep waiting for the other groups after the first is left."""
 
     async def scenario(cluster):
         async with (

@@ -1,4 +1,4 @@
-"""What a worker shows of its partitions: what happened to them, and nothing of the others."""
+"""Show metrics of a worker's own partitions only."""
 
 from rink.streams.consumer.metrics import WorkerMetrics
 from rink.streams.store.keys import Names
@@ -12,7 +12,7 @@ def place(number):
 
 
 def shown(metrics):
-    """By name and partition; the histograms' buckets are left out, and when each was made."""
+    """Return the values by name and partition, without buckets and times."""
     return {
         (one.name.removeprefix("rink_streams_"), one.labels.get("partition", "")): one.value
         for family in metrics.registry.collect()
@@ -29,7 +29,7 @@ def commit(metrics, number, processed, dead=0):
     metrics.committed(place(number), step, 0.01)
 
 
-def test_a_partition_is_shown_from_its_first_grant_on_and_only_what_happened_to_it():
+def test_metrics_show_a_partition_from_its_first_grant_on():
     metrics = WorkerMetrics("app")
     assert shown(metrics) == {}
     metrics.owned(place(3), True)

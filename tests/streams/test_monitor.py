@@ -1,4 +1,4 @@
-"""What a worker looks at now and then, with a store and readers that are stand-ins."""
+"""Monitor partitions, with a fake store and fake readers."""
 
 import asyncio
 
@@ -39,7 +39,10 @@ class Owner:
 
 @attrs.define
 class Scene:
-    """A store, a reader and metrics in one; `epochs` and `fence` are what lies in Redis."""
+    """A store, a reader and metrics in one.
+
+    Redis has `epochs` and `fence`.
+    """
 
     owners: list
     epochs: dict = attrs.field(factory=dict)
@@ -91,7 +94,7 @@ class Scene:
 
 @pytest.fixture
 def look(monkeypatch):
-    """Looks so many times."""
+    """Run some rounds of the monitor."""
 
     def look(scene, times=1):
         async def sleep(seconds):

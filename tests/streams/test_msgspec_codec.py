@@ -1,4 +1,4 @@
-"""The codec by msgspec: as strict as the one that is built in."""
+"""Hold the msgspec codec to the strictness of the built-in one."""
 
 import dataclasses
 from datetime import UTC, datetime, timedelta

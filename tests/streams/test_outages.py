@@ -1,4 +1,7 @@
-"""How long a partition waits, and for what: the kit's partition with a worker's policy, in virtual time."""
+"""Measure how long a partition waits after errors, in virtual time.
+
+The kit's partition has the policy of a worker.
+"""
 
 import asyncio
 import logging
@@ -21,7 +24,7 @@ def quiet(monkeypatch, caplog):
 
 
 class Late(kit._Partition):
-    """Its events come after a while."""
+    """A partition whose events come later."""
 
     first_after = 0
 
@@ -36,7 +39,11 @@ class Late(kit._Partition):
 
 
 def run(shop, data=None, count=10, first_after=0):
-    """Run the processor in one partition as a worker would; returns what came of it, and seconds."""
+    """Run the processor in one partition, as a worker does.
+
+    Returns:
+        The results, and the seconds that passed.
+    """
     data = data or [shop.legs.codec.encode(Leg(n=n)) for n in range(count)]
     outcome, took = kit.Outcome(), []
 
@@ -55,7 +62,10 @@ def run(shop, data=None, count=10, first_after=0):
 
 
 def failing(shop, at, error, until=None):
-    """Declare a processor that fails at some events until a time, and note its tries."""
+    """Declare a processor that fails at some events until a time.
+
+    It notes its tries.
+    """
     tries = []
 
     @shop.processor
@@ -121,7 +131,10 @@ def test_outage_of_more_than_an_hour_quarantines_the_partition():
 
 
 def test_outage_with_a_success_between_begins_its_hour_anew():
-    """A service that fails at every second event has the processor wait, and never stops it."""
+    """Fail at every second event.
+
+    Such a service delays the processor, and never stops it.
+    """
     shop, ends = Shop(transient_for=100), {}
 
     @shop.processor
@@ -139,7 +152,10 @@ def test_outage_with_a_success_between_begins_its_hour_anew():
 
 
 def test_outage_before_an_idle_time_is_not_counted_with_one_after_it():
-    """A connection that could not be made at first, and that breaks hours later, when an event comes."""
+    """Fail at first, and again hours later.
+
+    The connection could not be made at first. It breaks when an event comes after an idle time.
+    """
     shop, calls = Shop(transient_for=100), []
 
     @shop.processor
@@ -159,7 +175,10 @@ def test_outage_before_an_idle_time_is_not_counted_with_one_after_it():
 
 
 def test_outage_as_seen_by_batches_leaves_them_together():
-    """Nothing comes alone after it: a batch that failed for an outage is a batch again."""
+    """Repeat a batch that failed in an outage as a batch.
+
+    No event comes alone after it.
+    """
     shop, batches = Shop(), []
 
     @shop.processor
@@ -177,7 +196,7 @@ def test_outage_as_seen_by_batches_leaves_them_together():
 
 
 def test_outage_reason_names_an_event_only_where_one_was_in_hand():
-    """`unquarantine --skip` passes over what the reason names."""
+    """Name the event, since `unquarantine --skip` skips it."""
     for count, begins in ((1, "event 1-0 of "), (5, "partition ")):
         shop = Shop(transient_for=1)
 
@@ -200,7 +219,10 @@ def test_max_attempts_are_not_used_up_by_what_passes():
 
 
 def failing_in_turn(shop, errors):
-    """Declare a processor that fails at event 1 with these errors, and then no more."""
+    """Declare a processor that fails at event 1 with these errors in turn.
+
+    After them it fails no more.
+    """
     tries, errors = [], list(errors)
 
     @shop.processor
@@ -296,7 +318,10 @@ def test_few_in_memory_decide_where_no_more_can_be(prefetch):
 
 
 def test_odd_one_behind_events_in_hand_is_given_up_at_once():
-    """By hand: the processor may commit them only when it has more."""
+    """Give up an event behind in-flight events.
+
+    A processor with manual commits may commit those only when it gets more.
+    """
     shop = Shop(commit="manual")
 
     @shop.processor
@@ -391,7 +416,10 @@ def pause_for(owner, seconds):
 
 @pytest.mark.parametrize("where", ["before", "in"])
 def test_transient_for_does_not_count_a_pause(where):
-    """The function may fail before it asks for an event, as one that connects to a database first."""
+    """Fail before the processor asks for an event.
+
+    A processor that first connects to a database may do so.
+    """
     shop, tries = Shop(transient_for=100, backoff=(1, 10)), []
 
     @shop.processor

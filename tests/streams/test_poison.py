@@ -1,4 +1,7 @@
-"""Whose turn it is: one at a time, the most suspected last, and nobody for ever."""
+"""Give turns to partitions with suspects.
+
+One has a turn at a time, the most suspected ones last, and none waits without end.
+"""
 
 import asyncio
 
@@ -14,7 +17,7 @@ class Owning:
 
 
 class Turns:
-    """Owners that take turns, and what they did."""
+    """Owners that take turns, with a list of their steps."""
 
     def __init__(self):
         self.suspects = PoisonSuspects()
@@ -105,7 +108,7 @@ async def test_who_is_lost_amid_its_wait_for_the_turn_gets_none():
     working = asyncio.create_task(turns.take(first))
     waiting = asyncio.create_task(turns.take(last))
     await pass_time(0.95)
-    last.is_lost = True  # and it looks for that now and then only
+    last.is_lost = True  # checked only at intervals
     await working
     assert not await waiting
     assert await turns.take(turns.expected("other", 5))

@@ -1,6 +1,7 @@
-"""What processors do that nobody expects: no event is lost by it, and none is blamed that did nothing.
+"""Run processors with unusual behaviour.
 
-Run on given records, without servers: see `rink.testing.streams`.
+No event is lost by it, and no event is blamed without a reason. The processors run on given
+records, without servers: see `rink.testing.streams`.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from rink.testing.streams import process
 
 
 class OddError(BaseException):
-    """As gevent's and trio's are, so that nobody takes it for an error."""
+    """An error that is no Exception, like those of gevent and trio."""
 
 
 def test_a_thread_that_takes_some_and_begins_anew_is_given_all():
@@ -109,7 +110,7 @@ def test_a_batch_that_is_given_up_while_it_fills_comes_again(monkeypatch):
 
 
 @pytest.mark.parametrize("takes", [False, True])
-def test_a_manual_processor_that_returns_without_a_commit_stops_nobody_else(takes):
+def test_manual_processor_without_commit_does_not_stop_others(takes):
     shop = Shop(commit="manual")
 
     @shop.processor
@@ -118,13 +119,13 @@ def test_a_manual_processor_that_returns_without_a_commit_stops_nobody_else(take
         if takes:
             await events.take(1).next()
 
-    while not shop.seen:  # a busy machine may not come to its call in time
+    while not shop.seen:  # a busy machine may call it late
         with pytest.raises(TimeoutError):
             shop.process(seconds=0.3)
 
 
 def test_a_text_that_cannot_be_encoded_is_written_so_that_it_can(caplog):
-    caplog.set_level(logging.CRITICAL, "rink")  # what is logged, pytest-xdist could not send
+    caplog.set_level(logging.CRITICAL, "rink")  # pytest-xdist cannot send such log lines
     shop = Shop(max_attempts=1)
 
     @shop.processor
@@ -215,7 +216,7 @@ def test_a_thread_may_raise_what_a_future_cannot_hold(error):
     assert shop.seen[-1] == 9
 
 
-def test_middleware_that_leaves_nothing_of_a_batch_does_not_end_the_iteration():
+def test_middleware_that_empties_a_batch_does_not_end_the_iteration():
     @contextlib.asynccontextmanager
     async def even(batch):
         yield [event for event in batch if event.record.n % 2 == 0]
@@ -250,7 +251,7 @@ def test_an_auto_processor_may_commit_and_return():
     assert shop.seen == list(range(30))
 
 
-def test_the_pauses_between_tries_of_an_event_are_not_those_of_the_next_one(monkeypatch):
+def test_pauses_between_tries_start_again_with_each_event(monkeypatch):
     class Pauses:
         in_a_row = most = 0
 
@@ -278,9 +279,7 @@ def test_the_pauses_between_tries_of_an_event_are_not_those_of_the_next_one(monk
 @pytest.mark.parametrize("goes_on", [False, True])
 @pytest.mark.parametrize("fails", ["entry", "exit"])
 @pytest.mark.parametrize("is_thread", [False, True])
-def test_a_batch_whose_middleware_failed_is_not_finished_whatever_the_function_makes_of_it(
-    is_thread, fails, goes_on
-):
+def test_batch_with_failed_middleware_is_not_finished_by_the_function(is_thread, fails, goes_on):
     failures = []
 
     @contextlib.asynccontextmanager

@@ -1,4 +1,7 @@
-"""Records of any types and values: the same comes back, or it is refused in words."""
+"""Send and read back records of any types and values.
+
+The same record comes back, or it is refused with a clear error.
+"""
 
 import contextlib
 import dataclasses
@@ -62,7 +65,7 @@ SCALARS = [
 
 
 def grown(pairs):
-    """Return strategies of types that hold others, with their values."""
+    """Return strategies of container types, with their values."""
     return st.one_of(
         pairs.map(lambda pair: (list[pair[0]], st.lists(pair[1], max_size=3))),
         pairs.map(lambda pair: (tuple[pair[0], ...], st.lists(pair[1], max_size=3).map(tuple))),
@@ -80,7 +83,10 @@ TYPES = st.recursive(st.sampled_from(SCALARS), grown, max_leaves=5)
 
 
 def made(hint):
-    """Return a record class with a field of a type, and its codec; None where it is refused."""
+    """Return a record class with a field of a type, and its codec.
+
+    It is None if the type is refused.
+    """
     record = attrs.make_class("Holder", {"value": attrs.field(type=hint)}, frozen=True)
     try:
         return record, JsonCodec(record)
@@ -155,7 +161,10 @@ def test_codec_stored_bytes_of_any_kind_raise_record_errors_alone(pair, data):
 
 
 def same_classes(one, other):
-    """Return whether two values are of one class all through; a whole number may be a float."""
+    """Return whether two values have the same classes all through.
+
+    A whole number may be a float.
+    """
     if isinstance(one, int) and isinstance(other, float):
         return math.isfinite(other)
     if type(one) is not type(other):

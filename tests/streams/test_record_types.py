@@ -1,4 +1,4 @@
-"""Types of fields: what is sent comes back the same, or the stream's declaration refuses the type."""
+"""Send each type of field and read it back, or refuse it."""
 
 import collections
 import dataclasses
@@ -119,7 +119,10 @@ class NeedsMore:
 
 
 def named(value):
-    """Return the name of a parameter: sets have another order in each process."""
+    """Return the name of a parameter.
+
+    It must not depend on the order of a set, which differs in each process.
+    """
     return "a set" if isinstance(value, set) else repr(value)
 
 
@@ -515,7 +518,7 @@ def test_hooks_that_are_no_pairs_of_functions_are_refused(hooks):
 
 
 def test_a_hooked_type_beside_others_is_refused():
-    """What a hook writes may be any JSON."""
+    """Refuse a union with a hooked type, whose JSON may be anything."""
     with pytest.raises(ConfigError, match="value"):
         JsonCodec(record_of(pathlib.Path | int), hooks={pathlib.Path: (str, pathlib.Path)})
 

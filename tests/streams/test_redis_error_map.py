@@ -1,4 +1,7 @@
-"""What redis-py raises becomes an error that says whether the same may go well if it is done again."""
+"""Map errors of redis-py to errors of Rink.
+
+The class says whether the same request may succeed later.
+"""
 
 from types import SimpleNamespace
 
@@ -19,19 +22,24 @@ PASSES = [
     "CLUSTERDOWN The cluster is down",
     "TRYAGAIN Multiple keys request during rehashing of slot",
     "READONLY You can't write against a read only replica.",
-    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+    "MISCONF Redis is configured to save RDB snapshots, but it's unable to persist to disk.",
     "NOREPLICAS Not enough good replicas to write.",
 ]
-STAYS = ["ERR unknown command 'X'", "BUSYKEY Target key name already exists.", "NOTBUSY No scripts in execution right now."]  # fmt: skip
+STAYS = [
+    "ERR unknown command 'X'",
+    "BUSYKEY Target key name already exists.",
+    "NOTBUSY No scripts in execution right now.",
+]
 
 
 COMMAND = (b"EVALSHA", b"ab\ncd", 1, b"{SHOWROOMS/WRONGTYPE}")
-# Only the synchronous pipeline: our pipelines on asyncio take errors as replies, see `Calls` in rink/redis/script_pipeline.py.
+# Only the blocking pipeline: the pipelines on asyncio take errors as replies, see
+# rink/redis/script_pipeline.py.
 PIPELINES = [None, redis.client.Pipeline]
 
 
 def raised(said, pipeline):
-    """As redis-py makes it of what the server said."""
+    """Return the error of redis-py for an error message of the server."""
     error = redis._parsers.BaseParser.parse_error(said)
     if pipeline:
         pipeline.annotate_exception(SimpleNamespace(), error, 2, COMMAND)

@@ -1,4 +1,4 @@
-"""Records as JSON: what may change between versions of a program, and what is refused."""
+"""Encode records as JSON across versions of a program."""
 
 import math
 import re
@@ -109,7 +109,7 @@ class Car(Record):
     size: Size = Size.SMALL
 
 
-def test_enums_that_are_texts_or_numbers_come_back_as_members_and_as_nothing_else():
+def test_enums_of_text_or_numbers_come_back_as_members_only():
     cars = JsonCodec(Car)
     car = Car(colour=Colour.RED)
     assert cars.encode(car) == b'{"colour":"red","size":1}'
@@ -125,7 +125,7 @@ class Counts(Record):
 
 
 def test_keys_that_json_would_make_text_are_refused_at_declaration():
-    """JSON has texts for keys: 1 would come back as "1"."""
+    """Refuse keys that are no text: 1 would come back as "1"."""
     with pytest.raises(ConfigError, match=r"field 'by_number' of Counts is dict\[int, str\]"):
         JsonCodec(Counts)
 

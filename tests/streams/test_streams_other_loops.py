@@ -1,4 +1,4 @@
-"""Streams under event loops that are not asyncio's, and under none."""
+"""Use streams on event loops other than asyncio's, and on none."""
 
 import pytest
 import trio
@@ -26,7 +26,7 @@ def legs(app):
 
 
 def by_hand(coroutine):
-    """Run a coroutine up to where it first waits, with no event loop at all."""
+    """Run a coroutine up to its first wait, with no event loop."""
     try:
         coroutine.send(None)
     finally:
@@ -34,7 +34,7 @@ def by_hand(coroutine):
 
 
 def uses(app, legs):
-    """Return a call of each kind that reaches for Redis, or that lets go of it."""
+    """Return a call of each kind that connects to Redis, or closes it."""
 
     @app.processor(legs)
     async def walk(events): ...

@@ -1,4 +1,4 @@
-"""How long events stay, as users write it: what is taken, what is refused, and what people are shown."""
+"""Read and refuse retention settings, and show them to people."""
 
 from datetime import timedelta
 

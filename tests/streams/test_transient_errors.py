@@ -1,4 +1,7 @@
-"""Which errors pass by themselves: of the system, and by name of packages that are not imported for it."""
+"""Recognize transient errors.
+
+Those of other packages are known by name, without importing the packages.
+"""
 
 import asyncio
 import errno
@@ -19,7 +22,10 @@ from rink.streams.transient_errors import is_transient
 
 
 def named(module, *names):
-    """Return a class of these names, each a subclass of the one before, as another package may have it."""
+    """Return a class of these names, each a subclass of the previous one.
+
+    Other packages may have such classes.
+    """
     made = Exception
     for name in names:
         made = type(name, (made,), {"__module__": module})
@@ -34,7 +40,7 @@ def raised(error, cause=None):
 
 
 def refused_by(url, statement=None):
-    """Return what SQLAlchemy raises for a statement, or for an attempt to connect."""
+    """Return SQLAlchemy's error of a statement, or of a connect."""
     engine = sqlalchemy.create_engine(url)
     try:
         with engine.connect() as connection:
@@ -167,7 +173,10 @@ def test_transient_may_be_a_list_or_empty():
 
 
 def test_packages_are_not_imported_for_their_names():
-    """An app is declared without them, and its errors are judged without them, too."""
+    """Declare an app without the packages.
+
+    Its errors are judged without the packages, too.
+    """
     code = (
         "import sys; from rink.streams import TRANSIENT; "
         "from rink.streams.transient_errors import is_transient; "
@@ -180,7 +189,7 @@ def test_packages_are_not_imported_for_their_names():
 
 
 def test_real_connect_to_a_name_of_two_addresses_is_transient():
-    """As asyncio tells of it."""
+    """Connect as asyncio does, to several addresses."""
 
     async def connect():
         await asyncio.open_connection("localhost", 1)

@@ -1,4 +1,4 @@
-"""A worker is ready once it has joined its groups, on etcd in memory."""
+"""Report a worker as ready once it has joined its groups."""
 
 import asyncio
 from typing import Any, cast
@@ -17,7 +17,7 @@ NOTHING = cast("Any", None)
 
 
 class Reader:
-    """Read nothing."""
+    """A reader that reads nothing."""
 
     async def run(self):
         await asyncio.Event().wait()
@@ -64,7 +64,7 @@ def run(scenario):
 
 
 def test_worker_is_ready_once_every_group_is_joined():
-    """The second group has another member of the worker's name at first."""
+    """Join a group in which another member has the name at first."""
 
     async def scenario(cluster):
         made = Worker(shop("bill", "ship"), name="w")

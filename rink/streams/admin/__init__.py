@@ -1,4 +1,4 @@
-"""Inspect and operate streams with async functions, as `rink streams` does.
+"""Inspect and operate streams with the functions of `rink streams`.
 
     async with app:
         for lag in await admin.lag(app):

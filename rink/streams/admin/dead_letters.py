@@ -101,9 +101,9 @@ async def dead_letters(
         RedisError: a call to Redis failed.
     """
     store = await store_of(app)
-    found = await find(app, processor=processor, stream=stream, partition=partition, gone=True)
-    totals = await each(lambda target: _count(store, target), found)
-    targets = [target for target, total in zip(found, totals, strict=True) if total]
+    places = await find(app, processor=processor, stream=stream, partition=partition, gone=True)
+    totals = await each(lambda target: _count(store, target), places)
+    targets = [target for target, total in zip(places, totals, strict=True) if total]
     pages = await each(lambda target: _newest(store, target, last), targets)
     letters = [letter for page in pages for letter in page]
     letters.sort(key=lambda letter: entry_ids.order(letter.id))
@@ -125,8 +125,8 @@ async def dead_letter(
         ConfigError, RedisError: as `dead_letters`.
     """
     store = await store_of(app)
-    found = await find(app, processor=processor, stream=stream, partition=partition, gone=True)
-    holder = await _holder(store, found, letter)
+    places = await find(app, processor=processor, stream=stream, partition=partition, gone=True)
+    holder = await _holder(store, places, letter)
     return _letter(holder, (await _range(store, holder, letter))[0])
 
 
@@ -157,15 +157,15 @@ async def requeue(
         ConfigError, RedisError: as `dead_letters`.
     """
     store = await store_of(app)
-    found = await find(app, processor=processor, stream=stream, partition=partition, gone=True)
+    places = await find(app, processor=processor, stream=stream, partition=partition, gone=True)
     if letter is not None:
-        holder = await _holder(store, found, letter)
+        holder = await _holder(store, places, letter)
         done = await _requeue(store, holder, letter, 0)
         if done is None:
             raise _no_letter(letter)
         return (done,)
     requeued: list[Requeued] = []
-    for target in found:
+    for target in places:
         for letter_id in await _all_ids(store, target):
             done = await _requeue(store, target, letter_id, len(requeued))
             requeued += [done] if done else []  # None: another call has requeued it meanwhile
@@ -227,14 +227,14 @@ async def discard(
         ConfigError, RedisError: as `dead_letters`.
     """
     store = await store_of(app)
-    found = await find(app, processor=processor, stream=stream, partition=partition, gone=True)
+    places = await find(app, processor=processor, stream=stream, partition=partition, gone=True)
     if letter is not None:
-        holder = await _holder(store, found, letter)
+        holder = await _holder(store, places, letter)
         count = await read(store, _key(holder), lambda redis: redis.xdel(_key(holder), letter))
         if not count:
             raise _no_letter(letter)
         return (_discarded(holder, count),)
-    return await change(lambda target: _discard_all(store, target), found)
+    return await change(lambda target: _discard_all(store, target), places)
 
 
 async def _discard_all(store: Store, found: Found) -> Discarded | None:
@@ -256,12 +256,12 @@ def _discarded(found: Found, count: int) -> Discarded:
     )
 
 
-async def _holder(store: Store, found: list[Found], letter: str) -> Found:
+async def _holder(store: Store, places: list[Found], letter: str) -> Found:
     """Return the only place that has a letter with this id."""
     if not entry_ids.is_id(letter):
         raise StateError(f"{letter!r} is no id of a dead letter: they look like 1700000000000-0")
-    pages = await each(lambda target: _range(store, target, letter), found)
-    holders = [target for target, page in zip(found, pages, strict=True) if page]
+    pages = await each(lambda target: _range(store, target, letter), places)
+    holders = [target for target, page in zip(places, pages, strict=True) if page]
     if not holders:
         raise _no_letter(letter)
     if len(holders) > 1:

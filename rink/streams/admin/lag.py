@@ -94,8 +94,8 @@ async def lag(
         RedisError: a call to Redis failed.
     """
     store = await store_of(app)
-    found = await find(app, processor=processor, stream=stream, partition=partition)
-    return tuple(await each(lambda target: _lag(store, target), found))
+    places = await find(app, processor=processor, stream=stream, partition=partition)
+    return tuple(await each(lambda target: _lag(store, target), places))
 
 
 async def _lag(store: Store, found: Found) -> Lag:

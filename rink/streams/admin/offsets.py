@@ -111,8 +111,8 @@ async def unquarantine(
     if processor is not None:
         check_not_sparks(app, processor)
     store = await store_of(app)
-    found = await find(app, processor=processor, stream=stream, partition=partition)
-    return await change(lambda target: _unquarantine(store, target, skip=skip), found)
+    places = await find(app, processor=processor, stream=stream, partition=partition)
+    return await change(lambda target: _unquarantine(store, target, skip=skip), places)
 
 
 async def _unquarantine(store: Store, found: Found, *, skip: bool) -> Unquarantined | None:
@@ -193,8 +193,8 @@ async def reset(
     target, is_time = _target(to)
     check_not_sparks(app, processor)
     store = await store_of(app)
-    found = await find(app, processor=processor, stream=stream, partition=partition)
-    registered = [item for item in found if item.place.processor in item.offsets]
+    places = await find(app, processor=processor, stream=stream, partition=partition)
+    registered = [item for item in places if item.place.processor in item.offsets]
     targets = dict.fromkeys((item.place.role for item in registered), (target, ""))
     if target not in ("earliest", "latest"):
         within = await each(lambda item: _within(store, item.place, target, is_time), registered)
@@ -306,20 +306,20 @@ async def forget_group(
         RedisError: a call to Redis failed.
     """
     store = await store_of(app)
-    found = [
+    places = [
         target
         for target in await find(app, processor=processor, stream=stream)
         if processor in target.offsets
     ]
-    positions = await each(lambda target: store.position(target.place), found)
+    positions = await each(lambda target: store.position(target.place), places)
     owned = [
         target.place.role
-        for target, position in zip(found, positions, strict=True)
+        for target, position in zip(places, positions, strict=True)
         if position.is_open or position.quarantined
     ]
     if owned and not force:
         raise _at_work(processor, owned)
-    return await change(lambda target: _forget(store, target, force=force), found)
+    return await change(lambda target: _forget(store, target, force=force), places)
 
 
 async def _forget(store: Store, found: Found, *, force: bool) -> Forgotten:

@@ -72,8 +72,8 @@ async def pause(
             )
         )
 
-    store, found = await _found(app, processor, stream, partition)
-    return await change(lambda target: pause_one(store, target), found)
+    store, places = await _select(app, processor, stream, partition)
+    return await change(lambda target: pause_one(store, target), places)
 
 
 async def resume(
@@ -95,11 +95,11 @@ async def resume(
             )
         )
 
-    store, found = await _found(app, processor, stream, partition)
-    return await change(lambda target: resume_one(store, target), found)
+    store, places = await _select(app, processor, stream, partition)
+    return await change(lambda target: resume_one(store, target), places)
 
 
-async def _found(
+async def _select(
     app: App, processor: str, stream: str | None, partition: int | None
 ) -> tuple[Store, list[Found]]:
     check_not_sparks(app, processor)

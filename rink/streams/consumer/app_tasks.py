@@ -148,7 +148,7 @@ class Task:
         while True:
             now = _now()
             # If the clock was set back by less than a minute, the same minute comes twice, and the
-            # run that it had must not come again. If it was set back far, the dates come anew.
+            # run that it had must not come again. If it was set back far, the dates start again.
             due = next(CronSim(cron, due if now < due < now + _A_MINUTE else now))
             while (left := (due - _now()).total_seconds()) > 0:  # noqa: ASYNC110 - no event is set
                 await asyncio.sleep(min(left, _CLOCK_INTERVAL_S))
@@ -175,7 +175,9 @@ def _now() -> datetime:
 
 
 async def run_tasks(tasks: list[Task], rink: Any) -> None:
-    """Run all tasks until cancelled; those of the leader until the group is left.
+    """Run all tasks until cancelled.
+
+    The leader's tasks end when the group is left.
 
     Args:
         tasks: the tasks of the app.

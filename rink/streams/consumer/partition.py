@@ -276,7 +276,7 @@ class PartitionGrant:
 
 
 class GrantTenure:
-    """The time in which an owner works: it reads, processes, commits and drains.
+    """The time in which an owner works: from its take to the drain.
 
     Attributes:
         is_closed: Redis has the clean shutdown of this owner.

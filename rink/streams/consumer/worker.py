@@ -71,7 +71,7 @@ class Worker:
         self.handover_wait = check_seconds("handover_wait", handover_wait)
         self.metrics = WorkerMetrics(app.name)
         self.executors: dict[str, Executor] = {}
-        self._processors = [app.processors[one] for one in dict.fromkeys(chosen)]
+        self._processors = [app.processors[name] for name in dict.fromkeys(chosen)]
         self._orders = Orders()
         self._halted = ""
         self._session: aio.Session | None = None

@@ -27,9 +27,9 @@ def finish(shape: Shape, fields: Sequence[Field], members: Mapping[str, Shape]) 
         members: the shapes of the fields that are sent.
     """
     # The shape is filled in place, since shapes of other types may hold it already (`unfinished`).
-    # What is sent is converted by generated functions. What is compared is every field, also those
-    # that are not sent: a record that would lose such a value must not be sent. `parts` and
-    # `difference` serve messages only, so they may be slow, but must raise nothing of their own.
+    # Generated functions convert the fields that are sent. The comparison takes every field, also
+    # those that are not sent: a record that would lose such a value must not be sent. `parts` and
+    # `difference` serve only messages, so they may be slow, but must raise nothing of their own.
     [kind] = shape.classes
     dump, load = _generated(shape.hint, members)
 

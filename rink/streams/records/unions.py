@@ -1,4 +1,4 @@
-"""Tell the members of a union apart by their JSON."""
+"""Distinguish the members of a union by their JSON."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Offer the steps of streams on Redis as methods that raise errors of Rink.
+"""Offer the steps of streams on Redis as methods.
 
-Each step that must be atomic is a script. A script may be sent again: a retry after a lost answer
-finds that the step was done. So after `RedisUnavailable` a caller may repeat the call with the same
-arguments. The queries of operators are in `admin/`.
+The methods raise errors of Rink. Each step that must be atomic is a script. A script may be sent
+again: a retry after a lost answer finds that the step was done. So after `RedisUnavailable`
+a caller may repeat the call with the same arguments. The queries of operators are in `admin/`.
 """
 
 from __future__ import annotations
@@ -485,7 +485,9 @@ class Store:
     async def read(
         self, client: AnyRedis, positions: Mapping[str, str], count: int, *, waits: bool = True
     ) -> list[tuple[str, list[RawEntry]]]:
-        """Read the entries behind positions; wait up to a second if there are none.
+        """Read the entries behind positions.
+
+        Without entries, it waits for up to a second.
 
         Args:
             client: the client that `reader` returned.

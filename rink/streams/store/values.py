@@ -84,8 +84,8 @@ class Taken:
         quarantined: why the partition is quarantined; "" if it is not.
         ends: how many owners have ended while an event was marked, by the event's id.
         first: the first entries behind the offset.
-        begun_us: when the previous owner last wrote to Redis which events it begins, in microseconds by
-            its clock; 0 for never.
+        begun_us: when the previous owner last wrote to Redis which events it begins, in
+            microseconds by its clock; 0 for never.
         is_paused: an operator has paused the processor in this partition.
         left_out: bytes of the entry behind `first`, if there was no room for it; otherwise 0.
     """

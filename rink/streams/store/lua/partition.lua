@@ -90,7 +90,7 @@ end
 local function start_segment(part, id)
   local newest = start_of(part, '+')
   if newest and not (part.is_known and before(newest.id, id)) then
-    -- Redis has lost `kept`, so that `n` begins anew, or the stream, so that ids begin anew.
+    -- Redis has lost `kept`, so that `n` starts again, or the stream, so that ids start again.
     redis.call('DEL', part.segments)
   end
   write_start(part, id, part.added, part.bytes)
