@@ -1,4 +1,4 @@
-"""A command that runs as a process, and is read line by line."""
+"""Run a command as a process, and read it line by line."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ DEADLINE_S = 30
 
 
 def without_announcements(ended):
-    """Drop what an ended command said before its answer: on a busy machine it comes late."""
+    """Drop the lines of an ended command about a late answer.
+
+    On a busy machine, answers come late.
+    """
     lines = ended.stderr.splitlines(keepends=True)
     ended.stderr = "".join(one for one in lines if not one.startswith("rink: no answer yet"))
     return ended
 
 
 class Lines:
-    """A running command; what it prints is read by a thread.
+    """Run a command, and read its output on a thread.
 
     Args:
-        command: what is run.
-        folder: where.
-        of: `stdout` or `stderr`, which of them is read.
-        env: what its environment has more.
+        command: the command line.
+        folder: its working folder.
+        of: the stream to read, `stdout` or `stderr`.
+        env: further environment variables.
 
     Attributes:
         read: all lines so far.
@@ -70,7 +73,7 @@ class Lines:
 
 
 def wait_for(condition):
-    """Wait until something is so; returns what the condition gave."""
+    """Wait until a condition holds, and return its value."""
     end = time.monotonic() + DEADLINE_S
     while not (found := condition()):
         assert time.monotonic() < end, "did not happen"

@@ -1,4 +1,7 @@
-"""A shop whose streams are looked after from the command line: its app, commands, workers."""
+"""Run a shop whose streams are administered from the command line.
+
+It has an app, commands and workers.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ SHOP = """
 
 
 class Shop:
-    """A folder with the app, its servers, and commands run there."""
+    """Hold a folder with the app, its servers, and commands run there."""
 
     def __init__(self, folder, redis_url, etcd_url, prefix):
         self.folder = folder
@@ -86,7 +89,7 @@ class Shop:
         return without_announcements(ended)
 
     def ok(self, *line):
-        """Run a command that is to succeed; returns what it writes."""
+        """Run a command that must succeed, and return its output."""
         result = self.rink(*line)
         assert (result.returncode, result.stderr) == (0, ""), result
         return result.stdout
@@ -95,7 +98,7 @@ class Shop:
         return json.loads(self.ok("streams", command, "shop:app", *line, "--json"))
 
     def refused(self, *line, **env):
-        """Run a command that is to fail with one line; returns that."""
+        """Run a command that must fail with one line, and return the line."""
         result = self.rink(*line, **env)
         assert (result.returncode, result.stdout) == (1, ""), result
         assert result.stderr.startswith("rink: ")
@@ -103,7 +106,7 @@ class Shop:
         return result.stderr
 
     def send(self, *orders):
-        """Send orders, each of a number and an amount, all of one customer."""
+        """Send orders of one customer, each with a number and an amount."""
         for n, amount in orders:
             record = json.dumps({"order_id": n, "amount": amount})
             self.ok("send", "shop:app", "orders", record)
@@ -125,7 +128,7 @@ class Shop:
 
 
 class Running(Lines):
-    """A worker that runs, and what it logs."""
+    """Run a worker, and read its log."""
 
     def __init__(self, shop, *line):
         super().__init__([*RINK, "worker", "shop:app", *line], shop.folder, "stderr", **shop.env)
@@ -138,7 +141,10 @@ class Running(Lines):
 
 @contextlib.contextmanager
 def working(shop, *line):
-    """A worker that owns all partitions, and leaves in order when the `with` ends."""
+    """Run a worker that owns all partitions, until the `with` ends.
+
+    It leaves in order then.
+    """
     with Running(shop, *line) as worker:
         wait_for(lambda: all(shop.at("bill", n).get("open", "0") != "0" for n in range(PARTITIONS)))
         yield worker

@@ -1,4 +1,4 @@
-"""What the tests of the commands share."""
+"""Share fixtures among the tests of the commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cli_shop import Shop  # noqa: E402 - rewritten before
 
 @pytest.fixture
 def shop(tmp_path, rink_redis, etcd_url, prefix, monkeypatch):
-    """The app on an empty Redis."""
+    """Return the app on an empty Redis."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     shop = Shop(tmp_path, rink_redis.url, etcd_url, prefix)

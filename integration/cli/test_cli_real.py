@@ -1,4 +1,4 @@
-"""The command as users run it: a process, against a real etcd and real members."""
+"""Test the command as a process, on a real etcd and real members."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RINK = [sys.executable, "-m", "rink.cli"]
 
 @pytest.fixture
 def command(etcd_url, prefix):
-    """Runs `rink` to its end."""
+    """Run `rink` to its end."""
 
     def command(*line):
         ended = subprocess.run(
@@ -43,7 +43,7 @@ def command(etcd_url, prefix):
 
 @pytest.fixture
 def member(etcd_url, prefix):
-    """Makes members of a group, each with a session of its own."""
+    """Make members of a group, each with a session of its own."""
 
     @contextlib.contextmanager
     def member(name, **settings):
@@ -57,7 +57,7 @@ def member(etcd_url, prefix):
 
 
 def until(lines, event, **facts):
-    """Read JSON lines up to one that is this event; returns all of them."""
+    """Read JSON lines up to an event, and return all of them."""
     read = []
     while not read or {**read[-1], "event": event, **facts} != read[-1]:
         read.append(json.loads(lines.next()))
@@ -172,14 +172,15 @@ def test_errors_are_one_line_on_stderr(command):
     ],
 )
 def test_command_that_all_endpoints_refuse_fails_at_once(command, line):
-    """`wait` and `watch` follow for long; without a first read they have nothing to follow."""
+    """Without a first read, `wait` and `watch` have no group to follow."""
     options = ["--endpoints", "http://127.0.0.1:1,http://127.0.0.2:1"]
     if not line.startswith("wait"):
         options += ["--timeout", str(4 * DEADLINE_S)]
     refused = command(*line.split(), *options)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith(
-        "rink: no etcd listens at http://127.0.0.1:1, http://127.0.0.2:1: the connection was refused"
+        "rink: no etcd listens at http://127.0.0.1:1, http://127.0.0.2:1: "
+        "the connection was refused"
     )
     assert refused.stderr.count("\n") == 1
 
@@ -197,7 +198,7 @@ app = App("shop", redis="redis://127.0.0.1:{port}", etcd="http://127.0.0.1:{port
 """
 
 MAX_SILENCE_S = 4.0
-"""Bound for a very busy machine, below the timeout of 5 s. An idle one says it within 0.8 s."""
+"""Bound for a busy machine, below the timeout of 5 s. An idle machine needs 0.8 s."""
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,10 @@ MAX_SILENCE_S = 4.0
     ],
 )
 def test_command_says_within_a_second_what_it_tries(tmp_path, silent, line, tried):
-    """Measured from the start of the process; the best of three, as the machine may be busy."""
+    """The time counts from the start of the process.
+
+    The best of three tries counts, since the machine may be busy.
+    """
     where = {"port": silent, "url": f"http://127.0.0.1:{silent}"}
     (tmp_path / "silent.py").write_text(SILENT_APP.format(**where))
     waited = []
@@ -230,7 +234,7 @@ def test_command_says_within_a_second_what_it_tries(tmp_path, silent, line, trie
 
 
 def test_join_that_all_endpoints_refuse_waits_for_etcd():
-    """Port 1 has no server. Also of a worker, which joins its groups in this way."""
+    """Port 1 has no server. A worker joins its groups in the same way."""
     with rink.Session("http://127.0.0.1:1", timeout=0.5) as session:
         waits = rink.Rink(session, "orders", join_timeout=1.0)
         with pytest.raises(rink.RinkError, match="did not answer"):
@@ -239,7 +243,10 @@ def test_join_that_all_endpoints_refuse_waits_for_etcd():
 
 @contextlib.contextmanager
 def dev(*options):
-    """`rink dev` on a free port; yields it and the endpoint that it says to copy."""
+    """Run `rink dev` on a free port; yield it and its endpoint.
+
+    The endpoint is the one that its greeting says to copy.
+    """
     with Lines([*RINK, "dev", "--port", "0", *options], RINK_TEST_ETCD="") as server:
         while "export RINK_ETCD=" not in (line := server.next()):
             pass
@@ -247,7 +254,7 @@ def dev(*options):
 
 
 def processes(mark):
-    """Command lines of running processes that hold a mark."""
+    """Return the command lines of running processes with a mark."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -279,7 +286,10 @@ JOIN = "import rink\nwith rink.Session() as s, rink.Rink(s, 'g') as r: r.wait_se
 
 
 def test_client_of_dev_does_not_warn_of_the_faults_of_its_etcd():
-    """A member of the name that `rink dev` gives; other etcds are named in the log."""
+    """The server has the name that `rink dev` gives.
+
+    A client warns of any other etcd.
+    """
     with dev() as (_, url), local_etcd(fsync=False) as other:
         for endpoint, warns in ((url, False), (other.endpoint, True)):
             with Client([endpoint]) as client:

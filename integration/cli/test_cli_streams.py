@@ -1,7 +1,8 @@
-"""`rink worker`, `send`, `sendmany` and `streams`, on a real Redis and a real etcd.
+"""Test the commands of streams on a real Redis and a real etcd.
 
-Workers and what reads a pipe are processes, as users run them; so is each command in `test_every_command_…`. All
-else runs in this process: a command takes a second to start on a busy machine, and is asked for again and again.
+They are `rink worker`, `send`, `sendmany` and `streams`. Workers, pipe readers and the commands in
+`test_every_command_…` are processes. All others run in this process: a command takes a second to
+start on a busy machine, and is repeated often.
 """
 
 from __future__ import annotations
@@ -52,14 +53,17 @@ def test_sendmany_from_a_pipe_stops_at_the_first_bad_line(shop):
 
 @pytest.fixture
 def hears_interrupts():
-    """Who is started in the background of a shell ignores SIGINT, and so do those that it starts."""
+    """Make SIGINT work in processes that a shell starts in the background.
+
+    Otherwise these processes and their children ignore it.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("hears_interrupts")
-def test_what_comes_through_a_pipe_is_sent_before_it_ends_and_ctrl_c_is_heard(shop):
+def test_records_of_a_pipe_are_sent_before_its_end_and_ctrl_c_works(shop):
     with subprocess.Popen(
         [*RINK, "sendmany", "shop:app", "orders", "--file", "-"],
         cwd=shop.folder,
@@ -333,7 +337,7 @@ EVERY = [
 
 
 def named(line, *more):
-    """A command line with the app in its place, and no log."""
+    """Return a command line with the app in its place, without a log."""
     words = 2 if line[0] == "streams" else 1
     quiet = ["--log-level", "error"] if line[0] == "worker" else []
     return [*line[:words], "shop:app", *line[words:], *quiet, *more]
@@ -362,7 +366,7 @@ def test_no_redis(shop, line):
 
 @pytest.fixture(scope="module")
 def locked_redis():
-    """A Redis with a password."""
+    """Run a Redis with a password."""
     with local_redis(password="open sesame") as node:
         yield node
 

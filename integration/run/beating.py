@@ -1,11 +1,11 @@
-"""A command for `rink run` that shows when it runs: a line every few milliseconds.
+"""Beat as the command of `rink run`: a line every few milliseconds.
 
-Each line is: a name, its process id, the token, CLOCK_BOOTTIME in ms, and the end in RINK_FILE (0
-where the file does not say that the role is held). It uses only the standard library, so that it
-starts within a few milliseconds.
+Each line has a name, the process id, the token, CLOCK_BOOTTIME in ms, and the end in RINK_FILE. The
+end is 0 if the file does not say that the role is held. The program uses only the standard library,
+so that it starts within a few milliseconds.
 
-Arguments: the file to write to, and words. `orphan` starts the same beside it, in a session of its
-own, whose parent ends. `deaf` ignores SIGTERM. `asks` writes what signals came. `chain` goes on in a new
+Arguments are the output file and words. `orphan` starts a second one in a session of its own, whose
+parent ends. `deaf` ignores SIGTERM. `asks` writes the signals that came. `chain` continues in a new
 process after each line.
 """
 
@@ -33,6 +33,9 @@ def told_until():
 
 
 def main(path, *words):
+    # Invariant: each beat is one write in append mode, shorter than a page. So beats of several
+    # processes never mix, and a beat is in the file before the process can be killed after it. Each
+    # word of the arguments changes only one part below, so words combine freely.
     out = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def write(name):

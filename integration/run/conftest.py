@@ -1,4 +1,4 @@
-"""What the tests of `rink run` share."""
+"""Share fixtures among the tests of `rink run`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from run_support import Beats, Running  # noqa: E402 - rewritten before
 
 @pytest.fixture
 def beats(tmp_path):
-    """The beats of all commands of a test. Where a test has failed, some may still run."""
+    """Return the beats of all commands of a test.
+
+    If a test has failed, some commands may still run.
+    """
     made = Beats(tmp_path / "beats")
     yield made
     for pid in {beat.pid for beat in made.all() if is_alive(beat.pid)}:
@@ -26,7 +29,7 @@ def beats(tmp_path):
 
 @pytest.fixture
 def runs(etcd_url, prefix):
-    """Starts `rink run`; all of them have ended in the end."""
+    """Start `rink run`; all of them have ended at the end."""
     started = []
 
     def runs(*line, endpoint=None, **more):

@@ -1,4 +1,6 @@
-"""Measure what `rink run` promises, one row each: `python integration/run/figures.py`.
+"""Measure the promises of `rink run`, one row each.
+
+Run it as `python integration/run/figures.py`.
 
     --docs                 write docs/internals/run-figures.md
     --only 'handover,kill' only the rows whose description has one of these words
@@ -47,7 +49,7 @@ SLOT_OFFSETS = (-2, 0, 2)
 
 @attrs.define
 class Scene:
-    """Hold the processes of one try: `rink run`, its commands, and a wire to etcd."""
+    """Hold the processes of one try: `rink run`, commands, a wire to etcd."""
 
     etcd: EtcdNode
     folder: Path
@@ -61,7 +63,7 @@ class Scene:
         self.lay("127.0.0.1")
 
     def lay(self, host: str) -> None:
-        """Lay the wire from an address of this machine."""
+        """Connect the wire from an address of this machine."""
         self.wire = Wire(self.etcd.endpoint, host)
         self.opened.callback(self.wire.close)
 
@@ -75,8 +77,8 @@ class Scene:
         """Run a command with an orphan, both deaf to SIGTERM, and strike.
 
         Returns:
-            How many milliseconds before the end told the last of them was dead, and how many
-            processes are left.
+            The milliseconds from the last death to the told end, and the number of processes that
+            are left.
         """
         running = self.run("--once", "--", *self.beats.command("orphan", "deaf"), **more)
         self.beats.wait("orphan")
@@ -91,7 +93,7 @@ class Scene:
 
 @contextlib.contextmanager
 def scene(etcd: EtcdNode) -> Iterator[Scene]:
-    """Make a scene; everything in it has ended at the end."""
+    """Make a scene, and end everything in it at the end."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as opened:
         yield Scene(etcd, Path(folder), opened)
 
@@ -127,7 +129,10 @@ def milliseconds(seconds: float) -> str:
 
 @row("a real HTTP server handed over between two network namespaces: the gap that a client sees")
 def handover(etcd: EtcdNode, _: int) -> Figure:
-    """Time 100 gaps. The server ends at once at SIGTERM, so its own stop adds nothing."""
+    """Time 100 gaps.
+
+    The server ends at once at SIGTERM, so its own stop adds nothing.
+    """
     starts: list[float] = []
     with scene(etcd) as made, contextlib.closing(Network()) as network:
         made.lay(network.here)
@@ -149,14 +154,14 @@ def handover(etcd: EtcdNode, _: int) -> Figure:
 
 
 def ends_at_once(tries: int, once: Callable[[], float]) -> Figure:
-    """Time so many ends; each one is below the limit."""
+    """Time several ends, each of which must stay below the limit."""
     took = [once() for _ in range(tries)]
     text = f"median {milliseconds(statistics.median(took))}, longest {milliseconds(max(took))}"
     return Figure(tries, f"below {milliseconds(SIGNAL_S)}", text, max(took) < SIGNAL_S)
 
 
 def end_of(waiting: Running) -> float:
-    """Send SIGTERM to a `rink run` that waits; return the seconds to its end."""
+    """Send SIGTERM to a waiting `rink run`, and return the seconds to its end."""
     at = time.monotonic()
     assert waiting.ends(signal.SIGTERM) == -signal.SIGTERM
     return time.monotonic() - at
@@ -198,7 +203,7 @@ def sigterm_silent(etcd: EtcdNode, tries: int) -> Figure:
 def before_the_end(
     etcd: EtcdNode, tries: int, strike: Callable[[Scene, Running], object], **more: object
 ) -> Figure:
-    """Strike so many times; each time all are dead before the end told."""
+    """Strike several times; all must be dead before the told end."""
     left, alive = [], 0
     for _ in range(tries):
         with scene(etcd) as made:
@@ -217,13 +222,13 @@ def stop(pid: int) -> None:
 
 @row("`rink run` killed by SIGKILL")
 def run_killed(etcd: EtcdNode, tries: int) -> Figure:
-    """Leave only the guard: it kills at the end that it was told."""
+    """Kill `rink run`: the guard kills at the told end."""
     return before_the_end(etcd, tries, lambda _, run: run.send(signal.SIGKILL))
 
 
 @row("`rink run` stopped")
 def run_stopped(etcd: EtcdNode, tries: int) -> Figure:
-    """Stop `rink run`: the guard hears of no end any more."""
+    """Stop `rink run`: the guard gets no further end."""
     return before_the_end(etcd, tries, lambda _, run: stop(run.pid))
 
 
@@ -241,7 +246,7 @@ def guard_killed(etcd: EtcdNode, tries: int) -> Figure:
 
 @row("the guard stopped, and etcd silent")
 def guard_stopped(etcd: EtcdNode, tries: int) -> Figure:
-    """Stop the guard: `rink run` kills beside it."""
+    """Stop the guard: `rink run` kills in its place."""
 
     def strike(made: Scene, run: Running) -> None:
         stop(run.guard)
@@ -252,7 +257,7 @@ def guard_stopped(etcd: EtcdNode, tries: int) -> Figure:
 
 @row("the guard stopped, and etcd silent, with a TTL of 12 s")
 def guard_stopped_long(etcd: EtcdNode, tries: int) -> Figure:
-    """Stop the guard beside a long TTL: `rink run` looks in time."""
+    """Stop the guard with a long TTL: `rink run` checks in time."""
 
     def once() -> tuple[int, int]:
         with scene(etcd) as made:
@@ -274,7 +279,7 @@ def guard_stopped_long(etcd: EtcdNode, tries: int) -> Figure:
 
 @row("etcd silent, and a stderr that nobody reads")
 def stderr_unread(etcd: EtcdNode, tries: int) -> Figure:
-    """No line of the log may hold a kill up."""
+    """Leave stderr unread: log lines must not delay a kill."""
     source, target = os.pipe()
 
     def strike(made: Scene, _: Running) -> None:
@@ -296,7 +301,7 @@ def stderr_unread(etcd: EtcdNode, tries: int) -> Figure:
     "TERM, INT, QUIT or HUP, with a grandchild in a session of its own (consul#2022, #1210, #2489)"
 )
 def grandchild(etcd: EtcdNode, tries: int) -> Figure:
-    """Nothing of the command is left when `rink run` has ended."""
+    """Check that no process is left when `rink run` has ended."""
     alive = 0
     numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP]
     for number in numbers * tries:
@@ -313,10 +318,14 @@ def grandchild(etcd: EtcdNode, tries: int) -> Figure:
 
 
 @row(
-    "`rink run` killed by SIGKILL beside a standby: from the old command's last beat to the new one's"
+    "`rink run` killed by SIGKILL beside a standby: "
+    "from the old command's last beat to the new one's"
 )
 def takeover(etcd: EtcdNode, tries: int) -> Figure:
-    """The new command starts after the old one is dead, and with a greater token."""
+    """Check that the new command starts after the old one is dead.
+
+    Its token is greater.
+    """
     gaps = []
     for _ in range(tries):
         with scene(etcd) as made:
@@ -334,7 +343,7 @@ def takeover(etcd: EtcdNode, tries: int) -> Figure:
 
 @row("`--once-per`, three hosts whose clocks are two minutes apart")
 def slots(etcd: EtcdNode, _: int) -> Figure:
-    """Each slot that all hosts come to runs once, and no slot runs twice."""
+    """Check that each slot of all hosts runs once, and none twice."""
 
     def slot_at(minute: int) -> str:
         return f"2026-11-29T{minute // 60:02d}:{minute % 60:02d}Z"
@@ -373,15 +382,15 @@ Written by `python integration/run/figures.py --docs`; do not edit. Measured on 
 |---|--:|---|---|
 {rows}
 
-The TTL is 3 s where none is named: an end is told at most 2.5 s ahead, and SIGKILL comes 0.5 s
-before it. The commands that are struck ignore SIGTERM, and each has an orphan in a session of its
-own. *Before* is the time from the death of the last of them to the end told, and *left* counts those
-that are alive then. `make deep PART=run` measures all rows again, and fails if a limit is missed.
+The TTL is 3 s unless another one is named: an end is told at most 2.5 s ahead, and SIGKILL comes
+0.5 s before it. The struck commands ignore SIGTERM, and each has an orphan in a session of its own.
+*Before* is the time from the last death to the told end, and *left* is the number of processes that
+are alive then. `make deep PART=run` measures all rows again, and fails if a limit is missed.
 """
 
 
 def main() -> int:
-    """Measure the rows that were chosen; return the exit status."""
+    """Measure the chosen rows, and return the exit status."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

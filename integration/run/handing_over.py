@@ -1,4 +1,7 @@
-"""Hand a real HTTP server over between two hosts, each a network namespace, and time the gaps."""
+"""Hand a real HTTP server over between two hosts, and time the gaps.
+
+Each host is a network namespace.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ PORT = 8080
 
 
 class Client(threading.Thread):
-    """Asks both hosts in turn, all the time; `answers` are the times and tokens."""
+    """Ask both hosts in turn without a pause.
+
+    `answers` has the times and tokens.
+    """
 
     def __init__(self, hosts):
         super().__init__()
@@ -49,16 +55,19 @@ class Client(threading.Thread):
 
 
 QUIET_START_S = 0.03
-"""What `time_start` returns on a quiet machine."""
+"""The result of `time_start` on a quiet machine."""
 
 
 def slowness(starts):
-    """Return how many times slower than a quiet machine this one was, at least 1."""
+    """Return how much slower than a quiet machine this one was, at least 1."""
     return max(1.0, statistics.median(starts) / QUIET_START_S)
 
 
 def time_start():
-    """Return how long a process takes to start now: two start in each gap."""
+    """Return how long a process takes to start now.
+
+    In each gap of a handover, two processes start.
+    """
     at = time.monotonic()
     subprocess.run([sys.executable, "-I", "-S", "-c", "import ctypes, socket"], check=True)
     return time.monotonic() - at
@@ -66,8 +75,11 @@ def time_start():
 
 @attrs.frozen
 class Handovers:
-    """What a client saw: each answer's token, and the seconds from one holder's last answer to the
-    next one's first."""
+    """Hold a client's record of handovers.
+
+    It has the token of each answer, and the seconds from one holder's last answer to the next
+    holder's first.
+    """
 
     tokens: list[int]
     gaps: list[float]
@@ -79,11 +91,11 @@ def hand_over(
     count: int,
     each: Callable[[], object] = lambda: None,
 ) -> Handovers:
-    """Hand a server over so many times.
+    """Hand a server over several times.
 
     Args:
-        network: of the hosts and of etcd.
-        start: starts `rink run` with the rest of its line on a host.
+        network: the network of the hosts and of etcd.
+        start: starts `rink run` on a host, with the rest of its command line.
         count: the number of handovers.
         each: called before each one.
     """

@@ -1,4 +1,4 @@
-"""`rink run` as a process, and the beats of its commands."""
+"""Run `rink run` as a process, and read the beats of its commands."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ ROOT = Path(__file__).parents[2]
 RINK = [sys.executable, "-m", "rink.cli"]
 
 DEFAULT_SIGNALS = ["env", "--default-signal"]
-"""Put before a command: a test run in the background has SIGHUP, SIGINT or SIGQUIT ignored, and its
-children would inherit that."""
+"""The beginning of a command line.
+
+If tests run in the background, SIGHUP, SIGINT or SIGQUIT are ignored, and children inherit that.
+"""
 BEATING = [sys.executable, "-I", "-S", str(Path(__file__).parent / "beating.py")]
 LONG_S = 30.0
 UNREAD_S = 10.0
-"""How long a thread may take to read what a process that has ended wrote before."""
+"""Most seconds in which a thread reads the last output of an ended process."""
 TTL = 3
 """Seconds: the deadline is at most 2.5 s ahead, and SIGKILL comes 0.5 s before."""
 MAX_LEAD_MS = 2_500
-"""How far ahead an end is told at most."""
+"""Greatest time from now to a told end."""
 
 
 def boot_ms():
@@ -35,7 +37,7 @@ def boot_ms():
 
 
 def wait_for(condition, within_s=LONG_S):
-    """Wait until something is so; returns what the condition gave."""
+    """Wait until a condition holds, and return its value."""
     end = time.monotonic() + within_s
     while not (value := condition()):
         assert time.monotonic() < end, "did not happen"
@@ -53,7 +55,7 @@ class Beat:
 
 
 class Beats:
-    """What the commands of a test have written, in one file."""
+    """Read the lines that the commands of a test have written to a file."""
 
     def __init__(self, path):
         self.path = path
@@ -81,10 +83,10 @@ class Beats:
         return [*BEATING, str(self.path), *words]
 
     def wait_over(self, pids=None):
-        """Wait until processes are dead; return when one of them was last seen alive.
+        """Wait until processes are dead, and return the last time of life.
 
-        All that have beaten are meant if none are named. The time of a look is read before it. So a
-        test that stands still meanwhile takes no process to be alive any longer.
+        Without names, all processes that have beaten are meant. The time of a check is read before
+        it. So if the test is suspended, no process counts as alive longer than it was.
         """
         pids = {beat.pid for beat in self.all()} if pids is None else pids
         alive_at = 0
@@ -101,7 +103,7 @@ class Beats:
         return alive_at
 
     def assert_over_before(self, until):
-        """Every process that has beaten is dead, and no beat came at or after a time."""
+        """Check that all are dead, and no beat came at or after a time."""
         beats = self.all()
         assert beats
         assert beats[-1].at < until
@@ -109,7 +111,7 @@ class Beats:
 
 
 class Running:
-    """A `rink run`; its log is read by a thread."""
+    """Run `rink run`, and read its log on a thread."""
 
     def __init__(self, endpoint, prefix, *line, role="r", before=(), popen=(), **env):
         options = ["--group", "g", "--role", role, "--prefix", prefix, "--ttl", str(TTL)]
@@ -142,7 +144,10 @@ class Running:
             self._read[pipe] = self._read.get(pipe, "") + line
 
     def _text(self, pipe):
-        """Return what was written, all of it if the process has ended and nobody else can write."""
+        """Return the text of a pipe.
+
+        If the process has ended and no other process can write, this is all of its text.
+        """
         if self.process.poll() is not None and pipe in self._threads:
             self._threads[pipe].join(UNREAD_S)
         return self._read.get(pipe, "")
@@ -161,7 +166,7 @@ class Running:
 
     @property
     def guard(self):
-        """The process id of its guard."""
+        """Return the process id of its guard."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         (guard,) = map(int, children)
         return guard

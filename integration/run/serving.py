@@ -1,7 +1,7 @@
-"""A small HTTP server for `rink run`: it answers with its token, and ends at SIGTERM.
+"""Serve HTTP for `rink run`: answer with the token, end at SIGTERM.
 
-Arguments: its address and port. It uses only the standard library, so that it starts within a few
-milliseconds.
+Arguments are its address and port. It uses only the standard library, so that it starts within a
+few milliseconds.
 """
 
 import os

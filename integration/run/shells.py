@@ -14,7 +14,10 @@ PROMPT = "ready$ "
 
 
 class Shell:
-    """A bash with job control; `text` is all that the terminal has shown."""
+    """Run a bash with job control.
+
+    `text` is all that the terminal has shown.
+    """
 
     def __init__(self, folder, **env):
         self.text = ""
@@ -36,12 +39,12 @@ class Shell:
         os.write(self._fd, text.encode())
 
     def wait(self, text, since=0):
-        """Wait until the terminal has shown a text; return how much it has shown."""
+        """Wait until the terminal has shown a text, and return the length so far."""
         wait_for(lambda: text in self.text[since:])
         return len(self.text)
 
     def foreground(self):
-        """The process group in the terminal's foreground."""
+        """Return the process group in the terminal's foreground."""
         return os.tcgetpgrp(self._fd)
 
     def close(self):

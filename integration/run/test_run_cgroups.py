@@ -1,4 +1,7 @@
-"""The command has a cgroup of its own if it can be made. Its kill ends all processes in it."""
+"""Test that the command gets a cgroup if possible.
+
+The kill of the cgroup ends all processes in it.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ sys.exit(f"left behind: {left}" if left else done.returncode)
 
 @pytest.fixture
 def mounting(tmp_path):
-    """Begins a command in a delegated cgroup, with mounts of its own."""
+    """Begin a command in a delegated cgroup, with mounts of its own."""
     command = ["unshare", "--mount", sys.executable, "-c", DELEGATED, str(tmp_path)]
     tried = subprocess.run([*command, "true"], check=False, capture_output=True, text=True)
     if tried.returncode:
@@ -61,7 +64,8 @@ def test_command_without_a_delegated_cgroup_stays_in_the_own(runs):
 
 
 def test_kill_of_a_cgroup_ends_all_in_it(mounting, tmp_path):
-    code = "import subprocess, sys; from rink.run.command_guard import Cgroup; from pathlib import Path\n"
+    code = "import subprocess, sys; from pathlib import Path\n"
+    code += "from rink.run.command_guard import Cgroup\n"
     code += (
         "own = Path(sys.argv[1]) / next(p.name for p in Path(sys.argv[1]).glob('rink-test-*'))\n"
     )

@@ -1,4 +1,7 @@
-"""`--once-per`: a job of cron runs at most once per slot, on whichever host."""
+"""Test `--once-per`: a cron job runs at most once per slot.
+
+Several hosts try each slot.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ OFFSETS = (-2, 0, 2)
 
 
 def job(path):
-    """A command that writes its slot's name, and takes no time."""
+    """Return a command that writes its slot's name, and takes no time."""
     return ["sh", "-c", 'echo "$1" >> "$2"', "sh", "{slot}", str(path)]
 
 
@@ -96,7 +99,10 @@ def test_run_killed_in_the_job_is_retried_if_asked(runs, beats, is_retried):
 
 
 def test_done_is_written_in_spite_of_a_signal(runs, tmp_path, wire_to, etcd_node):
-    """The job has succeeded. Otherwise `--retry-if-unfinished` would run it again."""
+    """The job has succeeded.
+
+    Otherwise `--retry-if-unfinished` would run it again.
+    """
     wire = wire_to(etcd_node)
     until = f"until [ -e {tmp_path}/go ]; do sleep 0.01; done; exit 4"
     line = ["--once-per", "s", "--ttl", "60", "--", "sh", "-c", f"echo; {until}"]
@@ -115,7 +121,7 @@ def test_done_is_written_in_spite_of_a_signal(runs, tmp_path, wire_to, etcd_node
 
 
 def test_slot_that_cannot_be_read_ends_run_and_it_leaves(runs, beats, etcd_url, prefix):
-    """Else the next in the row would wait for a lease to end."""
+    """Otherwise the next member would wait for a lease to end."""
     runs("--", *beats.command())
     beats.wait()
     waiting = runs("--once-per", "s", "--", *beats.command())
@@ -136,7 +142,7 @@ def test_code_of_the_job_is_kept_and_it_is_not_run_again(runs):
 
 
 def test_job_that_cannot_be_started_is_unfinished(runs, tmp_path):
-    """It has not run, so another host may run it, if that is asked for."""
+    """The job has not run, so another host may run it with a retry."""
     plain = tmp_path / "plain"
     plain.write_text("no program")
     assert runs("--once-per", "s", "--", str(plain)).ends() == 126

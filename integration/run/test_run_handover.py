@@ -1,6 +1,7 @@
-"""A real HTTP server is handed over between two hosts, each a network namespace.
+"""Test the handover of a real HTTP server between two hosts.
 
-`figures.py` hands it over 100 times, alone on the machine and with the fixed limit.
+Each host is a network namespace. `figures.py` hands the server over 100 times, alone on the machine
+and with the fixed limit.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ GAP_S = 0.3
 
 
 def test_http_server_is_handed_over_within_300_ms(runs, wire_to, etcd_node):
-    """Beside other tests, all that a handover does takes longer, too. So the limit stretches."""
+    """The limit stretches with the load of the machine.
+
+    Beside other tests, all parts of a handover take longer, too.
+    """
     if why := refusal():
         pytest.skip(why)
     starts = []

@@ -1,6 +1,7 @@
-"""The command is dead, with all that it started, before its role can be another's.
+"""Test that the command is dead before another host may get its role.
 
-Bugs of other programs that lock and run a command, one test each.
+This includes all processes that the command started. Some tests repeat a bug of another program
+that locks and runs a command.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ pytestmark = pytest.mark.waits
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP])
 def test_signal_to_run_leaves_no_orphan(runs, beats, number):
-    """Consul's lock left a shell's grandchild (#2022), and orphans on QUIT (#1210), HUP (#2489)."""
+    """Consul's lock left orphans on such signals.
+
+    It left the grandchild of a shell (#2022), and orphans after QUIT (#1210) and HUP (#2489).
+    """
     shell = '"$@" & exec 1>&-; wait'
     run = runs("--grace", "1", "--", "sh", "-c", shell, "sh", *beats.command("orphan"))
     beats.wait("child")
@@ -33,7 +37,7 @@ def test_signal_to_run_leaves_no_orphan(runs, beats, number):
 
 
 def test_end_of_the_command_kills_what_it_left_in_another_session(runs, beats):
-    """The command ends by itself; its code is kept, and what it left behind is killed."""
+    """The command ends by itself, and its exit code is kept."""
     path = str(beats.path)
     shell = '"$@" & until grep -q orphan "$0"; do :; done; exit 5'
     run = runs("--grace", "0.3", "--", "sh", "-c", shell, path, *beats.command("orphan", "deaf"))
@@ -42,7 +46,7 @@ def test_end_of_the_command_kills_what_it_left_in_another_session(runs, beats):
 
 
 def test_processes_that_fork_and_end_all_the_time_are_killed(runs, beats):
-    """No look at `/proc` is sure to see them; that there is no child any more is sure."""
+    """A read of `/proc` may miss them, but `waitpid` without a child does not."""
     path = str(beats.path)
     shell = '"$@" & until [ "$(grep -c child "$0")" -gt 3 ]; do :; done; exit 5'
     run = runs("--grace", "0.3", "--", "sh", "-c", shell, path, *beats.command("chain", "deaf"))
@@ -53,7 +57,7 @@ def test_processes_that_fork_and_end_all_the_time_are_killed(runs, beats):
 
 @pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGSTOP])
 def test_run_killed_or_stopped_kills_before_the_end_told(runs, beats, fate):
-    """Nothing of `rink run` is needed: the guard has the time."""
+    """The guard knows the time, and needs nothing of `rink run`."""
     run = runs("--", *beats.command("orphan", "deaf"))
     beats.wait("orphan")
     beats.wait("child")
@@ -89,7 +93,10 @@ def test_run_killed_gives_the_command_sigterm_at_once(runs, beats):
 
 @pytest.mark.parametrize("is_running", [False, True])
 def test_run_killed_leaves_no_folder_behind(runs, beats, is_running):
-    """The guard removes the folder of RINK_FILE. A `rink run` that waits has none."""
+    """The guard removes the folder of RINK_FILE.
+
+    A `rink run` that waits has no folder.
+    """
     holder = runs("--", "sh", "-c", 'echo "$RINK_FILE"; exec sleep 60')
     file = Path(wait_for(lambda: holder.output).strip())
     assert file.exists()
@@ -146,7 +153,7 @@ def test_guard_killed_kills_every_process_of_the_command(runs, beats):
 
 
 def test_guard_stopped_has_run_kill_the_command(runs, beats, wire_to, etcd_node):
-    """The guard is stopped and etcd cut off; `rink run` itself kills before the end told."""
+    """The guard is stopped and etcd is cut off, so `rink run` kills."""
     wire = wire_to(etcd_node)
     run = runs("--once", "--", *beats.command("orphan", "deaf"), endpoint=wire.endpoint)
     beats.wait("child")
@@ -184,7 +191,10 @@ def test_handover_has_no_overlap(runs, beats):
 
 
 def test_lease_that_ends_early_moves_no_end_on(runs, beats, etcd_url, prefix):
-    """An operator revokes the lease. The member gets a new one, of which the command has nothing."""
+    """An operator revokes the lease.
+
+    The member gets a new lease, which does not extend the end of the command.
+    """
     runs("--grace", "30", "--", *beats.command("deaf"))
     first = beats.wait()
     with contextlib.closing(Client([etcd_url])) as etcd:

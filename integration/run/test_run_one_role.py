@@ -1,4 +1,7 @@
-"""A group has one role: a `rink run` with another role fails, and does not wait for ever."""
+"""Test that a `rink run` with another role than its group fails.
+
+It does not wait for ever.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def test_other_role_in_a_held_group_fails_with_words(runs, beats):
 
 
 def test_member_that_takes_over_another_role_ends_the_wait(runs, beats):
-    """Two members that wait see only later whose role the group has."""
+    """Two waiting members learn only later which role the group has."""
     holder = runs("--name", "h1", "--", *beats.command())
     beats.wait()
     standby = runs("--name", "h2", "--", *beats.command())
@@ -32,7 +35,7 @@ def test_member_that_takes_over_another_role_ends_the_wait(runs, beats):
 
 
 def test_wait_of_a_standby_never_speaks_of_growth(runs, beats):
-    """The group of `rink run` stays at one rank, so nobody waits for a second one."""
+    """The group stays at one rank, so no member waits for a second rank."""
     runs("--name", "h1", "--", *beats.command())
     beats.wait()
     standby = runs("--wait", "12", "--", *beats.command())
@@ -42,7 +45,10 @@ def test_wait_of_a_standby_never_speaks_of_growth(runs, beats):
 
 
 def test_other_role_follows_an_owner_that_leaves(runs, beats):
-    """A rename of the role, host by host: a wait for a member that leaves is not in vain."""
+    """The role is renamed host by host.
+
+    So a wait for a member that is leaving will end.
+    """
     leaver = runs("--name", "h1", "--handover-wait", "60", "--", *beats.command())
     beats.wait()
     leaver.process.terminate()

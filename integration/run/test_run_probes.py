@@ -1,4 +1,7 @@
-"""What a kubelet sees of `rink run --public`: a standby is ready, and one that leaves is not."""
+"""Test the probes of `rink run --public` as a kubelet calls them.
+
+A standby is ready, and a member that leaves is not.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Probes:
-    """The probes of a `rink run`; its port is any free one."""
+    """Call the probes of a `rink run` at any free port."""
 
     def __init__(self, run):
         run.wait_log("probes and metrics are at")

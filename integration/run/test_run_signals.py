@@ -1,4 +1,4 @@
-"""What signals do to `rink run` and its command, and how both end."""
+"""Test the effects of signals on `rink run` and its command."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_sigterm_while_etcd_is_away_ends_run_at_once(runs, beats, wire_to, etcd_
 
 
 def test_sigterm_while_etcd_has_gone_silent_ends_run_at_once(runs, beats, wire_to, etcd_node):
-    """It has joined, and cannot leave in order: its lease ends the rest."""
+    """The member cannot leave in order, so its lease must end."""
     runs("--", *beats.command())
     beats.wait()
     wire = wire_to(etcd_node)
@@ -128,7 +128,10 @@ def test_third_signal_kills(runs, beats):
 
 
 def test_timeout_sends_two_signals_and_the_command_ends_in_order(runs):
-    """It sends one to `rink run` and one to its group; the second must not kill the command."""
+    """The second of both signals must not kill the command.
+
+    `timeout` signals `rink run` and then its group.
+    """
     shell = 'trap "sleep 0.3; echo in order; exit 3" TERM; echo ready; while :; do sleep 0.01; done'
     run = runs("--", "sh", "-c", shell, before=["timeout", "60"])
     wait_for(lambda: run.output == "ready\n")
@@ -176,7 +179,7 @@ def test_codes_stand_where_standard_files_are_closed(runs, closed):
 def test_code_of_the_command_stands_if_a_signal_comes_in_the_leave(
     runs, tmp_path, wire_to, etcd_node
 ):
-    """etcd has gone silent, so the leave takes long. A signal ends the leave."""
+    """etcd is silent, so the leave takes long. A signal ends the leave."""
     wire = wire_to(etcd_node)
     until = f"until [ -e {tmp_path}/go ]; do sleep 0.01; done; exit 3"
     run = runs("--ttl", "20", "--", "sh", "-c", f"echo; {until}", endpoint=wire.endpoint)
@@ -237,7 +240,7 @@ def test_restart_has_a_greater_token_each_time(runs, beats):
 
 
 def test_process_1_reaps_orphans_and_hears_sigterm(runs, beats):
-    """In a container, `rink run` is process 1: its default for SIGTERM is to ignore it."""
+    """Process 1 of a container ignores SIGTERM by default."""
     unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode:
         pytest.skip("no pid namespaces here")

@@ -1,4 +1,7 @@
-"""A stderr that nobody reads keeps no command alive past its end, and holds up no signal."""
+"""Test a stderr that nobody reads.
+
+It keeps no command alive past its end, and delays no signal.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ UNTIL_MS, LEAD_MS = 6_000, 500
 
 
 def fill(fd):
-    """Write to an open file until it takes no more, and leave it blocking for others."""
+    """Fill an open file, and leave it blocking for other processes."""
     os.set_blocking(fd, False)
     for size in (4096, 1):
         with contextlib.suppress(BlockingIOError):
@@ -33,7 +36,7 @@ def fill(fd):
 
 @pytest.fixture(params=["pipe", "socket"])
 def unread(request):
-    """A file like stderr that is read by nobody; a journal is a socket."""
+    """Return a file like stderr that nobody reads. A journal is a socket."""
     if request.param == "pipe":
         source, target = os.pipe()
         yield target
@@ -47,7 +50,10 @@ def unread(request):
 
 @pytest.mark.parametrize("is_closed", [False, True])
 def test_guard_alone_kills_before_the_end_told(unread, beats, is_closed):
-    """No end comes any more, or `rink run` is gone: there is a line of the log for each kill."""
+    """The guard writes a log line for each kill.
+
+    Either no further end comes, or `rink run` is gone.
+    """
     fill(unread)
     guard_in, to = os.pipe()
     source, guard_out = os.pipe()
@@ -59,7 +65,8 @@ def test_guard_alone_kills_before_the_end_told(unread, beats, is_closed):
     }  # fmt: skip
     line = [f"{name}={value}" for name, value in options.items()]
     guard = subprocess.Popen(
-        [*DEFAULT_SIGNALS, sys.executable, "-I", "-S", GUARD, *line, "--", *beats.command("deaf", "orphan")],
+        [*DEFAULT_SIGNALS, sys.executable, "-I", "-S", GUARD, *line, "--",
+         *beats.command("deaf", "orphan")],
         pass_fds=(guard_in, guard_out), stderr=unread, start_new_session=True,
         env={**os.environ, "RINK_TOKEN": "1"},
     )  # fmt: skip
@@ -83,7 +90,10 @@ def test_guard_alone_kills_before_the_end_told(unread, beats, is_closed):
 
 
 def test_run_kills_and_hears_signals(unread, runs, beats, wire_to, etcd_node):
-    """etcd is cut off and comes back; then the command is started again, and SIGTERM ends it."""
+    """etcd is cut off and comes back, then SIGTERM ends `rink run`.
+
+    The command is started again in between.
+    """
     wire = wire_to(etcd_node)
     line = ["--ttl", "6", "--grace", "0.3", "--", *beats.command("orphan", "deaf")]
     run = runs(*line, endpoint=wire.endpoint, popen={"stderr": unread})

@@ -1,4 +1,7 @@
-"""`rink run` in a shell on a real terminal: Ctrl-Z, `fg`, Ctrl-C, and a role that is lost meanwhile."""
+"""Test `rink run` in a shell on a real terminal.
+
+This covers Ctrl-Z, `fg`, Ctrl-C, and a role that is lost meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ def test_ctrl_z_stops_both_and_fg_continues(shell, line, beats):
 
 
 def test_run_is_not_stopped_by_its_own_log(shell, line, beats):
-    """With `stty tostop`, the terminal stops whoever writes to it from the background."""
+    """With `stty tostop`, a terminal stops background processes that write."""
     shell.type("stty tostop\n")
     shell.type(line())
     beat = beats.wait()
@@ -98,9 +101,7 @@ def test_command_in_the_background_leaves_the_terminal_alone(shell, line, beats)
     wait_for(lambda: not is_alive(beat.pid))
 
 
-def test_command_that_reads_the_terminal_in_the_background_stops_and_fg_continues(
-    shell, prefix, beats
-):
+def test_command_that_reads_in_the_background_stops_and_fg_continues_it(shell, prefix, beats):
     options = ["--group", "g", "--role", "r", "--prefix", prefix, "--ttl", "20"]
     command = ["sh", "-c", 'read word; echo "has read $word"']
     shell.type(shlex.join([*RINK, "run", *options, "--", *command]) + " &\n")

@@ -1,4 +1,4 @@
-"""What the tests of the sidecar share."""
+"""Share fixtures among the tests of the sidecar."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sidecar_support import FAST, Sidecar  # noqa: E402 - rewritten before
 
 @pytest.fixture
 def sidecar(tmp_path, etcd_url, prefix):
-    """Starts sidecars of one group; all are killed at the end."""
+    """Start sidecars of one group, and kill all at the end."""
     made = []
 
     def sidecar(name, options=FAST, **more):

@@ -1,4 +1,4 @@
-"""Run `rink` with another folder of the service account than the kubelet's.
+"""Run `rink` with another folder of the service account.
 
 labelled_sidecar.py FOLDER sidecar --group orders …
 """

@@ -19,7 +19,7 @@ SCRIPT = Path(__file__).with_name("labelled_sidecar.py")
 PATH = "/api/v1/namespaces/shop/pods/web-1?timeout=2s"
 LABEL = "etcd-rink/leader"
 OPTIONS = (*FAST, "--grace", "1")
-"""Programs here do not answer a loss. So the sidecar waits a second, and then for the end."""
+"""Options for programs that do not answer a loss, so that the sidecar waits for their end."""
 
 
 class LabelledSidecar(Sidecar):
@@ -85,12 +85,12 @@ class Kube:
     """Stand in for an API server that knows one pod, behind TLS.
 
     Attributes:
-        labels: of the pod.
-        token: that a request needs.
-        status: of each answer, if it is not 200.
+        labels: the labels of the pod.
+        token: the token that a request needs.
+        status: the status of each answer, if it is not 200.
         is_hung: whether requests are read and not answered.
         is_open: whether it lets tokens annotate the pod.
-        asked: the requests: seconds, and labels.
+        asked: the requests, each with its time in seconds and its labels.
     """
 
     def __init__(self, folder, host="127.0.0.1"):

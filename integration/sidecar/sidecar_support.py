@@ -1,4 +1,4 @@
-"""Sidecars as users run them: processes of `rink sidecar`, called over loopback."""
+"""Run sidecars as users do: processes of `rink sidecar`, with HTTP."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rink.testing.process.ports import free_ports
 
 RINK = [sys.executable, "-m", "rink.cli"]
 DEADLINE_S = 45.0
-"""How long anything may take on a very busy machine."""
+"""Deadline of any step on a very busy machine."""
 FAST = ("--ttl", "9", "--hold", "3", "--rebalance-delay", "0.5", "--handover-wait", "0")
-"""Settings with which a test is fast, and a client that renews once a second is never late."""
+"""Settings for a fast test, in which a client that renews once a second is never late."""
 LONG_HOLD = (*FAST, "--ttl", "30", "--hold", "10")
 """Settings for a turn that must go on while the test looks at it, on a machine that may stall."""
 
 
 def wait_for(condition, why="it did not happen"):
-    """Wait until something is so; returns what the condition gave."""
+    """Wait until a condition holds, and return its value."""
     end = time.monotonic() + DEADLINE_S
     while not (found := condition()):
         assert time.monotonic() < end, why() if callable(why) else why
@@ -32,13 +32,15 @@ def wait_for(condition, why="it did not happen"):
 
 
 class Sidecar:
-    """One `rink sidecar`, which may be killed and started again at the same address.
+    """Run one `rink sidecar`, which may be killed and restarted.
+
+    It keeps its address.
 
     Args:
-        folder: where its log is written.
-        name: of the log, and for messages.
+        folder: the folder of its log.
+        name: its name in messages and of its log.
         etcd_url: the etcd to join.
-        prefix: of the keys in etcd.
+        prefix: the prefix of the keys in etcd.
         options: further options of the command, such as FAST.
         listen: the address of the API. Port 0 is any free one, for a sidecar that is started once.
             Without an address, it is a port of loopback that is free at each start.
@@ -72,7 +74,10 @@ class Sidecar:
         return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
 
     def call(self, method, path, body=None, timeout=DEADLINE_S):
-        """Call the API, and return the status and the JSON of the answer, None without one."""
+        """Call the API, and return the status and the JSON of the answer.
+
+        The JSON is None without one.
+        """
         connection = http.client.HTTPConnection(self.api, timeout=timeout)
         with contextlib.closing(connection):
             text = None if body is None else json.dumps(body)
@@ -87,7 +92,7 @@ class Sidecar:
         subprocess.run(line, check=True, timeout=DEADLINE_S)
 
     def kill(self):
-        """Kill it without a word, if it runs."""
+        """Kill it at once, if it runs."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()

@@ -47,7 +47,10 @@ def silent(tmp_path):
 
 
 def test_call_that_is_given_up_is_reset(silent):
-    """Otherwise the kernel sends it for minutes, and it could undo a newer call."""
+    """Otherwise a late call could undo a newer one.
+
+    The kernel tries to send it for minutes.
+    """
     pod, asked = silent
 
     async def give_up():
@@ -62,7 +65,7 @@ def test_call_that_is_given_up_is_reset(silent):
 
 
 def test_answer_that_is_no_http_is_shown_as_a_json_string(silent):
-    """The line is logged, and could hold codes of a terminal."""
+    """The line is logged, and could hold control codes of a terminal."""
     pod, asked = silent
 
     async def call():

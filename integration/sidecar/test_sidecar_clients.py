@@ -1,4 +1,4 @@
-"""The clients of examples/sidecar, each against real sidecars and a real etcd."""
+"""Test the clients of examples/sidecar on real sidecars and a real etcd."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ SLACK_S = 1.0
 
 @attrs.frozen
 class Language:
-    """One client: the program that runs it, and its file."""
+    """Hold the file of one client and the program that runs it."""
 
     name: str
     tool: str
     file: str
 
     def command(self, folder):
-        """Build it in a folder if need be, and return the command that runs it."""
+        """Build it in a folder if needed, and return its command."""
         file = str(EXAMPLES / self.name / self.file)
         if self.name == "go":
             built = str(folder / "hold")
@@ -49,7 +49,7 @@ class Language:
 
     @property
     def missing(self):
-        """Return the tools that it needs and that are not installed."""
+        """Return the tools that it needs but that are not installed."""
         tools = [self.tool, "javac"] if self.name == "java" else [self.tool]
         return [tool for tool in tools if shutil.which(tool) is None]
 
@@ -65,7 +65,10 @@ LANGUAGES = [
 
 
 class Clients:
-    """Running programs of one role, which write into one file, in the order of writing."""
+    """Run programs of one role, which write into one file.
+
+    The lines are in the order of writing.
+    """
 
     def __init__(self, file, command, role=ROLE):
         self._file = file
@@ -89,7 +92,7 @@ class Clients:
         return [int(token) for _, token in roles]
 
     def next_token(self, above=0, lines=3):
-        """Wait for lines with a token above this one, and return it."""
+        """Wait for lines with a token above this one, and return the token."""
 
         def token():
             found = [token for token in self.tokens() if token > above]
@@ -98,7 +101,7 @@ class Clients:
         return wait_for(token, lambda: f"no lines with a token above {above}: {self.tokens()}")
 
     def write_on(self, lines=3):
-        """Wait for more lines of the token that is written."""
+        """Wait for more lines of the present token."""
         before = len(self.tokens())
         wait_for(lambda: len(self.tokens()) >= before + lines, "nothing more is written")
 
@@ -111,7 +114,7 @@ class Clients:
 
 @pytest.fixture(scope="module")
 def command_of(tmp_path_factory):
-    """Returns the command of a language, which is built once."""
+    """Return the command of a language, which is built once."""
 
     @functools.cache
     def command_of(language):
@@ -122,7 +125,7 @@ def command_of(tmp_path_factory):
 
 @pytest.fixture(params=LANGUAGES, ids=lambda language: language.name)
 def clients(request, tmp_path, command_of):
-    """Starts programs in one language; all have ended at the end."""
+    """Start programs in one language; all have ended at the end."""
     if request.param.missing:
         pytest.skip(f"not installed: {request.param.missing}")
     made = Clients(tmp_path / "written", command_of(request.param))
@@ -132,7 +135,10 @@ def clients(request, tmp_path, command_of):
 
 @pytest.fixture
 def each(tmp_path, command_of):
-    """Starts programs in each language that is here, with a role for each; all end at the end."""
+    """Start programs in each installed language, with a role for each.
+
+    All have ended at the end.
+    """
     made = {
         language.name: Clients(tmp_path / language.name, command_of(language), language.name)
         for language in LANGUAGES
@@ -144,10 +150,10 @@ def each(tmp_path, command_of):
 
 
 def test_client_works_through_kill_restart_and_drain(clients, sidecar):
-    """Its sidecar is killed, another's client takes over, and hands back when it is drained.
+    """The sidecar is killed, another client takes over, and hands back.
 
-    Lines lie in one file in the order of writing. So the tokens are sorted exactly if no old holder
-    has written after a new one.
+    The client hands the role back when its sidecar is drained. Lines lie in one file in the order
+    of writing. So the tokens are sorted exactly if no old holder has written after a new one.
     """
     first, second = sidecar("first"), sidecar("second")
     survivor = clients.start(first)
@@ -184,7 +190,7 @@ SHIFTED = ("unshare", "--time", "--boottime", "100000", "--fork", "--kill-child"
 
 
 def test_clients_with_another_clock_stop_by_what_was_left(each, sidecar):
-    """Their clock is a day ahead of the sidecar's, which is then killed."""
+    """The clients' clock is a day ahead, and their sidecar is killed."""
     can_shift = shutil.which("unshare") and subprocess.run([*SHIFTED, "true"], check=False)
     if not can_shift or can_shift.returncode:
         pytest.skip("needs `unshare --time`, and root, to shift a clock")
@@ -201,7 +207,10 @@ def test_clients_with_another_clock_stop_by_what_was_left(each, sidecar):
 
 
 def test_clients_hold_their_roles_again_after_an_outage_of_etcd(each, tmp_path, prefix):
-    """The member's session ends, and so do all turns. A client that answers waits for its role."""
+    """The member's session ends, and so do all turns.
+
+    A client that answers waits for its role.
+    """
     with local_etcd() as node:
         sidecar = Sidecar(tmp_path, "only", node.endpoint, prefix).start()
         try:

@@ -1,4 +1,4 @@
-"""The shell function of examples/sidecar/shell/held.sh says the same as `rink held`."""
+"""Test that held.sh of examples/sidecar/shell equals `rink held`."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_folder_is_one_sidecars_until_it_is_killed(sidecar):
 
 
 def is_replaced_by_folder(path):
-    """Put a folder in the place of a file, unless the sidecar writes the file again just then."""
+    """Replace a file by a folder; return False if the sidecar was faster."""
     path.unlink(missing_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir()
@@ -93,7 +93,7 @@ def is_replaced_by_folder(path):
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no /dev/shm, which is a tmpfs")
 def test_folder_is_empty_after_an_orderly_end(sidecar):
-    """A folder that the program puts there is not removed, and ends nothing."""
+    """A folder that the program puts there stays, and ends nothing."""
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="rink-test-") as folder:
         held = Path(folder, "held")
         one = sidecar("one", (*FAST, "--grace", "0", "--files", folder))

@@ -1,4 +1,7 @@
-"""`rink sidecar --label-pod` beside API servers that answer, hang or refuse."""
+"""Test `rink sidecar --label-pod` on API servers with trouble.
+
+They answer, hang or refuse.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ from rink.sidecar.pod_label import RELEASE_WAIT_S
 pytestmark = [pytest.mark.waits, pytest.mark.timeout(180)]
 
 BUSY_S = 8.0
-"""What a busy machine may add to a bound. Without the bound, the wait would have no end."""
+"""Seconds that a busy machine may add to a bound."""
 LATE = r"cannot be changed, trying again: .*(not answered in time|timed out)"
-"""A call that took longer than its 2 s, as it may on a busy machine."""
+"""Pattern of a call that took longer than its 2 s, as it may on a busy machine."""
 END_S = 3 + RELEASE_WAIT_S + BUSY_S
-"""A program that does not answer has the role until its end: 3 s. The label may take 2 s more."""
+"""Most seconds to the end of a role without an answer: 3 s, and 2 s for the label."""
 
 
 @pytest.fixture
@@ -59,12 +62,12 @@ def is_off(kube):
 
 
 def is_late(sidecar):
-    """Return whether a call was given up since the machine was slow."""
+    """Return whether a call was given up because the machine was slow."""
     return bool(re.search(LATE, sidecar.said()))
 
 
 def end(sidecar):
-    """Send SIGTERM, and return the exit status and the seconds that it took."""
+    """Send SIGTERM, and return the exit status and the seconds to the end."""
     began = time.monotonic()
     sidecar.process.send_signal(signal.SIGTERM)
     return sidecar.process.wait(DEADLINE_S), time.monotonic() - began

@@ -1,4 +1,7 @@
-"""Limits of a sidecar's listeners, on a real process that reaches no etcd, by raw connections."""
+"""Test limits of a sidecar's listeners, by raw connections.
+
+The process is real, and reaches no etcd.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,13 @@ from rink.sidecar.listeners import MAX_CALLERS
 NO_ETCD = "http://127.0.0.1:1"
 TIMEOUT_S = 5.0
 SLACK_S = 10.0
-"""How late a machine with other work may be."""
+"""Seconds by which a busy machine may be late."""
 MANY = 700
 """More connections than a listener has."""
 PROBE_S = 0.05
-"""What a probe takes at most on a quiet machine."""
+"""Most seconds of a probe on a quiet machine."""
 TRIES = 5
-"""A sidecar that is slow misses a time each time, and a machine with other work now and then."""
+"""Tries: a slow sidecar misses the limit in each, a busy machine only in some."""
 
 pytestmark = [pytest.mark.waits, pytest.mark.timeout(180)]
 
@@ -59,7 +62,7 @@ def head(address, line="POST /v1/hold", more="", kind="application/json"):
 
 
 def read_all(connection):
-    """Return what comes until the other side ends."""
+    """Return the bytes until the other side ends."""
     read = b""
     with contextlib.suppress(ConnectionResetError):
         while chunk := connection.recv(65_536):
@@ -68,7 +71,7 @@ def read_all(connection):
 
 
 def ask(address, *parts):
-    """Send parts on a connection of its own, and return the status and the whole answer."""
+    """Send parts on a new connection; return the status and the answer."""
     with connect(address) as connection:
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):
             for part in parts:
@@ -78,7 +81,7 @@ def ask(address, *parts):
 
 
 def is_closed(connection, part=b"", every=0.3):
-    """Send a part again and again, and return whether the connection is closed in time."""
+    """Send a part repeatedly; return whether the connection closes in time."""
     began = time.monotonic()
     connection.settimeout(every)
     while time.monotonic() - began < TIMEOUT_S + SLACK_S:
@@ -134,7 +137,7 @@ def test_answers_that_nobody_reads_keep_no_connection(public):
 
 
 def keep_asking(connection, request):
-    """Send as many requests as the other side takes, and read nothing."""
+    """Send requests until the other side takes no more, and read nothing."""
     began = time.monotonic()
     while time.monotonic() - began < 4 * (TIMEOUT_S + SLACK_S):
         try:
@@ -276,7 +279,7 @@ def test_streams_and_roles_above_their_limits_are_refused(sidecar):
 
 
 def test_stream_that_nobody_reads_is_closed(sidecar):
-    """The state of 1,000 roles is more than its connection takes."""
+    """The state of 1,000 roles is more than its connection can buffer."""
     is_given_up = 'consumer "deaf": writes to its stream timed out, so the stream was closed'
     roles = [f"{'x' * 40}-{number}" for number in range(1_000)]
     body = json.dumps({"roles": roles, "consumer": "deaf"}).encode()
@@ -305,7 +308,7 @@ def test_probes_answer_while_the_api_has_no_connection_left(sidecar, public):
 
 
 def test_probes_answer_while_the_api_has_all_streams_and_holds(public, tmp_path):
-    """Each probe is compared with one of a sidecar that does nothing, at the same moment."""
+    """Each probe is compared with that of an idle sidecar at the same time."""
     full = Sidecar(tmp_path, "full", NO_ETCD, "p/", ("--public", "127.0.0.1:0")).start()
     probes = wait_for(lambda: re.search(r"probes are at http://(\S+)", full.said()))[1]
     body = b'{"roles": ["awaited"], "wait": 3600}'
@@ -337,7 +340,7 @@ def test_probes_answer_while_their_own_listener_is_full(public):
 
 
 def fill(address, public, count):
-    """Keep many connections open, and look how long probes take."""
+    """Keep many connections open, and measure the time of probes."""
     medians = []
     while not medians or medians[-1] >= PROBE_S:
         assert len(medians) < TRIES, medians

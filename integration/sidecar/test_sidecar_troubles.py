@@ -1,4 +1,4 @@
-"""Troubles of a sidecar, each said in words; signals in each state; sockets of former lives."""
+"""Test the messages of troubles, signals in each state, and old sockets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.waits, pytest.mark.timeout(180)]
 
 @pytest.fixture
 def lonely(tmp_path):
-    """Starts sidecars that reach no etcd; all are killed at the end."""
+    """Start sidecars that reach no etcd, and kill all at the end."""
     made = []
 
     def lonely(*options, listen="127.0.0.1:0", name="lonely"):
@@ -190,7 +190,7 @@ def test_group_is_shown_as_the_command_line_shows_it(sidecar, etcd_url, prefix):
     looked = {}
 
     def looks():
-        """Return what both show, once the member has seen all that is in etcd."""
+        """Return both outputs, once the member has seen all of etcd."""
         seen, shown = by_rink("status"), without_revision(by_sidecar("status")["group"])
         same = seen.keys() - asks_etcd - {"not_ranked"}
         looked.clear()

@@ -86,4 +86,4 @@ def draining_since(view: View) -> dict[str, Since]:
         for member in view.by_age
         if member.record is not None and member.record.draining
     }
-    return {name: one for name, one in since.items() if one is not None}
+    return {name: found_since for name, found_since in since.items() if found_since is not None}

@@ -77,13 +77,13 @@ class Leases:
     @property
     def overdue(self) -> dict[str, LeaseAnswer]:
         """Return the leases whose renewal is overdue."""
-        return {name: one for name, one in self.by_member.items() if one.renewal_overdue}
+        return {name: lease for name, lease in self.by_member.items() if lease.renewal_overdue}
 
     def as_json(self) -> dict[str, Any] | None:
         """Return plain JSON values, or None if the leases are not known."""
         if self.problem:
             return None
-        return {name: one.as_json() for name, one in self.by_member.items()}
+        return {name: lease.as_json() for name, lease in self.by_member.items()}
 
 
 def read_leases(etcd: Etcd, view: View, *, however_many: bool) -> Leases:

@@ -46,7 +46,7 @@ def format_of(path: str) -> str:
         return FORMATS[ending]
     if ending and not (is_local and Path(path).is_dir()):
         raise ConfigError(
-            f"unknown kind of file {path!r}: its name must end in one of {', '.join(FORMATS)}"
+            f"unknown kind of file {path!r}: its name ends in none of {', '.join(FORMATS)}"
         )
     return "parquet"
 

@@ -50,7 +50,7 @@ class _Start:
     title: str = ""
 
 
-@click.command(short_help="Which of many roles would move when members leave and join.")
+@click.command(short_help="Show which roles would move when members leave and join.")
 @click.argument("group", required=False, callback=check_group)
 @click.option(
     "--spark",
@@ -98,7 +98,7 @@ def plan(
     """
     if path is None:
         raise click.UsageError(
-            "etcd does not list the roles of a group: give them by --spark FILE, a Parquet, CSV or "
+            "etcd does not list the roles of a group: name them by --spark FILE, a Parquet, CSV or "
             "JSON file with one role a row"
         )
     if (group is None) is not bool(members):

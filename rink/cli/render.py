@@ -274,8 +274,8 @@ def _foot(
     status: GroupStatus, leases: Leases, since: Mapping[str, str], growth: Mapping[str, Growth]
 ) -> Iterable[RenderableType]:
     lines: list[tuple[str, str, str]] = [
-        ("in the way", f"{one.member}: {one.why}{since.get(one.member, '')}", "yellow")
-        for one in status.in_the_way
+        ("in the way", f"{item.member}: {item.why}{since.get(item.member, '')}", "yellow")
+        for item in status.in_the_way
     ]
     lines += lease_lines(leases)
     lines += [
@@ -290,7 +290,7 @@ def _foot(
     ]
     waiting = list(growth.items())
     lines += [
-        ("not ranked yet", f"{name}: {one.text()}", "cyan") for name, one in waiting[:MAX_NAMED]
+        ("not ranked yet", f"{name}: {item.text()}", "cyan") for name, item in waiting[:MAX_NAMED]
     ]
     if len(waiting) > MAX_NAMED:
         lines.append(("not ranked yet", f"and {len(waiting) - MAX_NAMED} more", "cyan"))
@@ -309,8 +309,8 @@ def _foot(
 def lease_lines(leases: Leases) -> list[tuple[str, str, str]]:
     """Return lines about leases that are overdue or unknown, for `titled`."""
     lines = [
-        ("not renewed", f"{name}: {_overdue(one)}", "yellow")
-        for name, one in leases.overdue.items()
+        ("not renewed", f"{name}: {_overdue(lease)}", "yellow")
+        for name, lease in leases.overdue.items()
     ]
     return lines + ([("leases unknown", leases.problem, "yellow")] if leases.problem else [])
 

@@ -41,7 +41,7 @@ MAX_TEXT_SHOWN = 100
 def show_lag(lags: Sequence[Lag]) -> RenderableType:
     """Show each processor's lag by partition, then the problems to solve."""
     if not lags:
-        return Text("no processors: neither the app nor Redis has one for what was chosen")
+        return Text("no processors: neither the app nor Redis has a chosen one")
     columns = (
         "processor",
         "partition",
@@ -136,11 +136,11 @@ def _notes(lags: Sequence[Lag]) -> list[RenderableType]:
 def show_owners(owners: Sequence[Owners]) -> RenderableType:
     """Show each processor's workers, and the owner of each partition."""
     if not owners:
-        return Text("no processors: neither the app nor Redis has one for what was chosen")
+        return Text("no processors: neither the app nor Redis has a chosen one")
     parts: list[RenderableType] = []
-    for number, one in enumerate(owners):
-        parts += [Text("")] * (number > 0) + [_head(one)]
-        parts += [] if one.is_sparks else [_partitions(one)]
+    for number, processor in enumerate(owners):
+        parts += [Text("")] * (number > 0) + [_head(processor)]
+        parts += [] if processor.is_sparks else [_partitions(processor)]
     return Group(*parts)
 
 

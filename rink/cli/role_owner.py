@@ -62,9 +62,9 @@ class RoleSeen:
 
 def roles_seen(view: View, group: str, roles: Iterable[str]) -> list[RoleSeen]:
     """Return each role as the records show it, in the order of `roles`."""
-    found = standbys(seen(view, group), roles)
+    by_role = standbys(seen(view, group), roles)
     placement = Placement()
-    return [_role_seen(view, group, role, one, placement) for role, one in found.items()]
+    return [_role_seen(view, group, role, standby, placement) for role, standby in by_role.items()]
 
 
 def _role_seen(
@@ -149,7 +149,7 @@ def why_no_version(view: View, group: str) -> str:
     return f"version {view.newest.number} {view.newest.problem}"
 
 
-@click.command(short_help="Who has each ROLE of GROUP, and who would be next.")
+@click.command(short_help="Show the owner, holder and next owner of each ROLE of GROUP.")
 @click.argument("group", callback=check_group)
 @click.argument("roles", metavar="ROLE...", nargs=-1, required=True, callback=check_roles)
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
@@ -165,9 +165,9 @@ def owner(
     with opened(target) as etcd:
         with target.reading(group):
             view = read_group(etcd, target.keys(group))
-        found = roles_seen(view, group, roles)
+        seen_roles = roles_seen(view, group, roles)
         with announced(target, f"asking for the leases of group {group!r} at"):
-            holders = {one.holder: None for one in found if one.holder is not None}
+            holders = {role.holder: None for role in seen_roles if role.holder is not None}
             leases = read_leases_of(etcd, view, holders)
     if as_json:
         facts: dict[str, Any] = {
@@ -175,25 +175,27 @@ def owner(
             "prefix": target.prefix,
             "revision": view.revision,
             "version": view.newest.number if view.newest else 0,
-            "roles": [attrs.asdict(one) for one in found],
+            "roles": [attrs.asdict(role) for role in seen_roles],
             "leases": leases.as_json(),
             "leases_problem": leases.problem,
         }
         click.echo(json.dumps(facts, indent=2))
     else:
-        render.console().print(_shown(found, leases, outside().clock.wall()))
-    if not all(one.held for one in found):
+        render.console().print(_shown(seen_roles, leases, outside().clock.wall()))
+    if not all(role.held for role in seen_roles):
         ctx.exit(NO)
 
 
-def _shown(found: Iterable[RoleSeen], leases: Leases, now: str) -> RenderableType:
+def _shown(seen_roles: Iterable[RoleSeen], leases: Leases, now: str) -> RenderableType:
     made = render.Listing(("role", "owner", "holder", "next", "state"))
     why = []
-    for one in found:
-        names = [render.clean(name or "-") for name in (one.role, one.owner, one.holder, one.next)]
-        made.add(*names, _state(one, leases))
-        if not one.held:
-            why.append(("not held", f"{one.role}: {one.reason(now)}", "yellow"))
+    for role in seen_roles:
+        names = [
+            render.clean(name or "-") for name in (role.role, role.owner, role.holder, role.next)
+        ]
+        made.add(*names, _state(role, leases))
+        if not role.held:
+            why.append(("not held", f"{role.role}: {role.reason(now)}", "yellow"))
     why += render.lease_lines(leases)
     return Group(made, Text(""), render.titled(why)) if why else made
 

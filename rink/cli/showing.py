@@ -66,12 +66,12 @@ def status(
                 **now.as_json(),
                 "leases": leases.as_json(),
                 "leases_problem": leases.problem,
-                "draining_since": {name: one.as_json() for name, one in since.items()},
-                "not_ranked": {name: one.as_json() for name, one in grows.items()},
+                "draining_since": {name: value.as_json() for name, value in since.items()},
+                "not_ranked": {name: value.as_json() for name, value in grows.items()},
             }
         )
     else:
-        words = {name: f", {one.text(wall)}" for name, one in since.items()}
+        words = {name: f", {value.text(wall)}" for name, value in since.items()}
         render.console().print(render.show(now, leases=leases, since=words, growth=grows))
     if check:
         _answer(ctx, now, leases)
@@ -97,26 +97,26 @@ def groups(every: bool, as_json: bool, target: Target) -> None:
 def _list_groups(target: Target, as_json: bool, *, every: bool = False) -> None:
     doing = f"reading the groups under {target.prefix!r} from"
     with opened(target) as etcd, announced(target, doing):
-        found = observe.read_groups(etcd, target.prefix)
-    shown = {group: view for group, view in found.views.items() if every or view.by_age}
+        groups_read = observe.read_groups(etcd, target.prefix)
+    shown = {group: view for group, view in groups_read.views.items() if every or view.by_age}
     statuses = [seen(view, group) for group, view in sorted(shown.items())]
-    hidden = len(found.views) - len(shown)
+    hidden = len(groups_read.views) - len(shown)
     if as_json:
         brief = [
             {
-                "group": one.group,
-                "version": one.version,
-                "ranks": len(one.ranks),
-                "members": len(one.members),
-                "coordinator": one.coordinator,
-                "settled": one.settled,
+                "group": status.group,
+                "version": status.version,
+                "ranks": len(status.ranks),
+                "members": len(status.members),
+                "coordinator": status.coordinator,
+                "settled": status.settled,
             }
-            for one in statuses
+            for status in statuses
         ]
-        _write({"prefix": target.prefix, "revision": found.revision, "groups": brief,
-                "hidden": hidden, "strays": list(found.strays)})  # fmt: skip
-    elif found.views or found.strays:
-        render.console().print(render.show_groups(statuses, hidden, found.strays))
+        _write({"prefix": target.prefix, "revision": groups_read.revision, "groups": brief,
+                "hidden": hidden, "strays": list(groups_read.strays)})  # fmt: skip
+    elif groups_read.views or groups_read.strays:
+        render.console().print(render.show_groups(statuses, hidden, groups_read.strays))
     else:
         tell(f"no groups: the etcd at {target.where} has no key under {target.prefix!r}")
 
@@ -141,13 +141,13 @@ def history(group: str, last: int, as_json: bool, target: Target) -> None:
         view = read_group(etcd, target.keys(group))
     if observe.is_empty(view):
         raise target.unknown(group)
-    found = steps(view)[-last:]
+    versions_shown = steps(view)[-last:]
     if as_json:
-        versions = [step.as_json() for step in found]
+        versions = [step.as_json() for step in versions_shown]
         _write({"group": group, "prefix": target.prefix, "revision": view.revision,
                 "versions": versions})  # fmt: skip
-    elif found:
-        render.console().print(render.show_history(found))
+    elif versions_shown:
+        render.console().print(render.show_history(versions_shown))
     else:
         tell(f"group {group!r} has no version yet")
 

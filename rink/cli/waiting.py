@@ -46,7 +46,7 @@ class Wanted:
     def lacks(self, view: View) -> str:
         """Return what is still missing, or ""."""
         lacks = [self._members(view), self._holder(view), self._settled(view)]
-        return "; ".join(one for one in lacks if one)
+        return "; ".join(lack for lack in lacks if lack)
 
     def met(self, view: View) -> str:
         """Return the conditions as words, once they hold."""
@@ -81,7 +81,7 @@ class Wanted:
             return f"it has pins by a scheme unknown here: {status.scheme}"
         if view.version is None:
             return why_no_version(view, self.group)
-        ways = [f"{one.member}: {one.why}" for one in status.in_the_way]
+        ways = [f"{obstacle.member}: {obstacle.why}" for obstacle in status.in_the_way]
         return "; ".join(ways) or "nobody is here"
 
     def _role(self, view: View, role: str) -> RoleSeen:

@@ -1,4 +1,4 @@
-"""The faults: each is a generator that does something and yields how long to wait, in seconds."""
+"""Define the faults, each a generator that yields its waits in seconds."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from safety.stage import Stage
 Steps = Iterator[float]
 
 HELD_S = 2 * HOLD_S
-"""How long bytes are held: twice the hold, as 20 s are with the hold of 10 s by default."""
+"""Seconds for which bytes are held: twice the hold."""
 
 
 @attrs.frozen
 class Fault:
-    """One fault.
+    """Describe one fault.
 
     Attributes:
-        name: of its row.
+        name: the name of its row.
         says: the row, in words.
-        steps: carries it out.
-        is_dear: whether a run of it takes much time or much work, so that it has fewer runs.
-        settings: of the programs, see `Stage`.
+        steps: the generator that executes it.
+        is_dear: whether a run takes much time or work, so that there are fewer runs.
+        settings: the settings of the programs, see `Stage`.
     """
 
     name: str
@@ -60,7 +60,7 @@ def stop_sidecar(stage: Stage) -> Steps:
 
 
 def stop_both(stage: Stage) -> Steps:
-    """Stop a holder and its sidecar, and let them go on in any order."""
+    """Stop a holder and its sidecar, and continue them in any order."""
     holder = stage.holder()
     both: list[Program | Sidecar] = [holder, stage.sidecar_of(holder)]
     stage.random.shuffle(both)
@@ -76,7 +76,10 @@ def stop_both(stage: Stage) -> Steps:
 
 
 def hold_bytes(stage: Stage) -> Steps:
-    """Hold the bytes between a holder and its sidecar, in both directions, then deliver them."""
+    """Hold the bytes between a holder and its sidecar, then deliver them.
+
+    This holds both directions.
+    """
     wire = stage.wires[stage.holder().who]
     wire.silence()
     yield HELD_S
@@ -88,7 +91,10 @@ def hold_bytes(stage: Stage) -> Steps:
 
 
 def resume_with_old_ids(stage: Stage) -> Steps:
-    """Close streams and resume them with the last id; use the grants of turns that are over."""
+    """Close streams and resume them with the last id.
+
+    Also use the grants of turns that are over.
+    """
     for _ in range(4):
         program = stage.holder()
         program.say(stage.random.choice(["reopen", "reopen", "anew"]))
@@ -101,7 +107,7 @@ def resume_with_old_ids(stage: Stage) -> Steps:
 def use_grants_of_a_former_life(stage: Stage) -> Steps:
     """Kill a sidecar, and send its next life the former grants and tokens.
 
-    They are sent again and again.
+    They are sent repeatedly.
     """
     sidecar = stage.sidecar_of(stage.holder())
     sidecar.kill()
@@ -114,7 +120,7 @@ def use_grants_of_a_former_life(stage: Stage) -> Steps:
 
 
 def share_a_name(stage: Stage) -> Steps:
-    """Have programs of one name drop their grants, and hold the roles again under that name."""
+    """Let programs of one name drop their grants and hold the roles again."""
     for _ in range(5):
         stage.holder().say("anew")
         yield stage.random.uniform(0, 0.5)
@@ -134,7 +140,7 @@ def kill_sidecar(stage: Stage) -> Steps:
 
 
 def restart_program(stage: Stage) -> Steps:
-    """Kill a holder, and start it again within 0.2 s; and once more."""
+    """Kill a holder and start it again within 0.2 s, twice."""
     for _ in range(2):
         holder = stage.holder()
         holder.kill()
@@ -145,7 +151,7 @@ def restart_program(stage: Stage) -> Steps:
 
 
 def read_slowly(stage: Stage) -> Steps:
-    """Have a holder read nothing of its stream and of its renewals, and write by its last end."""
+    """Let a holder read nothing, and write until its last known end."""
     holder = stage.holder()
     holder.say("deaf", True, stage.random.random() < 0.5)
     yield HELD_S
@@ -154,7 +160,7 @@ def read_slowly(stage: Stage) -> Steps:
 
 
 def mislead_by_a_proxy(stage: Stage) -> Steps:
-    """Kill a holder while half of the programs speak with a proxy that answers nonsense."""
+    """Kill a holder while half of the programs use a nonsense proxy."""
     yield from restart_program(stage)
 
 
@@ -162,9 +168,10 @@ def mislead_by_a_proxy(stage: Stage) -> Steps:
 
 
 def hurry_out(stage: Stage) -> Steps:
-    """Send a sidecar three SIGTERMs while its programs answer no loss, and start it again.
+    """Send a sidecar three SIGTERMs, and start it again.
 
-    The third one ends the process amid its leave. Programs work on by their ends.
+    Its programs answer no loss. The third signal ends the process amid its leave. Programs work on
+    until their ends.
     """
     sidecar = stage.sidecar_of(stage.holder())
     for program in stage.beside(sidecar):
@@ -179,7 +186,10 @@ def hurry_out(stage: Stage) -> Steps:
 
 
 def storm(stage: Stage) -> Steps:
-    """Do six of these at any moments of three seconds, also to what another one is done to."""
+    """Start six of these faults at any moments of three seconds.
+
+    A fault may hit a target of another fault.
+    """
     for _ in range(6):
         stage.meanwhile(stage.random.choice(SMALL)(stage, random.Random(stage.random.random())))
         yield stage.random.uniform(0, 0.8)
@@ -262,7 +272,7 @@ class NonsenseProxy:
             self.count += 1
 
     def close(self) -> None:
-        """End it."""
+        """End the proxy."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join(5)
         self._listener.close()

@@ -1,4 +1,7 @@
-"""Run faults side by side: each lane is a group of its own with two sidecars, on one etcd."""
+"""Run faults side by side, each lane with a group of its own.
+
+A lane has two sidecars. All lanes share one etcd.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ BY_NAME = {fault.name: fault for fault in FAULTS}
 
 @attrs.frozen
 class Run:
-    """One run to be done."""
+    """Name one run."""
 
     fault: str
     number: int
@@ -30,14 +33,15 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Return its name, which repeats all that is drawn."""
+        """Return its name, which determines all its random choices."""
         return f"{self.seed}/{self.fault}/{self.number}"
 
 
 class Lane(threading.Thread):
-    """Carry out runs, one after the other, until none is left.
+    """Execute runs, one after the other, until none is left.
 
-    The sidecars stay from one run to the next, so each run begins with what the one before left.
+    The sidecars stay from one run to the next, so each run begins in the state that the run before
+    left.
     """
 
     def __init__(self, number: int, shared: Lanes) -> None:
@@ -46,7 +50,7 @@ class Lane(threading.Thread):
         self._shared = shared
 
     def run(self) -> None:
-        """Carry out runs."""
+        """Execute runs."""
         shared = self._shared
         folder = shared.folder / f"lane-{self._number}"
         folder.mkdir()
@@ -91,10 +95,10 @@ class Lanes:
     """Run faults.
 
     Args:
-        etcd: where all groups are.
-        runs: what to run, in this order.
-        count: so many at a time.
-        done: is called with each verdict, by any thread.
+        etcd: the server of all groups.
+        runs: the runs in order.
+        count: the number of lanes.
+        done: called with each verdict, by any thread.
     """
 
     def __init__(
@@ -111,7 +115,7 @@ class Lanes:
         self._number = 0
 
     def carry_out(self) -> list[str]:
-        """Carry out all runs; return troubles that are no run's."""
+        """Execute all runs, and return troubles outside of runs."""
         proxy = NonsenseProxy()
         self.proxy = proxy.url
         with tempfile.TemporaryDirectory(prefix="sidecar-faults-") as folder:
@@ -136,7 +140,7 @@ class Lanes:
         return self.troubles
 
     def stop(self) -> None:
-        """Begin no other run."""
+        """Begin no further run."""
         while self.next_run() is not None:
             pass
 

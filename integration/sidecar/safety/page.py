@@ -1,4 +1,7 @@
-"""The table of a run, for people, as JSON, and in docs/internals/sidecar-faults.md."""
+"""Write the table of a run, for a terminal, as JSON and as a page.
+
+The page is docs/internals/sidecar-faults.md.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ class Row:
 
     @classmethod
     def of(cls, fault: str, says: str, verdicts: Iterable[Verdict]) -> Row:
-        """Return the row of these runs, of which there is one at least."""
+        """Return the row of one or more runs."""
         runs = list(verdicts)
         gaps = [run.gap for run in runs]
         return cls(
@@ -73,7 +76,7 @@ class Row:
 
 
 def shown(rows: list[Row]) -> Table:
-    """Return the table for a terminal, with a red line for each fault that found something."""
+    """Return the table for a terminal, with a red line for each finding."""
     table = Table(box=box.SIMPLE_HEAD, title="Safety as clients of a sidecar see it")
     for head in HEADS:
         table.add_column(head, justify="left" if head == "fault" else "right")

@@ -1,13 +1,13 @@
-"""Hold roles by a sidecar's stream, and write while the told end has not passed.
+"""Hold roles by a sidecar's stream, and write before the told end.
 
-One program beside a sidecar, with the standard library only. It reads CLOCK_BOOTTIME before each
-write, and writes only if its end is further away than a write takes. It reports to the test over a
-socket, in lines of JSON: `gained`, `let go`, and `write`, which is answered.
+This is one program beside a sidecar, with only the standard library. It reads CLOCK_BOOTTIME before
+each write, and writes only if its end is further away than a write takes. It reports to the test
+over a socket, in lines of JSON: `gained`, `let go`, and `write`, which the test answers.
 
-    python -I -S program.py FD     forks programs on request, as the test asks on this socket
+    python -I -S program.py FD     forks programs on requests of the test at this socket
 
 A turn ends for the program at the end that it knows, or with its answer to `lost`. It never works
-again under a token that it is done with.
+again under the token of a turn that is over.
 """
 
 from __future__ import annotations
@@ -56,12 +56,13 @@ class Turn:
 
 
 class Program:
-    """One program.
+    """Run one program.
 
     Args:
         wire: the socket to the test.
-        settings: `url`, `host` of the sidecar, `roles`, `consumer`, `alive` in seconds or None, `on_close`, `resumes`,
-            `obeys_proxy`, `obstinate` (it answers no loss before its end) and `seed`.
+        settings: `url`, `host` of the sidecar, `roles`, `consumer`, `alive` in seconds or None,
+            `on_close`, `resumes`, `obeys_proxy`, `obstinate` (it answers no loss before its end)
+            and `seed`.
     """
 
     def __init__(self, wire: socket.socket, settings: dict[str, Any]) -> None:
@@ -99,7 +100,7 @@ class Program:
     # ── the work ─────────────────────────────────────────────────────────────────────────────
 
     def serve(self, turn: Turn) -> None:
-        """Write once under a turn, or end it."""
+        """Write once under a turn, or end the turn."""
         until, checked = turn.until, now()
         if checked >= until or (turn.is_lost and not self.obstinate):
             self.stop(turn)
@@ -120,7 +121,7 @@ class Program:
         self.answers.put(turn)
 
     def report(self, what: str, role: str, token: int, at: float, *more: float) -> None:
-        """Tell the test."""
+        """Send a report to the test."""
         with self.lock:
             self.wire.sendall(json.dumps([what, role, token, at, *more]).encode() + b"\n")
 
@@ -143,7 +144,7 @@ class Program:
             time.sleep(RETRY_S)
 
     def open_stream(self) -> Any:
-        """Return a new stream, which resumes the former one where there is a grant."""
+        """Return a new stream, which resumes the former one if possible."""
         if self.grant:
             headers, body = {"Last-Event-ID": self.last_id}, {"grant": self.grant}
         else:
@@ -175,7 +176,7 @@ class Program:
                 kind = data = ""
 
     def take(self, stream: Any, kind: str, fields: dict[str, Any]) -> None:
-        """Take one event, unless its stream was closed here meanwhile."""
+        """Take one event, unless the stream was closed here meanwhile."""
         with self.lock:
             if stream is not self.stream:
                 return
@@ -229,7 +230,7 @@ class Program:
         return self.opener.open(request, timeout=timeout)
 
     def ask(self, path: str, body: dict[str, Any]) -> Any:
-        """Make a call, and return its JSON; None if it failed or has none."""
+        """Make a call, and return its JSON, or None after a failure."""
         try:
             with self.call(path, body, CALL_TIMEOUT_S) as answer:
                 text = answer.read()
@@ -241,7 +242,7 @@ class Program:
         return None
 
     def renew(self) -> None:
-        """Renew the grant, and hear the new ends."""
+        """Renew the grant, and take the new ends."""
         while True:
             time.sleep(self.alive / 4)
             if self.grant and not self.mute:
@@ -254,7 +255,7 @@ class Program:
                         pass
 
     def answer(self) -> None:
-        """Answer for each turn that is over, and see that its role is waited for."""
+        """Answer for each turn that is over, and wait for its role again."""
         while True:
             turn = self.answers.get()
             body = {"grant": turn.grant, "role": turn.role, "token": turn.token}
@@ -272,7 +273,7 @@ class Program:
     def close_stream(self) -> None:
         """Close the connection of the stream; its reader sees the end.
 
-        Where a close gives the roles back, the work ends before it.
+        If a close gives the roles back, the work ends before it.
         """
         with self.lock:
             if self.on_close == "release":
@@ -286,7 +287,7 @@ class Program:
     # ── what the test has it do ──────────────────────────────────────────────────────────────
 
     def obey(self) -> None:
-        """Carry out the commands of the test, and take its answers to writes."""
+        """Execute the commands of the test, and take its answers to writes."""
         for line in self.lines:
             said = json.loads(line)
             if isinstance(said, bool):
@@ -327,7 +328,7 @@ class Program:
 
 
 def fatal(step: Any) -> None:
-    """Run a thread, whose error ends the program."""
+    """Run a thread whose error ends the program."""
     try:
         step()
     except BaseException:

@@ -1,13 +1,13 @@
-"""make sidecar-faults: strike programs and sidecars, and judge what the programs wrote.
+"""Strike programs and sidecars, and judge their writes.
 
-    make sidecar-faults                                        300 runs of each fault, 30 of each dear one
+    make sidecar-faults                              300 runs of each fault, 30 of each dear one
     make sidecar-faults FAULTS="--runs 20 --dear 5"
     make sidecar-faults FAULTS="--only 'storm,one name'"
-    make sidecar-faults FAULTS="--one '1/storm/17'"            one run again
+    make sidecar-faults FAULTS="--one '1/storm/17'"  one run again
     make sidecar-faults FAULTS="--json build/sidecar-faults.json --docs"
 
-Exit status 1: something was forbidden. Ctrl-C ends it after the runs that are under way, with a table of
-those that are done.
+Exit status 1: a forbidden event happened. Ctrl-C ends it after the present runs, with a table of
+the finished runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Start, command, freeze and kill programs and sidecars, and read what programs report."""
+"""Start and strike programs and sidecars, and read their reports."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Programs:
     """Fork programs from one process.
 
     Args:
-        stderr: where their tracebacks go.
+        stderr: the file for their tracebacks.
     """
 
     def __init__(self, stderr: Path) -> None:
@@ -53,7 +53,7 @@ class Programs:
             self._zygote: Zygote[Program] = Zygote(command, stderr=log)
 
     def start(self, who: str, hear: Hear, **settings: Any) -> Program:
-        """Fork a program; `hear` is called with each line that it reports, and with ["ended"]."""
+        """Fork a program; `hear` gets each line of it, and then ["ended"]."""
         return self._zygote.fork(lambda wire: Program(who, wire, hear), settings)
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class Programs:
 
 
 class Program:
-    """One program: its process, and the socket that it reports on."""
+    """Control one program by its process and its socket."""
 
     def __init__(self, who: str, wire: socket.socket, hear: Hear) -> None:
         self.who, self.wire = who, wire
@@ -78,7 +78,10 @@ class Program:
         self._rest = b""
 
     def read(self) -> bool:
-        """Read what it reports; return False once it has ended. Only one thread calls it."""
+        """Read its reports, and return False once it has ended.
+
+        Only one thread calls it.
+        """
         try:
             data = self.wire.recv(1 << 16)
         except ConnectionResetError:
@@ -97,7 +100,7 @@ class Program:
         return bool(data)
 
     def say(self, *command: Any) -> None:
-        """Have it do something, unless it is dead."""
+        """Send it a command, unless it is dead."""
         self.put(list(command))
 
     def put(self, value: Any) -> None:
@@ -106,7 +109,7 @@ class Program:
             self.wire.sendall(json.dumps(value).encode() + b"\n")
 
     def freeze(self) -> None:
-        """Freeze it; return once it does not run any more."""
+        """Freeze it, and return once it no longer runs."""
         assert self._began.wait(START_TIMEOUT_S)
         if self.ended.is_set() or self.is_frozen:
             return
@@ -124,7 +127,7 @@ class Program:
         return at
 
     def thaw(self) -> None:
-        """Have it run again."""
+        """Continue it."""
         if self.is_frozen and not self.ended.is_set():
             at = SYSTEM.now()
             self.frozen[-1] = self.frozen[-1][0], at
@@ -138,7 +141,7 @@ class Program:
         return bool(self.frozen) and self.frozen[-1][1] == float("inf")
 
     def kill(self) -> None:
-        """Kill it, and wait until all that it reported is read.
+        """Kill it, and wait until all its reports are read.
 
         It is stopped first. So its last action is before the noted time, and its connections are
         closed after it. Otherwise a role that it gives up with its connection might have its next
@@ -152,13 +155,13 @@ class Program:
 
 
 class Sidecar:
-    """One `rink sidecar`, which comes back under its name and port.
+    """Run one `rink sidecar`, which comes back under its name and port.
 
     Args:
-        name: of its member.
-        endpoint: of etcd.
-        prefix: of its keys.
-        folder: for its log.
+        name: the name of its member.
+        endpoint: the endpoint of etcd.
+        prefix: the prefix of its keys.
+        folder: the folder of its log.
     """
 
     def __init__(self, name: str, endpoint: str, prefix: str, folder: Path) -> None:
@@ -200,7 +203,7 @@ class Sidecar:
             time.sleep(0.02)
 
     def freeze(self) -> None:
-        """Freeze it; return once it does not run any more."""
+        """Freeze it, and return once it no longer runs."""
         with self._lock:
             if self._process.poll() is None:
                 self._process.send_signal(signal.SIGSTOP)
@@ -209,7 +212,7 @@ class Sidecar:
                 self._is_frozen = True
 
     def thaw(self) -> None:
-        """Have it run again."""
+        """Continue it."""
         with self._lock:
             if self._is_frozen:
                 self._process.send_signal(signal.SIGCONT)
@@ -232,7 +235,7 @@ class Sidecar:
             self._is_ended, self._is_told = True, False
 
     def revive(self) -> None:
-        """Have it run, whatever was done to it, and wait until it listens."""
+        """Make it run in any state, and wait until it listens."""
         self.thaw()
         with self._lock:
             if self._process.poll() is not None:
@@ -245,7 +248,7 @@ class Sidecar:
         return self.log.read_text(errors="replace")
 
     def bugs(self) -> list[str]:
-        """Return what its log has that no fault may cause."""
+        """Return the texts in its log that no fault may cause."""
         text = self.text()
         bugs = [bug for bug in BUGS if bug in text]
         return self._failures + [

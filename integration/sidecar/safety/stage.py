@@ -1,4 +1,4 @@
-"""One run of a fault: programs on two sidecars, what they wrote, and the verdict."""
+"""Judge one run of a fault: programs, their writes, and the verdict."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AFTER_S = 1e-6
 
 @attrs.frozen
 class Write:
-    """One write, as the unguarded resource took it: it takes all of them.
+    """Hold one write to the unguarded resource, which accepts all.
 
     `checked` is when the program last compared its end `until` with the clock before it.
     """
@@ -40,7 +40,9 @@ class Write:
 
 
 class Resources:
-    """A guarded and an unguarded resource: each write goes to both in one step.
+    """Hold a guarded and an unguarded resource.
+
+    Each write goes to both in one step.
 
     The guarded one refuses a token below the greatest that it has seen. It is one thread's, so the
     order of writes is known.
@@ -65,22 +67,22 @@ class Resources:
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """What one run showed.
+    """Hold the result of one run.
 
     Attributes:
-        fault: its name.
-        seed: of the run.
-        problems: all that is forbidden, in words.
+        fault: the name of the fault.
+        seed: the seed of the run.
+        problems: all forbidden events, in words.
         accepted: writes that the guard accepted.
-        refused: writes that it refused: they were stale.
+        refused: stale writes that the guard refused.
         stale: stale writes that the guard accepted.
-        overlaps: turns that overlapped, and writes at the unguarded resource that came after a
-            later turn's though the end told for them had not passed.
+        overlaps: turns that overlapped, and writes to the unguarded resource that came after a
+            write of a later turn, although their own told end had not passed.
         stopped: such writes of a program that was frozen between its check and the write.
-        late: such writes after the told end of a program that was not frozen: the machine was slower
-            than the time that a write may take.
-        grants: how often a role was gained.
-        gap: the longest time that nobody held a role, in seconds.
+        late: such writes after the told end, of a program that was not frozen: the machine was
+            slower than the time that a write may take.
+        grants: the number of grants.
+        gap: the longest time in which nobody held a role, in seconds.
     """
 
     fault: str
@@ -98,16 +100,19 @@ class Verdict:
 
 
 class Stage:
-    """Programs of one run, two on each of two sidecars; all of them want the same two roles.
+    """Run two programs on each of two sidecars.
+
+    All of them want the same two roles.
 
     Args:
-        programs: forks them.
-        sidecars: the two.
-        seed: of all that is random here.
-        number: of the run, for the names of its roles.
-        settings: of programs: `wired` (each has a proxy of its own), `reopens` (its connection is
-            closed while it works), `alive` (to choose from), `consumer` (the name of all), and
-            `obedient` (the number of the programs that obey http_proxy, which all have then).
+        programs: forks the programs.
+        sidecars: the two sidecars.
+        seed: the seed of all random choices.
+        number: the number of the run, for the names of its roles.
+        settings: settings of programs: `wired` (each has a proxy of its own), `reopens` (its
+            connection is closed while it works), `alive` (to choose from), `consumer` (the name of
+            all), and `obedient` (the number of programs that obey http_proxy, which is set for
+            all).
         proxy: the URL of a proxy that answers nonsense.
     """
 
@@ -184,7 +189,7 @@ class Stage:
         return program
 
     def again(self, program: Program) -> Program:
-        """Start a program that was killed again: the same name and settings, another process."""
+        """Start a killed program again, with the same name and settings."""
         sidecar, settings = self._given[program.who]
         return self._start(sidecar, f"{program.who}+", settings)
 
@@ -277,7 +282,7 @@ class Stage:
     # ── the verdict ──────────────────────────────────────────────────────────────────────────
 
     def verdict(self, fault: str, seed: str, seconds: float) -> Verdict:
-        """Judge the run; all programs are dead."""
+        """Judge the run, after all programs have died."""
         # A program notes the end of a turn a moment later than the end is, so by time.
         known = self.history.events
         events = [*self._with_stops(known), *self._untold_ends(known)]
@@ -300,7 +305,7 @@ class Stage:
         )
 
     def _with_stops(self, events: list[HistoryEvent]) -> list[HistoryEvent]:
-        """Move each stop of a program to the last thing that it reported while it was stopped.
+        """Move each stop of a program to its last report while stopped.
 
         A busy machine takes milliseconds to stop a process, and the process runs for some of them.
         """
@@ -322,7 +327,7 @@ class Stage:
         return moved
 
     def _untold_ends(self, events: list[HistoryEvent]) -> list[HistoryEvent]:
-        """Return the ends that passed before a program was killed, and that it did not report."""
+        """Return ends that passed before a kill and were not reported."""
         let_go = {(one.who, one.role, one.token) for one in events if one.what is What.LET_GO}
         ended = {one.who: one.at for one in events if one.what is What.ENDED}
         return [
@@ -332,7 +337,7 @@ class Stage:
         ]
 
     def _out_of_turn(self, judgement: Judgement) -> tuple[Counter[str], list[str]]:
-        """Find the unguarded writes that came after one of a later turn, and say why."""
+        """Find unguarded writes that came after a later turn, and their causes."""
         frozen = {one.who: one.frozen for one in self.programs}
         greatest: dict[str, int] = {}
         kinds, named = Counter[str](), list[str]()
@@ -351,10 +356,10 @@ class Stage:
 
 
 def kind_of(write: Write, frozen: list[tuple[float, float]]) -> str:
-    """Return whose fault it is that a write came after one of a later turn.
+    """Return the cause of a write that came after one of a later turn.
 
-    Before the end that was told, it is the sidecar's. After it, the program had checked in time, and
-    was held up before it wrote: frozen by the test, or by a slow machine.
+    Before the told end, the sidecar is the cause. After it, the program had checked in time, and
+    was delayed before it wrote: frozen by the test, or by a slow machine.
     """
     if write.at < write.until:
         return "overlap"

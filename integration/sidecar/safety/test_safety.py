@@ -18,9 +18,9 @@ RUNS = 2
 
 @pytest.mark.timeout(300)
 def test_faults_beside_sidecars_overlap_nothing(etcd_node):
-    """Run each fault some times, with seeds of its own each time.
+    """Run each fault several times, with new seeds.
 
-    It is one test, since several would start all these processes in each process of pytest.
+    This is one test, since several would start all these processes in each process of pytest.
     """
     found = []
     seed = random.randrange(1_000, 1_000_000)
@@ -78,7 +78,7 @@ def test_verdict_names_turns_and_writes_that_overlap():
 
 @pytest.mark.parametrize(("gained_at", "stopped_at"), [(2.3, 2.5), (2.3, 2.2)])
 def test_stop_of_a_program_is_after_what_it_reported_last(gained_at, stopped_at):
-    """A program that was sent SIGSTOP at 2.0 still gained a role at 2.3, and holds nothing after."""
+    """A program that was sent SIGSTOP still gained a role after it."""
     events = [
         HistoryEvent("gained", "b1", 1.0, "r", 4),
         HistoryEvent("let go", "b1", 2.1, "r", 4),
