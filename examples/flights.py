@@ -2,7 +2,8 @@
 
 Three processes share them. Every job (one carrier on one day) is a role. Rink decides which
 processor has it, and a small store refuses every write with a stale token. At the end the totals
-are compared with those of one plain pass over the file. Exit status 0: equal, and nothing overlapped; 1: not so.
+are compared with those of one plain pass over the file. Exit status 0: equal, and nothing
+overlapped; 1: not so.
 
 The code to read is flights_demo/processor.py (the work) and flights_demo/store.py (the fence).
 """
