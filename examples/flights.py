@@ -1,8 +1,9 @@
-"""Share 336,776 flights by three processes, through deploy, freeze and kill.
+"""Share 336,776 flights through a deploy, a freeze and a kill.
 
-Every job (one carrier on one day) is a role; Rink decides which processor has it, and a small
-store refuses every write with a stale token. At the end the totals are compared with those of one
-plain pass over the file. Exit status 0: equal, and nothing overlapped; 1: not so.
+Three processes share them. Every job (one carrier on one day) is a role. Rink decides which
+processor has it, and a small store refuses every write with a stale token. At the end the totals
+are compared with those of one plain pass over the file. Exit status 0: equal, and nothing
+overlapped; 1: not so.
 
 The code to read is flights_demo/processor.py (the work) and flights_demo/store.py (the fence).
 """
@@ -10,7 +11,6 @@ The code to read is flights_demo/processor.py (the work) and flights_demo/store.
 import argparse
 import sys
 from contextlib import closing
-from pathlib import Path
 
 from common.display import make_display
 from common.entry import add_seed, parse, parser_of, present
@@ -23,12 +23,14 @@ from rink.testing import local_etcd
 
 
 def main() -> int:
-    options = parse_arguments()
-
-    def run(directory: Path, console: Console) -> report.Report:
-        return carry_out(Settings.of(directory, options), console)
-
-    return present(options, run, report.show, folder="rink-flights-", kept="Event files and store")
+    return present(
+        parse_arguments(),
+        Settings,
+        carry_out,
+        report.show,
+        folder="rink-flights-",
+        kept="Event files and store",
+    )
 
 
 def parse_arguments() -> argparse.Namespace:

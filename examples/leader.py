@@ -1,7 +1,7 @@
-"""Three processes, one leader at a time: the first example of Rink's first README.
+"""Run three processes with one leader at a time.
 
-The interesting part is `be_a_member`. The rest starts three of them, kills the leader, asks the
-next one to leave, and prints how long nobody led. It ends by itself after some ten seconds.
+The interesting part is `be_a_member`. The rest starts three members, kills the leader, asks the
+next one to leave, and prints how long no member led. It ends by itself after some ten seconds.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from rink.testing import local_etcd
 
 TTL = 3.0
 SCHEME = "first"
-PATIENCE = 60.0  # seconds without a word from any member: then something is wrong
+MESSAGE_TIMEOUT_S = 60.0  # without a message from any member
 
 
 def be_a_member(endpoint: str, name: str) -> None:
@@ -28,8 +28,8 @@ def be_a_member(endpoint: str, name: str) -> None:
             session,
             "leader-example",
             name=name,
-            # With "first" the leader stays where it is until its process goes; the default scheme
-            # spreads roles over all processes, so it moves some when the group grows.
+            # With "first" the leader stays until its process goes. The default scheme spreads roles
+            # over all processes, so it moves some roles when the group grows.
             scheme=SCHEME,
             rebalance_delay=2.0,
             on_rank_change=lambda rank: say(f"has rank {rank}"),
@@ -40,8 +40,8 @@ def be_a_member(endpoint: str, name: str) -> None:
             # Block until this process assumes the role.
             with r.await_role("leader") as role:
                 say(f"leads {role.token}")
-                # `lost` fires when the role is to be given up. Whatever this process changes
-                # elsewhere as the leader should carry role.token, as the flights example does.
+                # `lost` fires when the role must be given up. Every change elsewhere by the leader
+                # should carry role.token, as in the flights example.
                 while not role.lost.wait(0.1):
                     pass  # lead
                 say("stops")
@@ -49,12 +49,12 @@ def be_a_member(endpoint: str, name: str) -> None:
 
 
 def say(what: str) -> None:
-    """Tell the onlooker, with the time on the clock that all processes of a machine share."""
-    print(f"{time.monotonic()} {what}\n", end="", flush=True)  # whole: two threads say things
+    """Send a message to the onlooker, with the time of the machine's clock."""
+    print(f"{time.monotonic()} {what}\n", end="", flush=True)  # one call, since two threads print
 
 
 class Onlooker:
-    """Starts the members and listens to what they say."""
+    """Start the members, and read their messages."""
 
     def __init__(self, endpoint: str) -> None:
         self.began = time.monotonic()
@@ -79,11 +79,11 @@ class Onlooker:
             self.heard.put((float(at), name, what))
 
     def hear(self) -> None:
-        """Print the next thing that is said, and note who leads, since when, and all ranks."""
+        """Print the next message; note the leader, its start, and all ranks."""
         try:
-            at, name, what = self.heard.get(timeout=PATIENCE)
+            at, name, what = self.heard.get(timeout=MESSAGE_TIMEOUT_S)
         except queue.Empty:
-            sys.exit(f"no member has said anything for {PATIENCE:g} s; is etcd well?")
+            sys.exit(f"no member has said anything for {MESSAGE_TIMEOUT_S:g} s; is etcd well?")
         self.print(at, f"{name} {what.replace('leads', 'leads, with token')}")
         if what.startswith("leads"):
             self.leader, self.since = name, at
@@ -115,7 +115,7 @@ class Onlooker:
 def look_on(endpoint: str) -> None:
     onlooker = Onlooker(endpoint)
     try:
-        # Newcomers to a group that has only just begun are let in after two seconds.
+        # A group that has only just begun lets newcomers in after two seconds.
         leader = onlooker.hear_until_settled()
 
         at = time.monotonic()
@@ -138,11 +138,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--member", help=argparse.SUPPRESS)
     parser.add_argument("--endpoint", help="use this etcd instead of starting one")
-    told = parser.parse_args()
-    if told.member:
-        be_a_member(told.endpoint, told.member)
-    elif told.endpoint:
-        look_on(told.endpoint)
+    options = parser.parse_args()
+    if options.member:
+        be_a_member(options.endpoint, options.member)
+    elif options.endpoint:
+        look_on(options.endpoint)
     else:
         with local_etcd() as etcd:
             look_on(etcd.endpoint)

@@ -1,4 +1,4 @@
-"""Run a year of flights through Spark, with one driver killed and one frozen.
+"""Run flights through Spark, with one driver killed and one frozen.
 
 Flights flow through a stream of `rink.streams` into a streaming query that adds up delays by day,
 carrier, airport and weather. Two drivers compete for the role of running it. One is killed and one
@@ -26,13 +26,14 @@ from rink.testing.redis_server.local import local_redis
 
 
 def main() -> int:
-    options = parse_arguments()
-
-    def run(directory: Path, console: Console) -> report.Report:
-        written = options.report or (directory / "report.html" if options.keep else None)
-        return carry_out(Settings.of(directory, options), written, console)
-
-    return present(options, run, report.show, folder="rink-spark-", kept="Notes, files and page")
+    return present(
+        parse_arguments(),
+        Settings,
+        carry_out,
+        report.show,
+        folder="rink-spark-",
+        kept="Notes, files and page",
+    )
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -59,7 +60,7 @@ def parse_arguments() -> argparse.Namespace:
     return parse(parser, seconds=10, months=2, batches=9)
 
 
-def carry_out(settings: Settings, written: Path | None, console: Console) -> report.Report:
+def carry_out(settings: Settings, console: Console) -> report.Report:
     expected = plain_pass(settings.months)
     count = int(expected.flights.sum())
     with (
@@ -80,9 +81,9 @@ def carry_out(settings: Settings, written: Path | None, console: Console) -> rep
             unfinished = demo.run_to_the_end()
             seen = demo.evidence(expected, unfinished)
     result = report.build(seen)
-    if written:
-        page.write(written, result, seen)
-        result["page"] = str(written)
+    if path := settings.page_path:
+        page.write(path, result, seen)
+        result["page"] = str(path)
     return result
 
 

@@ -1,4 +1,4 @@
-"""Process a year of flights as a stream, through deploy, freeze and kill -9.
+"""Process flights as a stream through deploy, freeze and kill -9.
 
 The stream has 16 partitions and three workers. Two processors compute each aircraft's running delay
 and its longest chain of late legs. One commits its outputs and its offset in one step, the other
@@ -14,7 +14,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 from common.display import make_display
 from common.entry import add_seed, parse, parser_of, present
@@ -29,12 +28,14 @@ from rink.testing.redis_server.local import local_redis, redis_cluster
 
 
 def main() -> int:
-    options = parse_arguments()
-
-    def run(directory: Path, console: Console) -> report.Report:
-        return carry_out(Settings.of(directory, options), console)
-
-    return present(options, run, report.show, folder="rink-streams-", kept="Notes and ledger")
+    return present(
+        parse_arguments(),
+        Settings,
+        carry_out,
+        report.show,
+        folder="rink-streams-",
+        kept="Notes and ledger",
+    )
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -7,7 +7,7 @@ from common.events import Event
 
 
 def stale_writes(writes: Iterable[tuple[str, str, int]]) -> list[str]:
-    """Return every accepted write after one with a greater token. Must be empty.
+    """Return every accepted write with a stale token. Must be empty.
 
     Args:
         writes: the key that a fence guards, the writer and its token, in the order of writing.

@@ -26,7 +26,7 @@ LINE_INTERVAL_S = 3.0
 
 
 def actors_table(*headings: str) -> Table:
-    """Return an empty table of processes, whose first columns have these headings."""
+    """Return an empty table of processes with these headings."""
     table = Table(expand=True, box=None, header_style="bold", pad_edge=False)
     for heading in headings:
         table.add_column(heading, no_wrap=True)

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from rich.console import Console
 
@@ -33,10 +33,13 @@ class Settings:
         return cls(**{one.name: chosen[one.name] for one in fields(cls) if one.name in chosen})
 
 
+S = TypeVar("S", bound=Settings)
+
+
 def parser_of(
     doc: str, *, seconds: float, flow: str, ttl: float, member: str, quick: str, keep: str
 ) -> argparse.ArgumentParser:
-    """Return a parser with the options of every demo, and its own defaults and words."""
+    """Return a parser with the options that every demo has."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=seconds, help=f"how long {flow}")
     parser.add_argument("--months", type=int, default=ALL_YEAR, help="take only the first months")
@@ -66,7 +69,8 @@ def parse(
 
 def present(
     options: argparse.Namespace,
-    carry_out: Callable[[Path, Console], Result],
+    settings: type[S],
+    carry_out: Callable[[S, Console], Result],
     show: Callable[[Result, Console], None],
     *,
     folder: str,
@@ -76,7 +80,8 @@ def present(
 
     Args:
         options: of `parse`.
-        carry_out: runs the demo in its folder.
+        settings: the demo's class of settings.
+        carry_out: runs the demo and returns its report.
         show: prints the report for people.
         folder: the prefix of its temporary folder's name.
         kept: names the files there, for --keep.
@@ -85,7 +90,7 @@ def present(
     console = Console(stderr=options.json)
     directory = Path(tempfile.mkdtemp(prefix=folder))
     try:
-        result = carry_out(directory, console)
+        result = carry_out(settings.of(directory, options), console)
     except KeyboardInterrupt:
         console.print("Stopped.")
         return 130

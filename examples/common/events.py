@@ -14,7 +14,7 @@ Event = dict[str, Any]  # at, member, what, and the facts of this kind of event
 
 
 class EventLog:
-    """Write events. Each line is one system call: a SIGKILL leaves no half line."""
+    """Write events, each by one system call: a SIGKILL leaves no half line."""
 
     def __init__(self, directory: Path, member: str) -> None:
         self.member = member

@@ -1,4 +1,4 @@
-"""Pass settings to a demo's processes by environment, and take their notes."""
+"""Pass settings to a demo's processes, and take their notes."""
 
 import logging
 import os

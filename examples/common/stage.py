@@ -1,4 +1,4 @@
-"""Start a demo's processes, strike them, wait for their notes, and end them."""
+"""Start the processes of a demo, strike them, and end them."""
 
 import contextlib
 import os
@@ -34,7 +34,7 @@ class Process:
 
 
 class Stage:
-    """Watch the processes of a demo, and act on them. A subclass tells the story."""
+    """Watch the processes of a demo, and act on them for its story."""
 
     look_interval_s = 0.2
 
@@ -54,14 +54,11 @@ class Stage:
         self.looked = 0.0
 
     def run(self) -> None:
-        """Tell the story."""
+        """Run the story."""
         raise NotImplementedError
 
     def run_to_the_end(self) -> str:
-        """Tell the story; return the reason if it could not be finished.
-
-        The events until then may show the cause, so a report is made all the same.
-        """
+        """Run the story; return the reason if it could not be finished."""
         try:
             self.run()
         except DemoError as error:
@@ -126,7 +123,7 @@ class Stage:
     def freeze_when(
         self, victim: Process, is_right: Callable[[], Event | None], what: str
     ) -> Event:
-        """Stop a process at a moment that is right; return the event of this moment.
+        """Stop a process at a right moment; return the event of this moment.
 
         There is no way to aim. So the process is stopped, looked at, and let go on for some
         milliseconds if the moment is a bad one.

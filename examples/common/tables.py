@@ -13,10 +13,7 @@ Report = dict[str, Any]
 
 
 def head_of(history: list[Event], faults: dict[str, list[str]]) -> Report:
-    """Return the head of a report: the verdict, the seconds, the faults.
-
-    The history is in the order of time.
-    """
+    """Return a report's head; the history is in the order of time."""
     return {
         "ok": not any(faults.values()),
         "seconds": round(history[-1]["at"] - history[0]["at"], 1),

@@ -37,10 +37,7 @@ class Holding:
 
 
 def holdings(events: Iterable[Event]) -> list[Holding]:
-    """Return the holdings in the events, by start.
-
-    A role that was never let go is held for ever.
-    """
+    """Return the holdings by start; one that was never let go has no end."""
     silences: dict[str, list[tuple[float, str]]] = defaultdict(list)
     begun: dict[tuple[str, str, int], float] = {}
     ended: list[tuple[tuple[str, str, int], float, float]] = []
@@ -70,7 +67,7 @@ def by_role(held: Iterable[Holding]) -> dict[str, list[Holding]]:
 
 
 def overlaps(held: Iterable[Holding], lease_left: float) -> list[str]:
-    """Return every grant of a role that another member still had. Must be empty."""
+    """Return every grant of a role that another member had. Must be empty."""
     found = []
     for role, ones in by_role(held).items():
         for index, later in enumerate(ones):
@@ -99,7 +96,7 @@ def frozen_overlaps(held: Iterable[Holding]) -> list[float]:
 
 
 def tokens_not_rising(held: Iterable[Holding]) -> list[str]:
-    """Return every grant whose token is no greater than the last. Must be empty."""
+    """Return every grant without a greater token. Must be empty."""
     return [
         f"{role}: {later.member} got token {later.token} after {earlier.member}'s {earlier.token}"
         for role, ones in by_role(held).items()
@@ -116,7 +113,7 @@ def stale_accepted(accepted: Iterable[tuple[str, int, str, int | None, int]]) ->
 def wrong_chunks(
     accepted: Iterable[tuple[str, int, str, int | None, int]], sizes: Mapping[str, int]
 ) -> list[str]:
-    """Return every job whose chunks do not cover it once, in order. Must be empty."""
+    """Return every job that its chunks do not cover once. Must be empty."""
     reached = dict.fromkeys(sizes, 0)
     found = []
     for role, _token, member, first, count in accepted:

@@ -32,7 +32,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Hold one carrier's flights of one day. The id is the name of the job's role."""
+    """Hold one carrier's flights of one day. Its id is its role's name."""
 
     carrier: str
     month: int
@@ -50,10 +50,7 @@ class Job:
 
 
 def carrier_role(carrier: str) -> str:
-    """Return the role of keeping a carrier's line on the board.
-
-    It is held for as long as it is ours.
-    """
+    """Return the long-held role of keeping a carrier's line on the board."""
     return f"carrier/{carrier}"
 
 

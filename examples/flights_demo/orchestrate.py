@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from common import entry
 from common.display import Display
 from common.events import Event
-from common.stage import Process, Stage
+from common.stage import Process
+from common.story import MEMBERS, Story
 
 import rink
 from flights_demo.data import CHUNK, Job, carrier_role
 from flights_demo.scene import Scene
 from flights_demo.store import Store
 
-PROCESSORS = 3
+DELIVERIES = {"deploy": 1, "freeze": 2, "kill": 3}
 WRITE_S = 0.004  # about, for one chunk; a processor sleeps for the rest of its time
 
 
@@ -30,7 +31,9 @@ class Settings(entry.Settings):
         return self.ttl + 1
 
 
-class Demo(Stage):
+class Demo(Story):
+    share = "rank"
+
     def __init__(
         self, settings: Settings, endpoint: str, jobs: dict[str, Job], display: Display
     ) -> None:
@@ -41,50 +44,26 @@ class Demo(Stage):
         self.store = Store(settings.directory / "store.db")
         self.store.create(jobs.values(), self._delivered(1))
         self.carriers = {job.carrier for job in jobs.values()}
-        self.frozen_slot = 0  # none yet; the kill then hits another slot
         chunks = sum(-(-len(job.delays) // CHUNK) for job in jobs.values())
-        self.pace = max(0.002, settings.seconds * PROCESSORS / chunks - WRITE_S)
+        self.pace = max(0.002, settings.seconds * MEMBERS / chunks - WRITE_S)
 
-    # The story.
+    def let_work(self, mishap: str) -> None:
+        """Let the processors work until a quarter of a delivery is done.
 
-    def run(self) -> None:
-        self.start()
-        self.deploy()
-        self.freeze_and_thaw()
-        self.kill()
-        self.finish()
-
-    def start(self) -> None:
-        self.phase("start")
-        for slot in range(1, PROCESSORS + 1):
-            self.start_process(slot, 1)
-        self.wait_for(self.is_settled, "three ranked processors")
-
-    def deploy(self) -> None:
-        """Replace every process by a new one, as a surge deploy does.
-
-        The new process is started first.
+        The year arrives in three deliveries. So each mishap finds work to interrupt, however slowly
+        this machine starts processes.
         """
-        self.work_until(0.25, delivery=1)
-        for slot, old in sorted(self.slots.items()):
-            self.phase(f"deploy {slot}/{PROCESSORS}")
-            new = self.start_process(slot, old.generation + 1)
-            self.wait_for(lambda new=new: self.state(new) == "running", f"{new.name} to join")
-            self.terminate(old)
-            self.wait_until_gone(old)
-            self.wait_for(self.is_settled, f"{new.name} to take {old.name}'s rank")
-            self.pause(0.5)
-        self.phase("after the deploy")
+        delivery = DELIVERIES[mishap]
+        self.store.open(self._delivered(delivery))
+        target = self.scene.jobs * (delivery - 1 + 0.25) / len(DELIVERIES)
+        self.wait_for(
+            lambda: self.scene.jobs_done >= target,
+            f"{target:.0f} jobs to be done",
+            self.step_timeout_s,
+        )
 
-    def freeze_and_thaw(self) -> None:
-        """Freeze a process between its check and its write; thaw it later.
-
-        Meanwhile its job has moved on, so its write comes too late.
-        """
-        self.work_until(0.25, delivery=2)
-        self.phase("freeze")
-        self.frozen_slot = self.random.choice(sorted(self.slots))
-        victim = self.slots[self.frozen_slot]
+    def freeze_and_thaw(self, victim: Process) -> None:
+        """Freeze a processor between its check and its write, until its job moved."""
         working = self.freeze_in_mid_work(victim)
         role, token = working["role"], working["token"]
         self.note("frozen", target=victim.name, why=f" in mid-work on {role}, token {token}")
@@ -95,46 +74,11 @@ class Demo(Stage):
         self.thaw_process(victim, f"; {role} is somebody else's by now")
         seen = self.scene.members[victim.name]
         self.wait_for(lambda: seen.last is not working, f"{victim.name}'s belated write")
-        self.wait_for(self.is_settled, f"{victim.name} to be ranked again")
-
-    def kill(self) -> None:
-        self.work_until(0.25, delivery=3)
-        self.phase("kill")
-        victim = self.slots[self.random.choice(sorted(self.slots.keys() - {self.frozen_slot}))]
-        self.kill_process(victim)
-        self.start_process(victim.slot, victim.generation + 1)
-        self.wait_for(self.is_settled, f"{victim.name}'s rank to be taken")
-
-    def finish(self) -> None:
-        self.phase("the rest of the work")
-        self.wait_for(
-            lambda: self.store.done() == self.scene.jobs,
-            "the last job",
-            self.step_timeout_s,
-        )
-        self.stop_all()
-        self.scene.jobs_done = self.store.done()
-
-    # The steps of the story.
-
-    def work_until(self, share: float, delivery: int) -> None:
-        """Let the processes work until this share of a delivery is done.
-
-        The year arrives in three deliveries. So each mishap finds work to interrupt, however slowly
-        this machine starts processes.
-        """
-        self.store.open(self._delivered(delivery))
-        target = self.scene.jobs * (delivery - 1 + share) / PROCESSORS
-        self.wait_for(
-            lambda: self.scene.jobs_done >= target,
-            f"{target:.0f} jobs to be done",
-            self.step_timeout_s,
-        )
 
     def _delivered(self, delivery: int) -> int:
         return self.settings.months * delivery // 3
 
-    def start_process(self, slot: int, generation: int) -> Process:
+    def start_member(self, slot: int, generation: int) -> Process:
         name = f"p{slot}.{generation}"
         options = {
             "endpoint": self.endpoint,
@@ -173,8 +117,11 @@ class Demo(Stage):
 
         return self.freeze_when(victim, is_right, "in the middle of a job")
 
+    def is_all_done(self) -> bool:
+        return self.store.done() == self.scene.jobs
+
     def is_settled(self) -> bool:
-        """Return whether all running processes hold exactly their long-held roles.
+        """Return whether all processors hold exactly their long-held roles.
 
         It is not enough that all are ranked: a move that is still under way would count for the
         next mishap.

@@ -71,10 +71,7 @@ class Processor:
             self.events.write("released", role=job.id, token=role.token)
 
     def keep_board(self, carrier: str, role: rink.Role) -> None:
-        """Keep a carrier's line on the board up to date.
-
-        Each carrier has a role for this, which is held for long.
-        """
+        """Keep a carrier's line on the board, under its long-held role."""
         self.events.write("granted", role=role.name, token=role.token)
         try:
             while not role.lost.is_set():
@@ -86,10 +83,7 @@ class Processor:
             self.events.write("released", role=role.name, token=role.token)
 
     def serve(self, jobs: dict[str, Job]) -> None:
-        """Do jobs and keep the carriers' lines until `stopping` is set.
-
-        Call it in the body of the `with`.
-        """
+        """Do jobs and keep the carriers' lines until `stopping` is set."""
         threading.Thread(target=self.follow_versions, daemon=True).start()
         for carrier in sorted({job.carrier for job in jobs.values()}):
             self.rink.on_role(carrier_role(carrier))(

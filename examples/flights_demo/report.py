@@ -2,18 +2,10 @@
 
 from dataclasses import asdict
 
+from common import tables
 from common.checks import summary
 from common.events import Event
-from common.tables import (
-    Report,
-    first_lines,
-    gap_cells,
-    head_of,
-    numbers_table,
-    results_table,
-    show_faults,
-    show_verdict,
-)
+from common.tables import Report
 from rich.console import Console
 from rich.table import Table
 
@@ -40,7 +32,7 @@ def build(
         if not refused:
             faults["the fence was never put to the test"] = ["no stale write was refused"]
     return {
-        **head_of(history, faults),
+        **tables.head_of(history, faults),
         "flights": {
             "got": asdict(checks.grand_total(totals)),
             "expected": asdict(checks.grand_total(expected)),
@@ -140,15 +132,15 @@ def show(report: Report, console: Console) -> None:
     if report["gaps"]:
         console.print(_gaps(report))
     console.print(
-        f"{frozen['roles']} roles went to others up to {frozen['longest_s']:.2f} s before the frozen"
-        " process could know of it.\nNobody can prevent that, so the store looks at the token;"
-        f" writes refused: {writes['stale_refused']}."
+        f"{frozen['roles']} roles went to others up to {frozen['longest_s']:.2f} s before the"
+        " frozen process could know of it.\nNobody can prevent that, so the store looks at the"
+        f" token; writes refused: {writes['stale_refused']}."
     )
-    first_lines(console, "refused", writes["refused"], "cyan")
+    tables.first_lines(console, "refused", writes["refused"], "cyan")
     title = f"{report['jobs']:,} jobs, {report['grants']:,} grants, {writes['all']:,} writes"
-    show_faults(console, title, report["faults"])
+    tables.show_faults(console, title, report["faults"])
     console.print(_totals(report))
-    show_verdict(console, report, "Equal, to the flight: nothing lost, nothing doubled.")
+    tables.show_verdict(console, report, "Equal, to the flight: nothing lost, nothing doubled.")
 
 
 def _ranks(report: Report) -> Table:
@@ -171,17 +163,17 @@ def _times(least: int, most: int) -> str:
 
 def _gaps(report: Report) -> Table:
     title = "Gaps: how long nobody had a long-held role"
-    table = numbers_table(title, "the holder before was …", "hand-overs", "p50", "longest")
+    table = tables.numbers_table(title, "the holder before was …", "hand-overs", "p50", "longest")
     for kind, cause in GAP_TITLES.items():
         if gap := report["gaps"].get(kind):
-            table.add_row(cause, *gap_cells(gap))
+            table.add_row(cause, *tables.gap_cells(gap))
     return table
 
 
 def _totals(report: Report) -> Table:
     flights = report["flights"]
     titles = {"flights": "flights", "cancelled": "cancelled", "delay": "minutes of departure delay"}
-    return results_table(
+    return tables.results_table(
         f"Totals, over {flights['carrier_months']} pairs of carrier and month",
         ["by the processors"],
         [(title, [flights["got"][key], flights["expected"][key]]) for key, title in titles.items()],

@@ -67,7 +67,7 @@ class Store(Database):
         return int(position)
 
     def add(self, job: Job, first: int, count: int, *, token: int) -> None:
-        """Add a chunk of a job to the totals, if `token` is still good for the job."""
+        """Add a chunk of a job to the totals, if `token` is still good."""
         total = job.total(first, count)
         with self._fenced(job.id, token, first, count) as db:
             db.execute("UPDATE jobs SET next = ? WHERE id = ?", (first + count, job.id))
@@ -79,10 +79,7 @@ class Store(Database):
             )
 
     def publish(self, carrier: str, role: str, *, token: int) -> None:
-        """Put the carrier's line on the board, if `token` is still good.
-
-        It must be good for the carrier's role.
-        """
+        """Put the carrier's line on the board, if `token` is good for its role."""
         with self._fenced(role, token) as db:
             db.execute(
                 "INSERT OR REPLACE INTO board"

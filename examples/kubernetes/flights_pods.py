@@ -1,4 +1,6 @@
-"""Process the flights in the pods of two Deployments, rolled while they work.
+"""Process the flights in the pods of two Deployments.
+
+The Deployments are rolled while their pods work.
 
     python -m flights_pods prepare    make the store; the init container of each pod
     python -m flights_pods process    work until SIGTERM; the container of each pod
@@ -93,7 +95,7 @@ def process() -> None:
 
 
 def check() -> int:
-    """Wait until every flight is counted, then compare; return the exit status."""
+    """Wait until every flight is counted; compare; return the exit status."""
     jobs = make_jobs(read_flights())
     with contextlib.closing(Store(folder() / "store.db")) as store:
         deadline = time.monotonic() + CHECK_TIMEOUT_S

@@ -20,10 +20,7 @@ Entry = dict[str, Any]  # of the list in Redis: a fence that was raised, or a pa
 
 
 def stale_parts(accepted: Iterable[Entry]) -> list[str]:
-    """Return every part that Redis accepted with a stale token. Must be empty.
-
-    A token is stale after a part, or a fence, with a greater one.
-    """
+    """Return every part accepted after a greater token or its fence."""
     greatest, found = 0, []
     for one in accepted:
         token = one.get("fence", one.get("token"))
@@ -64,10 +61,7 @@ def doubled_rows(rows: pd.DataFrame) -> list[str]:
 
 @dataclass(kw_only=True)
 class Holding:
-    """Hold the time in which one driver had the role, by its own account.
-
-    A killed driver had it until the kill.
-    """
+    """Hold the time in which one driver had the role; a kill ends it."""
 
     driver: str
     token: int
@@ -82,10 +76,7 @@ class Holding:
 
 
 def holdings(events: Iterable[Event], commits: Mapping[int, float]) -> list[Holding]:
-    """Return the holdings by token.
-
-    A role that was never let go is held until the last event.
-    """
+    """Return the holdings by token; an open one ends with the last event."""
     in_order = sorted(events, key=lambda event: event["at"])
     found: dict[int, Holding] = {}
     for event in in_order:
@@ -121,7 +112,7 @@ def _link(held: list[Holding], commits: Mapping[int, float]) -> None:
 
 
 def tokens_not_rising(events: Iterable[Event]) -> list[str]:
-    """Return every grant whose token is smaller than an earlier one. Must be empty."""
+    """Return every grant with a smaller token. Must be empty."""
     greatest, found = 0, []
     for event in sorted(events, key=lambda event: event["at"]):
         if event["what"] != "granted" or event["token"] == greatest:
@@ -133,7 +124,7 @@ def tokens_not_rising(events: Iterable[Event]) -> list[str]:
 
 
 def takeovers(held: list[Holding], ttl: float) -> list[dict[str, Any]]:
-    """Return the seconds from the end of a driver to the next one's first batch.
+    """Return the seconds from a driver's end to the next one's first batch.
 
     The lease and a cold start of Spark stand beside them. The cold start is the first driver's,
     which took over from no other.

@@ -1,6 +1,6 @@
-"""Run a driver: a Spark session, a member, and the query of the role `delays`.
+"""Run a driver: a Spark session, a member, and the query.
 
-The query runs while the driver holds this role.
+The query runs while the driver holds the role `delays`.
 """
 
 import logging
@@ -105,10 +105,7 @@ def make_session(here: DriverHere) -> SparkSession:
 
 
 def for_executors(here: DriverHere) -> dict[str, str]:
-    """Return the settings for a cluster and its executors.
-
-    Each driver gets one core, so that both have one.
-    """
+    """Return the settings for a cluster; each driver gets one core."""
     return {
         "spark.cores.max": "1",
         "spark.executor.memory": "512m",

@@ -38,10 +38,7 @@ flights = app.stream(
 
 
 def read_flights(months: int = ALL_YEAR) -> Iterator[Flight]:
-    """Yield the flights of the first months, hour after hour.
-
-    The file has October after January.
-    """
+    """Yield the first months' flights by hour; the file is not in this order."""
     rows = sorted(read_rows(months), key=lambda row: row["time_hour"])
     for row in rows:
         yield Flight(

@@ -1,4 +1,4 @@
-"""Kill the driver of a query in mid-batch, and freeze the next one in mid-batch.
+"""Kill the driver of a query in mid-batch, and freeze the next one.
 
 The onlooker that does so is no member of the group, and takes no part in assigning the role.
 """
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pandas as pd
 from common import entry
@@ -35,6 +36,12 @@ class Settings(entry.Settings):
     batches: int = 16
     master: str = DriverHere.master
     careless: bool = False
+    report: Path | None = None
+    keep: bool = False
+
+    @property
+    def page_path(self) -> Path | None:
+        return self.report or (self.directory / "report.html" if self.keep else None)
 
 
 class Demo(Stage):
@@ -77,10 +84,7 @@ class Demo(Stage):
         self.wait_for(lambda: len(self.commits) >= 2, "the first batches", SPARK_TIMEOUT_S)
 
     def kill(self) -> None:
-        """Kill the driver with the query, amid a batch.
-
-        The batch is in Redis, and not yet in the files.
-        """
+        """Kill the driver amid a batch that is in Redis, but not in the files."""
         self.phase("kill")
         victim = self.hit("before-Parquet")
         processes.kill(self.of_the_demo, self.of(victim))
@@ -93,10 +97,7 @@ class Demo(Stage):
         self.wait_for(lambda: self.is_up(new), f"{new.name} to be up", SPARK_TIMEOUT_S)
 
     def freeze_and_thaw(self) -> None:
-        """Freeze the driver with the query until the other has gone on; thaw it.
-
-        Half of a batch is written when it is frozen.
-        """
+        """Freeze the driver amid a batch until the other has gone on."""
         so_far = len(self.commits)
         self.here.set_limit(0.7)
         self.wait_for(lambda: len(self.commits) >= so_far + 1, "more batches", SPARK_TIMEOUT_S)
@@ -148,10 +149,7 @@ class Demo(Stage):
         return f"{DRIVER}={process.name}"
 
     def all_of(self, process: Process) -> tuple[str, str]:
-        """Return the marks of a driver's processes and of its executors.
-
-        Only a cluster has executors. A kill leaves them, as if they were on another machine.
-        """
+        """Return the marks of a driver's processes, and of those on a cluster."""
         return self.of(process), f"{OF_DRIVER}={process.name}"
 
     def driver(self, process: Process) -> Driver:
@@ -183,10 +181,7 @@ class Demo(Stage):
         )
 
     def is_all_done(self) -> bool:
-        """Return whether Spark has committed the last flight of each partition.
-
-        The stream's group in Redis shows it.
-        """
+        """Return whether Spark has committed the last flight of each partition."""
         return self.scene.sent >= self.scene.flights and all(
             self.redis.hget(one.offsets, GROUP) == self.redis.xrevrange(one.stream, count=1)[0][0]
             for one in map(STREAM.partition, range(8))

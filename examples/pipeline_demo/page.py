@@ -7,17 +7,21 @@ from pipeline_demo import plots
 from pipeline_demo.report import CAUSES, TAKES, TITLES, Evidence, Report
 
 STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; color: #222; max-width: 1120px; margin: 1.5em auto; padding: 0 1em }
+body { font: 15px/1.45 system-ui, sans-serif; color: #222 }
+body { max-width: 1120px; margin: 1.5em auto; padding: 0 1em }
 h1 { font-size: 1.5em; margin-bottom: .2em } h2 { font-size: 1.15em; margin: 1.6em 0 .3em }
 svg { width: 100%; height: auto } p { max-width: 62em; margin: .4em 0 }
-table { border-collapse: collapse; margin: .4em 2.5em .4em 0; display: inline-table; vertical-align: top; font-size: .93em }
+table { border-collapse: collapse; margin: .4em 2.5em .4em 0 }
+table { display: inline-table; vertical-align: top; font-size: .93em }
 th, td { padding: .2em .8em; text-align: right; border-bottom: 1px solid #e3e3e3 }
-th { font-weight: 600; color: #555 } th:first-child, td:first-child { text-align: left; padding-left: 0 }
+th { font-weight: 600; color: #555 }
+th:first-child, td:first-child { text-align: left; padding-left: 0 }
 .good { color: #1f7a43; font-weight: 600 } .bad { color: #b02a1c; font-weight: 600 }
 """
-LEGEND = """Each row is a driver: grey while it runs (thin until its Spark is up), blue while it holds the role
-<code>delays</code> and so runs the query, hatched while a frozen one still believes that it does. A white dot is a batch that
-Spark has committed, a red cross a write that a guard has refused."""
+LEGEND = """Each row is a driver: grey while it runs (thin until its Spark is up), blue while it
+holds the role <code>delays</code> and so runs the query, hatched while a frozen one still believes
+that it does. A white dot is a batch that Spark has committed, a red cross a write that a guard has
+refused."""
 
 
 def write(path: Path, report: Report, seen: Evidence) -> None:
@@ -29,9 +33,11 @@ def write(path: Path, report: Report, seen: Evidence) -> None:
 def _page(report: Report, time_line: str, results: str) -> str:
     flights = report["totals"]["flights"]
     return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Flights on Spark</title><style>{STYLE}</style></head><body>
+<html lang="en"><head><meta charset="utf-8"><title>Flights on Spark</title>
+<style>{STYLE}</style></head><body>
 <h1>Flights on Spark, by drivers that were killed and frozen</h1>
-<p>{flights["plain"]:,} flights in {report["batches"]} batches, {report["seconds"]:.0f} seconds. {_verdict(report)}</p>
+<p>{flights["plain"]:,} flights in {report["batches"]} batches, {report["seconds"]:.0f} seconds.
+{_verdict(report)}</p>
 <h2>Who ran the query when</h2>
 <p>{LEGEND}</p>
 {time_line}
@@ -39,8 +45,8 @@ def _page(report: Report, time_line: str, results: str) -> str:
 {_faults(report)}{_totals(report)}
 <h2>From one driver's end to the next one's first batch</h2>
 {_takeovers(report)}
-<p>The lease (TTL) is {report["ttl"]:g} s. {report["known"]} parts of batches came again and were known to the guards;
-stale writes refused: {len(report["refused"])}{_first(report["refused"])}</p>
+<p>The lease (TTL) is {report["ttl"]:g} s. {report["known"]} parts of batches came again and were
+known to the guards; stale writes refused: {len(report["refused"])}{_first(report["refused"])}</p>
 <h2>What came out: departures from New York in 2013</h2>
 {results}
 </body></html>
@@ -49,8 +55,10 @@ stale writes refused: {len(report["refused"])}{_first(report["refused"])}</p>
 
 def _verdict(report: Report) -> str:
     if report["ok"]:
-        return '<span class="good">Equal to one plain pass: nothing lost, nothing doubled, nothing stale.</span>'
-    return '<span class="bad">Not as promised; see the table.</span>'
+        return _marked(
+            "Equal to one plain pass: nothing lost, nothing doubled, nothing stale.", True
+        )
+    return _marked("Not as promised; see the table.", False)
 
 
 def _first(refused: list[str]) -> str:

@@ -67,10 +67,7 @@ def time_line(told: dict[str, Any]) -> str:
 
 
 def _draw_holding(axes: Axes, one: dict[str, Any], row: int) -> None:
-    """Draw a holding as a bar.
-
-    From the freeze on, only the frozen driver believes in it.
-    """
+    """Draw a bar; after a freeze it is only the driver's own belief."""
     until = one["silenced_at"] if one["silenced"] == "frozen" else one["end"]
     axes.barh(row, until - one["start"], left=one["start"], height=0.44, color=BLUE)
     if one["silenced"] == "frozen":

@@ -16,10 +16,7 @@ SIGNAL_TIMEOUT_S = 10.0
 
 
 def processes_with(*variables: str) -> list[int]:
-    """Return the processes whose environment has all of these `NAME=value`.
-
-    Zombies have no environment.
-    """
+    """Return the processes whose environment has all of these `NAME=value`."""
     wanted = {variable.encode() for variable in variables}
     found = []
     for entry in Path("/proc").iterdir():
@@ -72,10 +69,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 def main() -> None:
-    """Kill the processes that the demo has left, once it is gone.
-
-    Our standard input closes then, however the demo ended.
-    """
+    """Kill the processes that the demo has left, once our stdin closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdin.read()
     kill(*sys.argv[1:])

@@ -67,10 +67,7 @@ def start(
 
 
 def statistics_of(flights: DataFrame, observed: DataFrame) -> DataFrame:
-    """Return one row for each day, carrier, airport and kind of weather.
-
-    The numbers are whole, so that they can be compared exactly.
-    """
+    """Return whole numbers for each day, carrier, airport and weather."""
     known = flights.withColumn("at", F.timestamp_seconds("hour")).join(
         F.broadcast(observed), ["origin", "at"], "left"
     )
@@ -99,10 +96,7 @@ def observations(spark: SparkSession) -> DataFrame:
 
 
 def rehearse(spark: SparkSession, observed: DataFrame) -> None:
-    """Let Spark load and compile the code of a batch in advance.
-
-    A driver that stands by has the time for it.
-    """
+    """Let Spark compile the code of a batch while the driver stands by."""
     hour = F.lit(1_357_000_000) + F.col("id") * 3600
     flights = spark.range(4).select(
         F.lit("AA").alias("carrier"),
@@ -128,18 +122,12 @@ def _class_of(measured: Column, classes: dict[str, float]) -> Column:
 
 
 def add_totals(statistics: DataFrame, _: int, out: FencedBatch) -> None:
-    """Count up the totals.
-
-    Each part of a batch is one step in Redis, which is done once, however often it is tried.
-    """
+    """Count up the totals; each part of a batch is one step, done once."""
     out.write(totals_of(statistics), count_up, by="key")
 
 
 def totals_of(statistics: DataFrame) -> DataFrame:
-    """Return the totals of each dimension.
-
-    They are carrier and month, airport and month, kind of wind, and kind of visibility.
-    """
+    """Return the totals of carriers and airports by month, and of the weather."""
     month = F.col("day").substr(1, 7)
     keys = F.array(
         F.concat_ws("/", F.lit("carrier"), "carrier", month),

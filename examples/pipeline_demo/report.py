@@ -3,17 +3,10 @@
 from dataclasses import dataclass
 
 import pandas as pd
+from common import tables
 from common.checks import differences, warnings
 from common.events import Event
-from common.tables import (
-    Report,
-    first_lines,
-    head_of,
-    numbers_table,
-    results_table,
-    show_faults,
-    show_verdict,
-)
+from common.tables import Report
 from rich.console import Console
 from rich.table import Table
 
@@ -56,7 +49,7 @@ def build(seen: Evidence) -> Report:
     elif not refused:
         faults["the fence was never put to the test"] = ["no stale write was refused"]
     return {
-        **head_of(history, faults),
+        **tables.head_of(history, faults),
         "ttl": seen.ttl,
         "batches": len(seen.commits),
         "parts": sum("token" in one for one in seen.accepted),
@@ -112,19 +105,19 @@ def show(report: Report, console: Console) -> None:
         f"{report['known']} parts came again, and the guards knew them; stale writes refused:"
         f" {len(report['refused'])}."
     )
-    first_lines(console, "refused", report["refused"], "cyan")
-    first_lines(console, "a driver was warned", report["warned"], "yellow")
+    tables.first_lines(console, "refused", report["refused"], "cyan")
+    tables.first_lines(console, "a driver was warned", report["warned"], "yellow")
     title = f"{report['batches']} batches, {report['parts']} parts accepted by Redis"
-    show_faults(console, title, report["faults"])
+    tables.show_faults(console, title, report["faults"])
     console.print(_results(report))
     if page := report.get("page"):
         console.print(f"The page with plots and the time line: {page}", soft_wrap=True)
     good = "Equal, to the minute: nothing lost, nothing doubled, nothing stale."
-    show_verdict(console, report, good)
+    tables.show_verdict(console, report, good)
 
 
 def _takeovers(report: Report) -> Table:
-    table = numbers_table(
+    table = tables.numbers_table(
         f"From one driver's end to the next one's first batch (TTL {report['ttl']:g} s)",
         "the driver before was …",
         "until the role\nis granted",
@@ -141,7 +134,7 @@ def _takeovers(report: Report) -> Table:
 
 def _results(report: Report) -> Table:
     keys = report["keys"]
-    return results_table(
+    return tables.results_table(
         f"Totals: {keys['redis']} in Redis, {keys['parquet']:,} in Parquet",
         ["in Redis", "in Parquet"],
         [(title, list(report["totals"][name].values())) for name, title in TITLES.items()],

@@ -72,7 +72,7 @@ async def exact(events: Events[Leg]) -> None:
 
 
 async def restored(partition: int) -> tuple[dict[str, Aircraft], int]:
-    """Return each aircraft's state, and how many are newer than the last `Fleet`.
+    """Return the aircraft, and how many states the last `Fleet` lacks.
 
     From our grant on no other worker can add to the partition. So these states belong to the
     offset.

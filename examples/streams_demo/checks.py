@@ -56,10 +56,7 @@ def lost(steps: Iterable[Step], expected: Histories) -> list[str]:
 
 
 def order_violations(steps: Iterable[Step], partition_of: Callable[[str], int]) -> list[str]:
-    """Return every leg that came too late, or in a wrong partition. Must be empty.
-
-    It is late after a later leg of its aircraft.
-    """
+    """Return every leg after a later one, or in a wrong partition."""
     reached: dict[str, int] = {}
     found = []
     for step in steps:
@@ -112,10 +109,7 @@ def mishaps(events: Iterable[Event]) -> list[Mishap]:
 
 
 def overruns(events: Iterable[Event]) -> list[Mishap]:
-    """Return when workers lost their session, or could not commit in time.
-
-    The demo did not cause these mishaps.
-    """
+    """Return the mishaps that workers reported and the demo did not cause."""
     return [
         Mishap(event["at"], event["member"], "overran")
         for event in events
@@ -142,10 +136,7 @@ def unexplained_again(
     happened: list[Mishap],
     window: int,
 ) -> list[str]:
-    """Return the repeated legs without an explanation. Must be empty.
-
-    A leg may come again from the uncommitted window of an owner that did not end in order.
-    """
+    """Return the repeated legs that are no window of an unclean end."""
     found = []
     for (partition, token), count in again_by_origin(again, steps).items():
         owner = next((grant for grant in owned.get(partition, []) if grant[0] == token), None)
@@ -171,7 +162,7 @@ def again_by_origin(again: Iterable[Again], steps: Iterable[Step]) -> Counter[tu
 
 
 def silenced(owner: tuple[int, str, float], happened: list[Mishap]) -> bool:
-    """Return whether a mishap other than a deploy hit an owner after its grant."""
+    """Return whether a freeze, kill or overrun hit an owner after its grant."""
     _, worker, granted_at = owner
     return any(
         one.worker == worker and one.how != "deploy" and one.at > granted_at for one in happened

@@ -92,7 +92,7 @@ class Ledger(Database):
         return int(count)
 
     def steps(self) -> list[tuple]:
-        """Every state in the order of writing: partition, at, worker, token, key, aircraft."""
+        """Return the written states: partition, at, worker, token, key, aircraft."""
         rows = self._read(
             "SELECT partition, at, worker, token, key, number, delay, chain, longest, day"
             " FROM steps ORDER BY seq"

@@ -1,4 +1,4 @@
-"""Define legs of aircraft, their states, and the step from one to the next."""
+"""Define legs of aircraft, and the step from one state to the next."""
 
 from collections.abc import Iterable, Iterator
 from datetime import date
@@ -20,10 +20,7 @@ class Leg(Record):
 
     @property
     def key(self) -> str:
-        """Return the tail number; the 2,512 flights without one count as one aircraft.
-
-        Its name is the carrier's.
-        """
+        """Return the tail number, or the carrier of a flight without one."""
         return self.tail or self.carrier
 
 
@@ -78,10 +75,7 @@ class Fleet(Record):
 
 
 def read_legs(months: int = ALL_YEAR) -> Iterator[Leg]:
-    """Yield the legs of the first months, day after day.
-
-    The file has October after January.
-    """
+    """Yield the first months' legs by day; the file is not in this order."""
     rows = [
         (
             date(2013, int(row["month"]), int(row["day"])).timetuple().tm_yday,

@@ -1,4 +1,4 @@
-"""Let a stream flow through three workers, and deploy, freeze and kill them.
+"""Deploy, freeze and kill three workers while a stream flows.
 
 The onlooker that does so is no member of any group, and takes no part in assigning partitions.
 """
@@ -13,7 +13,8 @@ from common import entry
 from common.display import Display
 from common.events import Event
 from common.show import SENDER
-from common.stage import Process, Stage
+from common.stage import Process
+from common.story import Story
 from redis import Redis
 
 from rink.core.keys import Keys
@@ -29,7 +30,8 @@ from streams_demo.outputs import all_steps
 from streams_demo.report import Evidence
 from streams_demo.scene import Scene
 
-WORKERS = 3
+FLOW = {"deploy": (0.4, 0.1), "freeze": (0.75, 0.4), "kill": (0.95, 0.7)}
+"""Of each mishap: the share that may flow by its end, and the share before it begins."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,9 @@ class Settings(entry.Settings):
     careless: bool = False
 
 
-class Demo(Stage):
+class Demo(Story):
+    share = "share of the partitions"
+
     def __init__(
         self, settings: Settings, here: WorkerHere, app: App, count: int, display: Display
     ) -> None:
@@ -51,49 +55,26 @@ class Demo(Stage):
         self.ledger.create()
         self.redis = None if settings.cluster else Redis.from_url(here.redis)
         self.etcd = Client([here.etcd])
-        self.frozen_slot = 0  # none yet; the kill then hits another slot
-
-    # The story.
-
-    def run(self) -> None:
-        self.start()
-        self.deploy()
-        self.freeze_and_thaw()
-        self.kill()
-        self.finish()
 
     def start(self) -> None:
-        self.phase("start")
         self.here.set_limit(0.0)
         self.start_sender("streams_demo.sender", self.settings, self.environment(SENDER))
-        for slot in range(1, WORKERS + 1):
-            self.start_worker(slot, 1)
-        self.wait_for(self.is_settled, "three workers with their partitions")
+        super().start()
         self.wait_for(lambda: self.scene.members[SENDER].state == "running", "the sender")
         self.phase("the flights begin")
 
-    def deploy(self) -> None:
-        """Replace every worker by a new one, as a surge deploy does.
+    def let_work(self, mishap: str) -> None:
+        """Let a share flow, mostly during the mishap; wait until a part has."""
+        limit, until = FLOW[mishap]
+        self.here.set_limit(limit)
+        self.wait_for(
+            lambda: self.scene.sent >= until * self.scene.legs,
+            f"{until:.0%} to be sent",
+            self.step_timeout_s,
+        )
 
-        The new worker is started first.
-        """
-        self.let_flow(0.4, until=0.1)
-        for slot, old in sorted(self.slots.items()):
-            self.phase(f"deploy {slot}/{WORKERS}")
-            new = self.start_worker(slot, old.generation + 1)
-            self.wait_for(lambda new=new: self.has_joined(new), f"{new.name} to join")
-            self.terminate(old)
-            self.wait_until_gone(old)
-            self.wait_for(self.is_settled, f"{new.name} to take {old.name}'s partitions")
-            self.pause(0.3)
-        self.phase("after the deploy")
-
-    def freeze_and_thaw(self) -> None:
-        """Freeze a worker in mid-work until others have its partitions; thaw it."""
-        self.let_flow(0.75, until=0.4)
-        self.phase("freeze")
-        self.frozen_slot = self.random.choice(sorted(self.slots))
-        victim = self.slots[self.frozen_slot]
+    def freeze_and_thaw(self, victim: Process) -> None:
+        """Freeze a worker in mid-work until others have its partitions."""
         seen = self.scene.members[victim.name]
 
         def is_right() -> Event | None:
@@ -110,25 +91,15 @@ class Demo(Stage):
         self.thaw_process(victim, "; its partitions are others' by now")
         tested = 0 if self.settings.careless else len(self.scene.processors)
         self.wait_for(lambda: len(seen.refused) >= tested, f"{victim.name}'s belated writes")
-        self.wait_for(self.is_settled, f"{victim.name} to have partitions again")
-
-    def kill(self) -> None:
-        self.let_flow(0.95, until=0.7)
-        self.phase("kill")
-        victim = self.slots[self.random.choice(sorted(self.slots.keys() - {self.frozen_slot}))]
-        self.kill_process(victim)
-        self.start_worker(victim.slot, victim.generation + 1)
-        self.wait_for(self.is_settled, f"{victim.name}'s partitions to be taken")
-        self.here.set_limit(1.0)
 
     def finish(self) -> None:
-        self.phase("the rest")
-        self.wait_for(lambda: self.scene.all_done, "the last leg", self.step_timeout_s)
-        self.stop_all()
+        self.here.set_limit(1.0)
+        super().finish()
 
-    # The steps of the story.
+    def is_all_done(self) -> bool:
+        return self.scene.all_done
 
-    def start_worker(self, slot: int, generation: int) -> Process:
+    def start_member(self, slot: int, generation: int) -> Process:
         name = f"w{slot}.{generation}"
         return self.launch(
             name,
@@ -140,18 +111,6 @@ class Demo(Stage):
 
     def environment(self, name: str) -> dict[str, str]:
         return os.environ | replace(self.here, name=name).variables()
-
-    def let_flow(self, limit: float, until: float) -> None:
-        """Let this share flow, mostly during the next mishap.
-
-        Return when the share `until` has been sent.
-        """
-        self.here.set_limit(limit)
-        self.wait_for(
-            lambda: self.scene.sent >= until * self.scene.legs,
-            f"{until:.0%} to be sent",
-            self.step_timeout_s,
-        )
 
     def groups(self) -> list[View]:
         """Return the groups in etcd, one for each processor."""
@@ -165,10 +124,7 @@ class Demo(Stage):
         return all(process.name in view.members for view in self.groups())
 
     def is_settled(self) -> bool:
-        """Return whether exactly the running workers have all ranks and partitions.
-
-        The partitions are those of their notes.
-        """
+        """Return whether the running workers share all ranks and partitions."""
         return self.is_each_held_once() and all(
             view.version is not None
             and sorted(view.version.ranks)

@@ -12,10 +12,7 @@ R = TypeVar("R")
 
 
 async def entries(stream: Stream[R], partition: int, since: str = "") -> AsyncIterator[Event[R]]:
-    """Yield the events of a partition in order.
-
-    With `since`, begin in the millisecond before that id.
-    """
+    """Yield a partition's events, from the millisecond before `since` on."""
     after = f"{int(since.partition('-')[0]) - 1}-0" if since else "0-0"
     async for event in stream.read(partition, after=after):
         yield event

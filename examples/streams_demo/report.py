@@ -2,18 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from common import tables
 from common.checks import summary, warnings
 from common.events import Event
-from common.tables import (
-    Report,
-    first_lines,
-    gap_cells,
-    head_of,
-    numbers_table,
-    results_table,
-    show_faults,
-    show_verdict,
-)
+from common.tables import Report
 from rich.console import Console
 from rich.table import Table
 
@@ -67,7 +59,7 @@ def build(seen: Evidence) -> Report:
     if seen.unfinished:
         faults["the demo could not be finished"] = [seen.unfinished]
     return {
-        **head_of(seen.history, faults),
+        **tables.head_of(seen.history, faults),
         "expected": _totals(
             {key: history[-1] for key, history in seen.expected.items()},
             sum(map(len, seen.expected.values())),
@@ -150,34 +142,36 @@ def show(report: Report, console: Console) -> None:
         " the ledger knew them."
     )
     for name, found in report["processors"].items():
-        first_lines(console, f"refused to {name}", found["refused"], "cyan")
-    first_lines(console, "a worker was warned", report["warned"], "yellow")
+        tables.first_lines(console, f"refused to {name}", found["refused"], "cyan")
+    tables.first_lines(console, "a worker was warned", report["warned"], "yellow")
     rates = ", ".join(
         f"{name} {found['events_per_s']:,}" for name, found in report["processors"].items()
     )
-    show_faults(console, f"Events per second: {rates}", report["faults"])
+    tables.show_faults(console, f"Events per second: {rates}", report["faults"])
     console.print(_results(report))
     good = "Equal, after every single leg: in order, nothing lost, nothing doubled."
-    show_verdict(console, report, good)
+    tables.show_verdict(console, report, good)
 
 
 def _gaps(report: Report) -> Table:
     headings = [
         heading for name in report["processors"] for heading in (f"{name}:", "p50", "longest")
     ]
-    table = numbers_table("Gaps: how long a partition put out nothing", "hand-over", *headings)
+    table = tables.numbers_table(
+        "Gaps: how long a partition put out nothing", "hand-over", *headings
+    )
     for cause, title in CAUSES.items():
         row = [title]
         for found in report["processors"].values():
             gap = found["gaps"].get(cause or "none")
-            row += gap_cells(gap) if gap else ["0", "", ""]
+            row += tables.gap_cells(gap) if gap else ["0", "", ""]
         table.add_row(*row)
     return table
 
 
 def _results(report: Report) -> Table:
     columns = [*report["processors"].values(), report["expected"]]
-    return results_table(
+    return tables.results_table(
         f"{report['expected']['aircraft']:,} aircraft in the end",
         report["processors"],
         [(title, [column[key] for column in columns]) for key, title in TITLES.items()],

@@ -1,4 +1,4 @@
-"""Hold a role by the sidecar, and write "ROLE TOKEN" to stdout while it is held.
+"""Hold a role by the sidecar, and write "ROLE TOKEN" to stdout.
 
     RINK_API=127.0.0.1:8181 python hold.py ROLE
 
