@@ -168,7 +168,7 @@ def fits(given: T.DataType, wanted: T.DataType, *, widens: bool = False) -> bool
         widens: whether a number may also have a narrower type.
     """
     # Nested types fit if all their parts fit, so the recursion ends at plain types. There, two
-    # types fit if they are equal, if the pair is listed above, or if `_WIDER` lists a lossless
+    # types fit if they are equal, if the pair is listed here, or if `_WIDER` lists a lossless
     # conversion.
     if isinstance(given, T.ArrayType) and isinstance(wanted, T.ArrayType):
         return fits(given.elementType, wanted.elementType, widens=widens)

@@ -451,8 +451,8 @@ def test_columns_that_differ_by_case_alone_are_each_their_own():
     (row,) = rows_of(Cased, wanted=wanted).batch(entries(b'{"id":1,"Id":2}')).to_pylist()
     assert row == {"Id": 2, "id": 1}
     for name in ("ID", "iD"):  # which one is unknown
+        asked = T.StructType([T.StructField(name, T.LongType())])
         with pytest.raises(ConfigError, match=f"no column '{name}'"):
-            asked = T.StructType([T.StructField(name, T.LongType())])
             wanted_of(asked, columns_of(Cased, metadata=False), "it")
     twice = T.StructType(
         [T.StructField("name", T.StringType()), T.StructField("NAME", T.StringType())]

@@ -74,7 +74,7 @@ class _Decided:
     is_this: bool
 
 
-class _Lost(Exception):  # the user sees a StateError
+class _Lost(Exception):  # noqa: N818 - the user sees a StateError
     """Raised when a staged list is gone; `done` records were published before."""
 
     def __init__(self, move: _Move, done: int) -> None:
