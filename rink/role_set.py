@@ -160,10 +160,10 @@ class Tracker(Generic[R]):
             self._end()
 
     def drop(self) -> None:
-        """Close an unclosed tracker from a finalizer, by message and without locks.
+        """Close an unclosed tracker from a finalizer, without taking a lock.
 
-        The engine's thread may be moving a role from one dict to another at this time. It checks
-        `_closed` again after that, and releases the role.
+        Its handles are released by message. The engine's thread may be moving a role from one dict
+        to another at this time. It checks `_closed` again after that, and releases the role.
         """
         if self._engine.forked:
             return

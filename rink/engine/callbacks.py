@@ -33,8 +33,8 @@ class Listeners:
 class Callbacks:
     """Call the listeners in order, on one thread.
 
-    Without listeners there is no thread. `about` is the `extra` of a log line about the member, with
-    its `group`.
+    Without listeners there is no thread. `about` is the `extra` of a log line about the member,
+    with its `group`.
     """
 
     def __init__(self, clock: Clock, listeners: Listeners, about: dict[str, Any]) -> None:
