@@ -139,6 +139,6 @@ def _hear(lines: queue.SimpleQueue[str | None]) -> None:
     for line in sys.stdin:
         lines.put(line)
     lines.put(None)
-    # Whoever started it may have been killed, and then nobody ends by force what does not end.
+    # If the starter was killed, no other process kills this one, so it ends itself.
     time.sleep(2 * END_S)
     os._exit(1)

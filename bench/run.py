@@ -77,7 +77,7 @@ def measure(asked: argparse.Namespace, console: Console) -> tuple[dict[str, str]
     outcomes = []
     about: dict[str, str] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    # Drawn once a second: it runs beside what is measured.
+    # It is drawn once a second, since it runs beside the measurement.
     with Progress(*columns, TimeElapsedColumn(), console=console, refresh_per_second=1) as progress:
         for name in asked.only:
             task = progress.add_task(name, total=1)

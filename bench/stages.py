@@ -13,7 +13,7 @@ from typing import Any
 from child import now
 
 DOORS = [
-    # (what is noted, module, class, method)
+    # (note, module, class, method)
     ("step", "rink.engine.engine", "Engine", "_advance"),
     ("carried out", "rink.engine.engine", "Engine", "_carry_out"),
     ("asked", "rink.engine.requests", "Requests", "carry_out"),

@@ -121,7 +121,7 @@ async def pace(redis: Redis, keys: Sequence[str], rate: float, count: int) -> di
     Each has the time it was sent.
     """
     began, sent = now(), 0
-    most = int(rate * 4 * TICK_S) + 1  # what is late is not made up for all at once
+    most = int(rate * 4 * TICK_S) + 1  # late events are not all sent at once
     while sent < count:
         await asyncio.sleep(max(began + sent / rate - now(), 0 if rate < 1000 else TICK_S))
         due = min(int((now() - began) * rate) + 1, count, sent + most)

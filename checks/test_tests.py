@@ -21,7 +21,7 @@ FOLDERS = (*WITHOUT_SERVERS, "integration")
 PAUSES = re.compile(
     r"\btime\.sleep\("
     r"|\basyncio\.sleep\((?!0\)|LONG_S\))"  # 0 lets the others run; LONG_S is cut short
-    r"|\bEvent\(\)\.wait\([^)]"  # nobody else can set this one
+    r"|\bEvent\(\)\.wait\([^)]"  # no other code can set this event
 )
 
 LATER = "comes? with the (streams|sidecar)"

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import attrs
 
-NET = "198.18"  # set aside for tests of networks (RFC 2544), so that nobody's real network is meant
+NET = "198.18"  # reserved for tests of networks (RFC 2544), so it is no real network
 PREFIX = "rinkt"  # of namespaces and links
 
 

@@ -20,7 +20,7 @@ PACKAGE = Path(rink.__file__).parent
 SITE = PACKAGE.parent
 
 # Each room with its floor: a room imports itself and what lies on lower floors, so rooms on one
-# floor do not import each other. `rink.testing` stands outside: it imports what it likes.
+# floor do not import each other. `rink.testing` stands outside, and may import any room.
 FLOORS = {
     "rink.errors": 0,
     "rink.backoff": 0,

@@ -78,7 +78,7 @@ def critical_path(notes: list[Note], start: float, gained: float) -> list[float]
     asked = last("leaver", "asked", sent)
     awake = last("leaver", "step", asked)
     marks = [start, awake, asked, sent, delivered, stepped, granted, gained]
-    # What had begun before the role was let go of: the new owner was what was waited for.
+    # The step had begun before the release: the hand-over waited for the new owner.
     return [max(start, one) for one in marks]
 
 

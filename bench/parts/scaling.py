@@ -50,7 +50,7 @@ def cost_of(arena: Arena, processes: list[Child], change: Callable[[], float]) -
     metrics, members_cpu, etcd_cpu = arena.metrics(), cpu(), arena.etcd_cpu()
     began = now()
     ended = change()
-    time.sleep(0.5)  # what is still under way is part of the cost, not of the time
+    time.sleep(0.5)  # later work is part of the cost, not of the time
     after = arena.metrics()
     return Cost(
         seconds=ended - began,
@@ -92,7 +92,7 @@ class Group:
         prefix = arena.prefix()
         self._processes = [arena.member(prefix, timeout=TIMEOUT_S) for _ in range(PROCESSES)]
         for process in self._processes:
-            process.ask("calls")  # it has started: Python's start is not what is measured
+            process.ask("calls")  # it has started: Python's start is not measured
         self._names: dict[str, Child] = {}
         self.failed: list[str] = []  # joins that had to be tried again
         for index in range(size):

@@ -229,7 +229,7 @@ def _harass(one: _Process) -> float:
         with contextlib.suppress(ConnectionError):  # there are too many
             kept.append(_bad_client(one.port, index))
         most = max(most, one.rss())
-    for _ in range(40):  # ends are moved on meanwhile, and nobody reads
+    for _ in range(40):  # meanwhile ends are moved on, without a reader
         most = max(most, one.settle(0.5))
     for connection in kept:
         connection.close()

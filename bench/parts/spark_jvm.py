@@ -37,6 +37,6 @@ def session(settings: dict[str, str]) -> Iterator[tuple[Any, Any]]:
         yield spark, gateway.proc
     finally:
         spark.stop()
-        gateway.shutdown()  # and its JVM is waited for: else others seem to have used what it did
+        gateway.shutdown()  # then wait for its JVM, whose CPU time would count as others'
         gateway.proc.stdin.close()
         gateway.proc.wait()

@@ -202,7 +202,7 @@ def measure(sizes: list[int], plain: int, rounds: list[int]) -> dict[str, Any]:
     ):
         ways = _ways(spark)
         for way in ways.values():
-            way(plain)  # warm: compiled, and workers have imported what they need
+            way(plain)  # warm: compiled, and the workers have done their imports
         for size, times in zip(sizes, rounds, strict=True):
             for _ in range(times):
                 for name, way in ways.items():

@@ -68,10 +68,10 @@ def test_middle_round_is_shown_with_the_limit_of_the_same_round():
     """The middle round counts, with the limit of that round."""
     rates = {
         "native.10": [8.0, 20.0, 24.0],
-        # 0.5, 0.3 and 0.4 of what was before and after it, as if in one run
+        # 0.5, 0.3 and 0.4 of the limits before and after it, as if in one run
         "assign.10": [4.8, 6.0, 12.0],
         "native_after.10": [12.0, 20.0, 40.0],
-        "zeros.10": [6.0, 4.0, 10.0],  # 0.5, 0.2 and 0.25 of what was nearest
+        "zeros.10": [6.0, 4.0, 10.0],  # 0.5, 0.2 and 0.25 of the nearest limit
         "native.99": [1.0],
         "native_after.99": [1.0],
         "plain.2": [1.0],

@@ -165,7 +165,7 @@ def gaps(mishaps, earlier_at=1.0, later_at=4.0):
 def test_a_gap_is_told_by_what_ended_the_owner():
     assert gaps([Mishap(2.0, "w1", "killed")]) == {"killed": [3.0]}
     assert gaps([Mishap(2.0, "w1", "frozen")]) == {"frozen": [3.0]}
-    assert gaps([Mishap(0.5, "w1", "deploy")]) == {"deploy": [3.0]}  # it finished what it had
+    assert gaps([Mishap(0.5, "w1", "deploy")]) == {"deploy": [3.0]}  # it finished its work
     assert gaps([Mishap(2.0, "w9", "killed")]) == {"rebalanced": [3.0]}
 
 

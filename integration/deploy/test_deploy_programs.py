@@ -24,7 +24,7 @@ from rink.testing import Place, etcd_cluster
 pytestmark = pytest.mark.waits
 
 READ_ONLY = ("unshare", "--mount", "sh", "-c", 'mount -o bind,remount,ro / && exec "$@"', "sh")
-SHORTER = {"RINK_HANDOVER_WAIT": "1"}  # nobody waits for the roles of the pod that leaves
+SHORTER = {"RINK_HANDOVER_WAIT": "1"}  # no pod waits for the leaver's roles
 DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 
 

@@ -50,7 +50,7 @@ def test_rule_4_one_stream_carries_many_leases(node, clients):
     """300 leases, each answered once, on one call."""
     of_others = set(threading.enumerate())
     client, seen = clients(node.endpoint), Seen()
-    # With long leases, a stream that the machine keeps waiting is not given up for silence.
+    # With long leases, a slow machine does not make a stream look silent.
     leases = [client.grant(600 + n % 7) for n in range(300)]
     stream = client.keepalives(seen.deliver)
     for one in leases:

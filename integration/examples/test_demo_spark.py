@@ -10,7 +10,7 @@ import sys
 import pytest
 from examples_support import EXAMPLES
 
-# Three JVMs start in each, with whatever else runs on this machine.
+# Three JVMs start in each test, beside other work on this machine.
 PATIENCE_S = 600
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(PATIENCE_S + 20)]
 

@@ -130,8 +130,8 @@ def test_on_a_node_without_a_quorum_nothing_is_held_beyond_the_deadline(
         node.freeze()
     frozen_at = SYSTEM.now()
     history.wait(lambda h: not h.holders)
-    # A leader renews leases for up to two election timeouts more, until it notices; whoever is
-    # elected elsewhere meanwhile grants all leases as much again.
+    # A leader renews leases for up to two election timeouts more, until it notices. A leader that
+    # is elected elsewhere meanwhile grants all leases as much again.
     last_answer = frozen_at + (2.0 if which == "leader" else 0.0)
     assert max(gap.begin for gap in history.judge().gaps) < last_answer + ttl
     assert history.judge().gains(since=frozen_at) == {}
@@ -159,8 +159,8 @@ def test_a_member_moves_from_a_node_without_a_quorum_and_loses_nothing(cluster, 
     for node in others:
         node.thaw()
     for member, deadline in deadlines.items():
-        # Renewed since, so by another node. What is asked first may be the frozen one once more,
-        # for a moment: each stream that gives a node up makes the client ask the next node.
+        # Renewed since, so by another node. The frozen node may be asked first once more, for a
+        # moment: each stream that gives a node up makes the client ask the next node.
         until(member, lambda one=member, before=deadline: one._opened.deadline > before)
         until(member, lambda one=member: one.session_remaining > 0.8 * ttl)
         until(member, lambda one=member: one._session.etcd.endpoint != own.endpoint)

@@ -78,9 +78,9 @@ class Member:
         self.who = who
         self.wire = wire
         self.pid = 0
-        self.died: dict[str, Any] | None = None  # what it said when it died at a killing point
-        self.left: dict[str, Any] | None = None  # what it said when it had left
-        self.holding = 0  # so many roles, as far as it has told
+        self.died: dict[str, Any] | None = None  # its message when it died at a killing point
+        self.left: dict[str, Any] | None = None  # its message when it had left
+        self.holding = 0  # roles, by its own messages
         self.logged: list[tuple[float, str]] = []
         self.ended = threading.Event()
         self._rest = b""

@@ -49,7 +49,7 @@ def main() -> None:
     faulthandler.enable()
     requests = socket.socket(fileno=int(sys.argv[1]))
     gc.collect()
-    gc.freeze()  # what was imported is shared by all of them
+    gc.freeze()  # all forks share the imported modules
     while True:
         request, fds, _, _ = socket.recv_fds(requests, 16, 1)
         if not request:

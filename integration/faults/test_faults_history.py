@@ -297,7 +297,7 @@ def replace_history(folder, how, *, is_early, heal_after_s, is_compacted, bump=0
             if held_until is not None:
                 print(f"FIGURE held on after the first answer: {held_until - answer.at:.3f} s")
                 assert held_until <= answer.at + SLACK_S + stalls.seconds
-        # Nobody goes on beyond the deadline of before the cut, however the new etcd answers.
+        # No member goes on beyond its deadline before the cut, however the new etcd answers.
         last_deadline = cut_at + TTL_S - MARGIN_S + SLACK_S + stalls.seconds
         assert all(begin + seconds <= last_deadline for _, seconds, begin in found)
         return longest

@@ -201,7 +201,7 @@ def _live_by(group: Group, wrong: Members, seconds: int) -> float:
     killed_at = group.kill(third)
     took = (
         group.wait_for_holders(coordinator) - killed_at
-    )  # nobody waits, so its leave_delay counts
+    )  # no member waits, so its leave_delay counts
     assert TTL_S * 5 / 6 - 0.1 + 1.0 <= took < TAKEN_OVER_S + 1.0 + HEADROOM_S
 
     fourth = group.joined("fourth", rebalance_delay=60.0)
@@ -218,7 +218,7 @@ def leases_of(node):
     """Return how many leases an etcd has."""
     with grpc.insecure_channel(node.endpoint.partition("://")[2]) as channel:
         ask = channel.unary_unary("/etcdserverpb.Lease/LeaseLeases")
-        # As in the answer to a range, field 2 is what was found, and the rest does not matter.
+        # As in the answer to a range, field 2 has the keys; the other fields do not matter.
         return len(pb.RangeResponse.FromString(ask(b"", timeout=LONG_S)).kvs)
 
 
@@ -261,7 +261,7 @@ def _loop(group, case):
     fault, names, size, versions = case
     rng = random.Random(fault)
     for name in ("first", "second"):
-        group.joined(name, ttl=10)  # what is short is the lease of the one that crashes
+        group.joined(name, ttl=10)  # only the lease of the crashing member is short
     if size == 3:
         group.joined("last")
     group.settle()

@@ -198,7 +198,7 @@ class FlightsRoll:
                 self._api.delete(at("pods", NAME, pod["metadata"]["name"]), grace=0)
         self._api.delete(at("nodes", name=NAME))
 
-    # ── what is seen ─────────────────────────────────────────────────────────────────────────
+    # ── observations ────────────────────────────────────────────────────────────────────────
 
     def _wait(self, is_so: Any, what: str) -> None:
         try:

@@ -91,7 +91,7 @@ class Member:
         self._keepalives.send(self._lease)
         with contextlib.suppress(queue.Empty):
             self.changed.get(timeout=timeout)
-            while True:  # what has changed meanwhile is seen at once
+            while True:  # take in the changes of the meantime at once
                 self.changed.get_nowait()
 
     def leave(self) -> None:

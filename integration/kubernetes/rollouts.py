@@ -91,7 +91,7 @@ class Rollout:
         kind = SaidRecords if scenario.prints else Records
         self.records = kind(self._folder, lambda: [node.journal for node in self.nodes])
 
-    # ── what is deployed ─────────────────────────────────────────────────────────────────────
+    # ── deployments ──────────────────────────────────────────────────────────────────────────
 
     def start(self) -> None:
         """Start the nodes and the workload."""
@@ -143,7 +143,7 @@ class Rollout:
         }
         return {"metadata": {"labels": labels}, "spec": spec}
 
-    # ── what is done to it ───────────────────────────────────────────────────────────────────
+    # ── actions ──────────────────────────────────────────────────────────────────────────────
 
     def roll(self, *more: str) -> None:
         """Begin a rollout of a new revision."""
@@ -178,7 +178,7 @@ class Rollout:
             node.stop()
             self.api.delete(at("nodes", name=node.settings.name))
 
-    # ── what is seen ─────────────────────────────────────────────────────────────────────────
+    # ── observations ────────────────────────────────────────────────────────────────────────
 
     def wait(self, is_so: Any, what: str) -> None:
         """Wait until something is so.

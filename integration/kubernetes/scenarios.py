@@ -172,7 +172,7 @@ SCENARIOS = [
     Scenario(name="default-4", says="Kubernetes' default", replicas=4, strategy=DEFAULT),
     Scenario(name="default-8", says="Kubernetes' default", replicas=8, strategy=DEFAULT),
     Scenario(name="no-surge-3", says="surge 0, unavailable 1", strategy=NO_SURGE),
-    # What it costs where it cannot be helped.
+    # The unavoidable cost.
     Scenario(
         name="start-2",
         says="Kubernetes' default, start of 2 s",
@@ -217,7 +217,7 @@ SCENARIOS = [
         handover_wait=0.0,
         limits=HONEST,
     ),
-    # Nobody is left to take over: all pods end before the first new one starts.
+    # No pod is left to take over: all pods end before the first new one starts.
     Scenario(
         name="recreate",
         says="Recreate",
@@ -428,8 +428,8 @@ SIDECARS = [
         program=("--exit-at-once", "--without-hook"),
         limits=Limits(mean=1.0, most=1, gap=15.0),
     ),
-    # `rink run`: a standby runs no server. The role goes to whoever has waited longest, so first to
-    # the old pods.
+    # `rink run`: a standby runs no server. The role goes to the pod that has waited longest, so
+    # first to the old pods.
     Scenario(
         name="run-server",
         says="`rink run` with an HTTP server: surge 1",

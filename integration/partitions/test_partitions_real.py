@@ -68,7 +68,7 @@ def test_a_consumer_frozen_past_its_ttl_commits_nothing_when_it_thaws(work):
         return {one["role"] for one in work.all("let go", since=thawed_at, who="b")}
 
     work.wait(lambda: roles <= let_go())
-    # One that had nothing to commit is told nothing; `judge` looks at all that was written.
+    # A consumer without a commit gets no answer; `judge` checks all writes.
     assert {one["partition"] for one in work.all("stale")} <= mine
     work.all_worked_by("a", "b", since=SYSTEM.now())  # b is back
     for one in (a, b):

@@ -235,7 +235,7 @@ async def test_restored_redis_quarantines_partition_until_unquarantine(
 async def test_with_redis_out_of_memory_what_was_sent_is_processed_and_committed(shop):
     note_all(shop)
     await shop.send(*range(100))
-    await shop.app.close()  # so that it begins anew, with what it looks at first
+    await shop.app.close()  # so that it begins anew, with its first checks
     shop.server.call("CONFIG", "SET", "maxmemory", "1")
     try:
         assert sum(one.lag for one in await admin.lag(shop.app)) == 100
@@ -248,7 +248,7 @@ async def test_with_redis_out_of_memory_what_was_sent_is_processed_and_committed
         shop.server.call("CONFIG", "SET", "maxmemory", "0")
 
 
-# ── what is wrong from the beginning ─────────────────────────────────────────────────────────
+# ── faults at the start ──────────────────────────────────────────────────────────────────────
 
 
 def test_no_redis_is_a_clear_error():

@@ -383,7 +383,7 @@ async def test_an_event_that_was_marked_and_committed_is_not_counted(steps, serv
     assert (await steps.take(6)).ends == {}
 
 
-# ── what was rolled back ─────────────────────────────────────────────────────────────────────
+# ── a Redis rolled back ──────────────────────────────────────────────────────────────────────
 
 
 @stepping

@@ -23,7 +23,7 @@ def test_code_that_holds_the_gil_beyond_the_deadline_loses_its_roles(rink_etcd):
     ):
         with r.await_role("leader", LONG_S) as role:
             hold_the_gil(1_200_000)
-            assert not role.is_held  # by the clock, whoever has run since
+            assert not role.is_held  # by the clock, whichever thread has run since
             assert role.lost.wait(LONG_S)
         with r.await_role("leader", LONG_S) as again:
             assert again.token > role.token

@@ -192,7 +192,7 @@ class Actor:
             table.release(handle)
         return []
 
-    # ── what it looks like from outside ──────────────────────────────────────────────────────
+    # ── the view from outside ────────────────────────────────────────────────────────────────
 
     def holds(self) -> dict[Hold, int]:
         """Return the roles that user code works on, with their leases.

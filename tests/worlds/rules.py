@@ -124,6 +124,8 @@ def _check_versions(before: Contents, after: Contents) -> None:
     if after.number not in (before.number, before.number + 1):
         raise BrokenRuleError(f"version {after.number} follows {before.number}")
     if after.number and after.version is None:
-        raise BrokenRuleError(f"version {after.number} cannot be read")  # who is ranked twice, say
+        raise BrokenRuleError(
+            f"version {after.number} cannot be read"
+        )  # a name ranked twice, for example
     if before.version and after.version and after.version.token_base < before.version.token_base:
         raise BrokenRuleError(f"version {after.number} lowers the token base")

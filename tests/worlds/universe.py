@@ -77,7 +77,7 @@ class Universe:
             asked = self._numbered(effects)
             requests += tuple(each for each in asked if not self._is_chore_again(each, requests))
             if any(type(effect) is do.ListGroup for effect in effects):
-                changes = None  # what is on its way is of the view that was thrown away
+                changes = None  # changes on their way belong to the old view
         after = with_one(state, index, One(number, changes, requests, one.answers))
         if self.is_out(after, index):
             after = with_one(state, index, One(number, None, requests, ()))
@@ -194,7 +194,7 @@ class Universe:
                 tokens[self.spec.roles.index(hold.role)] = hold.lease, hold.token
         return after._replace(tokens=tuple(tokens))
 
-    # ── what is so in a state ────────────────────────────────────────────────────────────────
+    # ── facts of a state ─────────────────────────────────────────────────────────────────────
 
     def is_out(self, state: State, index: int) -> bool:
         """Return whether a member is dead or has left.

@@ -22,7 +22,7 @@ from sales import PARTITIONS, Clock, sale
 logging.disable()  # its worker speaks of each end on stdout
 given = json.loads(sys.argv[1])
 AT_ONCE = 1000
-SIZE = 1_000_000  # entries of a partition: what it does not hold is lost
+SIZE = 1_000_000  # entries of a partition; older ones are lost
 ENDS_WITHIN_S = 5.0
 
 

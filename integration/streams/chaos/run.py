@@ -308,7 +308,7 @@ def main(arguments=None):
     with contextlib.ExitStack() as stack:
         if settings.keep:
             folder = settings.keep
-            folder.mkdir(parents=True)  # a new one: notes are added to what is there
+            folder.mkdir(parents=True)  # a new folder, since notes are appended
         else:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rink-chaos-")))
         etcd = stack.enter_context(local_etcd())
