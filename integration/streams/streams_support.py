@@ -1,14 +1,15 @@
-"""Share a store, partitions, and steps on them with tests of streams."""
+"""Share with tests of streams what tests on a Redis in memory have, too."""
 
 import asyncio
 import functools
+import sys
+from pathlib import Path
 
-from redis.asyncio import Redis
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "streams"))
 
-from rink.streams import RedisUnavailable
-from rink.streams.store.keys import Names, PartitionNames
-from rink.streams.store.store import Store
-from rink.streams.store.values import CommitStep, Output, PartitionBounds, PartitionPlace
+from steps_support import Steps, output, place_of, stepping
+
+__all__ = ["Steps", "driven", "output", "place_of", "stepping"]
 
 
 def driven(test):
@@ -18,73 +19,4 @@ def driven(test):
     def run(*given, **named):
         asyncio.run(test(*given, **named))
 
-    return run
-
-
-def place_of(processor="bill", number=3, start="earliest", limit=1000, loses=False):
-    names = Names.of("shop", "orders").partition(number)
-    return PartitionPlace("orders", number, names, processor, PartitionBounds(limit, loses), start)
-
-
-class Steps:
-    """Wrap a store's steps on one partition in short words."""
-
-    def __init__(self, redis, place=None):
-        self.redis = redis
-        self.store = Store(redis)
-        self.place = place or place_of()
-
-    async def add(self, count=1, place=None):
-        """Append so many records; returns their ids."""
-        place = place or self.place
-        self.number = getattr(self, "number", 0) + 1
-        records = [f'{{"n":{n}}}'.encode() for n in range(count)]
-        added, found = await self.store.append(
-            place.names, place.bounds, records, self.number, True
-        )
-        assert added == count
-        return found
-
-    async def again(self, ask):
-        """Ask until Redis can be reached, after it was started anew."""
-        while True:
-            try:
-                return await ask()
-            except RedisUnavailable:
-                await asyncio.sleep(0.01)
-
-    async def take(self, token, place=None, first=0, known=None):
-        return await self.store.take(place or self.place, token, first, known)
-
-    async def commit(self, token, expected, new, place=None, epoch="0", **more):
-        step = CommitStep(token=token, epoch=epoch, expected=expected, new=new, processed=1, **more)
-        await self.store.commit(place or self.place, step)
-
-    async def position(self, place=None):
-        return await self.store.position(place or self.place)
-
-    async def ids(self, place=None):
-        key = (place or self.place).names.stream
-        return [entry_id.decode() for entry_id, _ in await self.redis.xrange(key)]
-
-
-def output(key="out", limit=0, loses=False, value="x"):
-    """Return an output to a stream that has a plain name."""
-    return Output(
-        PartitionNames(key), PartitionBounds(limit, loses) if limit else None, ("d", value)
-    )
-
-
-def stepping(test):
-    """Give an async test `steps` on the server `rink_redis`."""
-
-    @functools.wraps(test)
-    def run(rink_redis):
-        async def with_steps():
-            async with Redis.from_url(rink_redis.url) as redis:
-                await test(Steps(redis), rink_redis)
-
-        asyncio.run(with_steps())
-
-    del run.__wrapped__  # pytest would ask for the arguments of that one
     return run
