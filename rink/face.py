@@ -295,9 +295,11 @@ class BaseRink(Generic[R, S]):
             )
 
     def _open(self) -> Engine:
-        self._opened = self._session.make_engine(self.group, self._settings, self._listeners)
+        self._opened = self._session._make_engine(  # noqa: SLF001 - a part of the same package
+            self.group, self._settings, self._listeners
+        )
         self._table = self._opened.table
-        self._session.start_engine(self._opened)
+        self._session._start_engine(self._opened)  # noqa: SLF001 - a part of the same package
         return self._opened
 
     def _give_up_join(self) -> None:

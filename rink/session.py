@@ -110,7 +110,7 @@ class BaseSession:
         joined = [engine for engine in self._engines if engine.failure or not engine.left.is_set()]
         return not self._closed and all(now < engine.table.deadline for engine in joined)
 
-    def make_engine(self, group: str, settings: MemberSettings, listeners: Listeners) -> Engine:
+    def _make_engine(self, group: str, settings: MemberSettings, listeners: Listeners) -> Engine:
         """Make the engine of one group for a face, without starting it."""
         self._refuse_fork()
         if isinstance(self.etcd, Client):  # an etcd in memory has no gRPC to wait for
@@ -127,7 +127,7 @@ class BaseSession:
             group=group,
         )
 
-    def start_engine(self, engine: Engine) -> None:
+    def _start_engine(self, engine: Engine) -> None:
         """Start an engine for a face. A close of the session leaves its group."""
         try:
             self._add(engine)

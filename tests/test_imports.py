@@ -27,6 +27,7 @@ FLOORS = {
     "rink.distribution": 0,
     "rink.report_interval": 0,
     "rink._cancel": 0,
+    "rink._tuning": 0,
     "rink._lazy": 1,
     "rink.arguments": 1,
     "rink.callables": 1,

@@ -6,12 +6,12 @@ channel that failed is not repaired: `connections` makes a new one.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from rink._tuning import unhurried
 from rink.errors import ClosedError
 
 if TYPE_CHECKING:
@@ -64,31 +64,6 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     # A proxy for web sites does not lead to etcd.
     ("grpc.enable_http_proxy", 0),
 )
-
-
-MIN_READER_WAIT_S = 2.0
-"""Shortest wait of a gRPC reader. With fork support, gRPC waits at most 5 s for it to wake."""
-
-
-class _Unhurried(threading.Condition):
-    """Wait for at least `MIN_READER_WAIT_S` if a timeout is given."""
-
-    def wait(self, timeout: float | None = None) -> bool:
-        return super().wait(timeout if timeout is None else max(timeout, MIN_READER_WAIT_S))
-
-
-def unhurried(call: Any) -> Any:
-    """Wake the reader of a stream only by answers.
-
-    gRPC also wakes the reader ten times a second, so that signal handlers can run. They run on the
-    main thread, which reads no stream of Rink's. This polling was 2/5 of an idle member's CPU time.
-    This changes a private attribute of gRPC. If a later gRPC lacks it, gRPC polls as before.
-    """
-    condition = getattr(getattr(call, "_state", None), "condition", None)
-    if type(condition) is threading.Condition:
-        with contextlib.suppress(TypeError):
-            condition.__class__ = _Unhurried
-    return call
 
 
 GRPC_THREADS = 2

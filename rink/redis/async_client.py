@@ -12,8 +12,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from rink._tuning import pack_in_c, writers_of
 from rink.errors import ConfigError
-from rink.redis.hiredis_packing import pack_in_c
 
 log = logging.getLogger("rink.streams")
 
@@ -52,7 +52,7 @@ def prepare(redis: AnyRedis) -> float:
         nodes = redis.nodes_manager.startup_nodes.values()
         all_settings += [node.connection_kwargs for node in nodes]
     else:
-        pack_in_c(redis)
+        pack_in_c(redis.connection_pool)
         all_settings += [settings_of(sentinel) for sentinel in _sentinels(redis)]
     for kwargs in all_settings:
         if kwargs.get("socket_timeout") is None:
@@ -102,22 +102,10 @@ async def close(redis: AnyRedis) -> None:
 
 
 def _writers(redis: AnyRedis) -> list[asyncio.StreamWriter]:
-    """Return the writers of a client's connections.
-
-    redis-py has no name for them, and forgets them when it closes the connections.
-    """
+    """Return the writers of a client's connections."""
     if isinstance(redis, RedisCluster):
-        pools: list[Any] = [getattr(node, "_connections", ()) for node in redis.get_nodes()]
-    else:
-        pool = redis.connection_pool
-        pools = [
-            getattr(pool, "_available_connections", ()),
-            getattr(pool, "_in_use_connections", ()),
-        ]
-    writers = [
-        getattr(connection, "_writer", None) for connections in pools for connection in connections
-    ]
-    return [writer for writer in writers if writer is not None]
+        return writers_of(*redis.get_nodes())
+    return writers_of(redis.connection_pool)
 
 
 def _sentinels(redis: Redis) -> list[Redis]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutant import engine, etcd
+from mutant import Mutant, engine, etcd
 
 CALLS = [
     etcd(
@@ -325,12 +325,12 @@ LIFE = [
 ]
 
 WATCHES = [
-    etcd(
+    Mutant(
         "who waits for an event looks up ten times a second",
-        "channels",
+        "rink/_tuning.py",
         "max(timeout, MIN_READER_WAIT_S)",
         "timeout",
-        "streams",
+        ("etcd/test_etcd_streams",),
     ),
     etcd(
         "a watch goes on behind the last revision",

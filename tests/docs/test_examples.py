@@ -151,7 +151,7 @@ def public(kind):
     ("what", "names"),
     [
         ("rink", set(rink.__all__)),
-        ("Session", public(rink.Session) - {"make_engine", "start_engine"}),  # for the faces
+        ("Session", public(rink.Session)),
         ("Rink", public(rink.Rink)),
         ("Role", public(rink.Role)),
         ("RoleSet", public(rink.RoleSet)),

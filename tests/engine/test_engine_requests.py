@@ -271,7 +271,7 @@ def test_own_record_is_read_though_all_other_requests_hang():
     try:
         for _ in range(MAX_THREADS):
             session._request_threads.submit(goes_on.wait)
-        requests = session.make_engine("g", MemberSettings("a", 10), Listeners())._requests
+        requests = session._make_engine("g", MemberSettings("a", 10), Listeners())._requests
         requests._post = events.put
         requests.carry_out(do.WriteRecord(1, 7, 0, RECORD))
         requests.carry_out(do.ReadRecord(7, 2, 5, 2.0))

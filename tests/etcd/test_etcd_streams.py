@@ -5,14 +5,14 @@ import logging
 import queue
 import re
 import threading
-import types
 
 import grpc
 import pytest
 from etcd_scripted import PATIENCE_S, ScriptedEtcd, Seen, header
 
+from rink import _tuning
 from rink.errors import EtcdClusterChanged, EtcdCompacted
-from rink.etcd import channels, connections, watch
+from rink.etcd import connections, watch
 from rink.etcd.answer_timeout import AnswerTimeout
 from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.testing.etcd_server.start import free_ports
@@ -567,7 +567,7 @@ def test_who_waits_for_an_answer_is_not_woken_by_grpc_ten_times_a_second(clients
     wait = threading.Condition.wait
 
     def noted(self, timeout=None):
-        if isinstance(self, channels._Unhurried):
+        if isinstance(self, _tuning._Unhurried):
             waited.put(timeout)
         return wait(self, timeout)
 
@@ -575,13 +575,8 @@ def test_who_waits_for_an_answer_is_not_woken_by_grpc_ten_times_a_second(clients
     with ScriptedEtcd(watch=lambda _: [pb.WatchResponse(header=header(), created=True)]) as etcd:
         client = clients(etcd.endpoint)
         client.watch(b"k", b"", 1, lambda _: None)
-        assert waited.get(timeout=PATIENCE_S) == channels.MIN_READER_WAIT_S
+        assert waited.get(timeout=PATIENCE_S) == _tuning.MIN_READER_WAIT_S
         client.close()
-
-
-def test_a_call_that_looks_otherwise_inside_is_left_as_it_is():
-    for call in (object(), types.SimpleNamespace(_state=types.SimpleNamespace(condition=None))):
-        assert channels.unhurried(call) is call
 
 
 def test_watch_that_is_closed_leaves_its_channel_to_others(clients):

@@ -1,11 +1,18 @@
-"""Pack requests in C, to the same bytes as redis-py."""
+"""Check what Rink tunes by private parts of gRPC and redis-py.
 
+A failure here after an upgrade says that the library has changed: see rink/_tuning.py.
+"""
+
+import threading
+import types
+
+import grpc
 import pytest
 from redis.asyncio import BlockingConnectionPool, Redis, SSLConnection
 from redis.asyncio.sentinel import Sentinel
 from redis.exceptions import DataError
 
-from rink.redis.hiredis_packing import pack_in_c
+from rink import _tuning
 from rink.streams.store.store import Store
 
 REQUESTS = [
@@ -24,7 +31,7 @@ def connection_of(redis):
 @pytest.fixture
 def ours():
     redis = Redis()
-    pack_in_c(redis)
+    _tuning.pack_in_c(redis.connection_pool)
     return connection_of(redis)
 
 
@@ -60,11 +67,61 @@ def test_store_makes_connections_of_any_kind_pack_in_c():
         Store(redis)
         assert issubclass(pool.connection_class, made)
         assert pool.connection_class.pack_command is not made.pack_command
-        pack_in_c(redis)  # a second time changes nothing
+        _tuning.pack_in_c(redis.connection_pool)  # a second time changes nothing
         assert pool.connection_class.__mro__.count(made) == 1
 
 
 def test_a_client_with_another_encoding_packs_for_itself():
     redis = Redis(encoding="latin-1")
-    pack_in_c(redis)
+    _tuning.pack_in_c(redis.connection_pool)
     assert connection_of(redis).pack_command("SET", "ü")[-1].endswith(b"\xfc\r\n")
+
+
+def test_installed_versions_are_known():
+    assert all(map(_tuning.is_known, _tuning.VERSIONS))
+
+
+@pytest.fixture
+def unknown_versions(monkeypatch):
+    monkeypatch.setattr(_tuning, "is_known", lambda library: False)
+
+
+def stream_call(channel):
+    return channel.stream_stream("/a/b")(iter([]))
+
+
+def test_reader_of_a_grpc_stream_waits_on_the_tuned_condition():
+    with grpc.insecure_channel("127.0.0.1:1") as channel:
+        call = _tuning.unhurried(stream_call(channel))
+        assert type(call._state.condition) is _tuning._Unhurried
+        call.cancel()
+
+
+def test_grpc_call_of_unknown_version_is_left_alone(unknown_versions):
+    with grpc.insecure_channel("127.0.0.1:1") as channel:
+        call = _tuning.unhurried(stream_call(channel))
+        assert type(call._state.condition) is threading.Condition
+        call.cancel()
+
+
+def test_grpc_call_with_other_parts_is_left_alone():
+    for call in (object(), types.SimpleNamespace(_state=types.SimpleNamespace(condition=None))):
+        assert _tuning.unhurried(call) is call
+
+
+def test_redis_of_unknown_version_packs_for_itself(unknown_versions):
+    redis = Redis()
+    theirs = redis.connection_pool.connection_class
+    _tuning.pack_in_c(redis.connection_pool)
+    assert redis.connection_pool.connection_class is theirs
+    assert _tuning.writers_of(redis.connection_pool) == []
+
+
+def test_writers_are_found_where_redis_py_keeps_them():
+    redis = Redis()
+    pool = redis.connection_pool
+    connection = pool.make_connection()
+    connection._writer = writer = object()
+    pool._available_connections.append(connection)
+    assert _tuning.writers_of(pool) == [writer]
+    connection._writer = None
