@@ -243,10 +243,14 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
 
         Returns:
             Whether it is settled: False after `timeout` seconds, or if the group was left.
+
+        Raises:
+            ConfigError: the timeout is no number of 0 or more.
         """
         engine = self._engine
+        seconds = None if timeout is None else check_seconds("timeout", timeout)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout), _changes(engine) as changed:
+            async with asyncio.timeout(seconds), _changes(engine) as changed:
                 while not self._is_settled() and not engine.left.is_set():
                     await changed.wait()
                     changed.clear()
@@ -295,7 +299,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
         newest = engine.node.view.newest
         number = newest.number - 1 if newest else 0
         async with _changes(engine) as changed:
-            while True:
+            while self._engine is engine:  # this raises in a forked child
                 for version in new_versions(engine, number):
                     number = version.number
                     yield version
@@ -336,7 +340,11 @@ class RoleSet(AsyncFor, BaseRoleSet[Role]):
         self._engine = self._rink._engine  # noqa: SLF001 - a part of the same face
         wake = soon_in_loop(self._changed.set)
         self._tracker = Tracker(self._engine, Role, self._names, wake)
-        self._tracker.start()
+        try:
+            self._tracker.start()
+        except BaseException:  # also Ctrl-C: no role may stay wanted
+            self._tracker.close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

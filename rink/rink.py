@@ -160,10 +160,14 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
 
         Returns:
             Whether it is settled: False after `timeout` seconds, or if the group was left.
+
+        Raises:
+            ConfigError: the timeout is no number of 0 or more.
         """
         engine = self._engine
         engine.refuse_own_thread("wait_settled()")
-        until = None if timeout is None else engine.clock.now() + timeout
+        seconds = None if timeout is None else check_seconds("timeout", timeout)
+        until = None if seconds is None else engine.clock.now() + seconds
         with Subscription(engine) as changes:
             while True:
                 if self._is_settled():

@@ -104,3 +104,24 @@ def test_child_forked_during_a_step_of_its_parent_may_join():
         a.await_role("x", 10).release()
     """)
     assert "held in the child: True" in out
+
+
+def test_versions_of_asyncio_are_refused_in_a_child():
+    out = run("""
+        import asyncio
+        import rink.aio
+
+        async def main():
+            async with rink.aio.Session(cluster.client()) as session:
+                async with rink.aio.Rink(session, "h", name="a") as a:
+                    followed = a.versions()
+                    await anext(followed)
+                    def child():
+                        for versions in (followed, a.versions()):
+                            refused(lambda: anext(versions).__await__().__next__())
+                        os._exit(0)  # the loop of the parent cannot end here
+                    fork(child)
+                    await followed.aclose()
+        asyncio.run(main())
+    """)
+    assert "records at exit" in out

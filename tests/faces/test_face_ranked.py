@@ -9,6 +9,7 @@ import pytest
 from faces_support import LONG_S, engine_of, owned_by, until
 
 import rink
+import rink.role_set
 
 
 def in_words(text, delay):
@@ -113,3 +114,27 @@ def test_wait_ranked_refuses_a_timeout_that_is_no_duration(world, timeout):
     member = world.join("a")
     with pytest.raises(rink.ConfigError, match="timeout"):
         member.wait_ranked(timeout)
+
+
+@pytest.mark.parametrize("timeout", [-1.0, float("nan"), "soon"])
+def test_wait_settled_with_a_bad_timeout_is_refused(world, timeout):
+    member = world.join("a")
+    with pytest.raises(rink.ConfigError, match="timeout"):
+        member.wait_settled(timeout)
+
+
+def test_role_set_whose_start_fails_wants_no_role(world, monkeypatch):
+    """Nobody calls the exit of a `with` whose enter has raised."""
+    member = world.join("a")
+    start = rink.role_set.Tracker.start
+
+    def fail(tracker):
+        start(tracker)
+        raise RuntimeError("interrupted")
+
+    monkeypatch.setattr("rink.role_set.Tracker.start", fail)
+    with pytest.raises(RuntimeError, match="interrupted"):
+        member.roles(["x", "y"]).__enter__()
+    until(member, lambda: not member.status().held and not member.status().waiting_for)
+    with member.await_role("x", LONG_S) as role:
+        assert role.is_held
