@@ -26,7 +26,7 @@ MIN_READER_WAIT_S = 2.0
 
 @cache
 def is_known(library: str) -> bool:
-    """Return whether the installed version of a library is one that this module knows."""
+    """Return whether this module knows the installed version of a library."""
     first, unknown = VERSIONS[library]
     parts = importlib.metadata.version(library).split(".")[:2]
     version = tuple(int(part) for part in parts if part.isdigit())
@@ -54,7 +54,7 @@ def unhurried(call: Any) -> Any:
 
 
 def pack_in_c(pool: Any) -> None:
-    """Make new connections of a pool of redis-py's asyncio client pack requests in C.
+    """Make the new connections of an asyncio pool pack requests in C.
 
     redis-py packs in C in its blocking client, but in Python in its asyncio client. Rink's requests
     are many and short, so packing them took a tenth of a worker's CPU time. Packed in C, the call
@@ -85,7 +85,7 @@ class _PacksInC:
 
 
 def writers_of(*pools: Any) -> list[Any]:
-    """Return the asyncio writers of the connections of pools, or of nodes of a cluster.
+    """Return the asyncio writers of the connections of pools or cluster nodes.
 
     redis-py has no name for them, and forgets them when it closes the connections. Without them,
     a connection whose server is silent stays open until the operating system ends it.

@@ -139,7 +139,7 @@ def test_imports_point_down_only_and_the_core_is_pure():
 
 
 def graph():
-    """Return the modules that each module of the package imports, also for types only."""
+    """Return the modules that each module imports, also for types only."""
     paths = {module_of(path): path for path in PACKAGE.rglob("*.py")}
     return {
         module: {
@@ -152,7 +152,7 @@ def graph():
 
 
 def circles(arrows):
-    """Return the sets of modules that import each other, by Tarjan's algorithm."""
+    """Return sets of modules that import each other (Tarjan's algorithm)."""
     index, lowest, stack, found = {}, {}, [], []
 
     def visit(module):

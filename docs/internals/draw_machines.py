@@ -1,4 +1,4 @@
-"""Draw docs/internals/machines.md from the tables in `rink.core.state_tables`: `make docs`.
+"""Draw docs/internals/machines.md from the state tables: `make docs`.
 
 The page cannot drift from the code: a test compares them.
 """

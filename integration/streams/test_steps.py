@@ -1,4 +1,4 @@
-"""Test steps on a partition on a real Redis: the contract, and what only a server has."""
+"""Test steps on a partition on a real Redis, beyond the contract, too."""
 
 import asyncio
 import functools

@@ -22,7 +22,9 @@ def read_group(etcd: Etcd, keys: Keys) -> View:
 
 
 def read_status(etcd: Etcd, prefix: str, group: str) -> GroupStatus:
-    """Return a group's status as it is now; of a group without keys, an empty one.
+    """Return a group's status as it is now.
+
+    A group without keys has an empty status.
 
     Raises:
         EtcdError: etcd did not answer, or refused.
@@ -31,7 +33,7 @@ def read_status(etcd: Etcd, prefix: str, group: str) -> GroupStatus:
 
 
 def fail_refused(etcd: Etcd) -> None:
-    """Have requests fail at once if every endpoint refuses the connection.
+    """Make requests fail at once if every endpoint refuses the connection.
 
     A command uses it: somebody waits for its answer, and can start etcd.
     """

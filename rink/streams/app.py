@@ -1,4 +1,4 @@
-"""An app: its streams, its processors, its tasks, and how it reaches Redis and etcd."""
+"""Declare an app: its streams, processors and tasks, and its servers."""
 
 from __future__ import annotations
 
@@ -39,15 +39,18 @@ class App:
 
     Args:
         name: of the app: part of every key in Redis and of every group in etcd.
-        redis: a URL as redis-py takes it (`rediss://` for TLS, `unix://`, user and password in it), or a
-            function that makes a client of redis-py's: with its own settings, from a Sentinel, or a RedisCluster.
-            The client and its pool are this app's from then on.
-        etcd: endpoints, as `rink.Session` takes them; or a function that makes a client, one for each worker.
+        redis: a URL as redis-py takes it (`rediss://` for TLS, `unix://`, user and password in it),
+            or a function that makes a client of redis-py's: with its own settings, from a Sentinel,
+            or a RedisCluster. The client and its pool are this app's from then on.
+        etcd: endpoints, as `rink.Session` takes them; or a function that makes a client, one for
+            each worker.
         ttl: seconds until a crashed worker loses its partitions.
-        session: more settings of `rink.Session`: prefix, user, password, ca, cert, key, margin, timeout.
-        max_reply_bytes: about how many bytes one request reads from Redis or sends to it; one event at least.
-        max_in_flight_bytes: about how many bytes of events a worker, or a sender, holds; a commit with more outputs
-            is refused.
+        session: more settings of `rink.Session`: prefix, user, password, ca, cert, key, margin,
+            timeout.
+        max_reply_bytes: about how many bytes one request reads from Redis or sends to it; one event
+            at least.
+        max_in_flight_bytes: about how many bytes of events a worker, or a sender, holds; a commit
+            with more outputs is refused.
     """
 
     def __init__(
@@ -94,21 +97,26 @@ class App:
         Args:
             name: of the stream, within the app.
             record: what it carries: a subclass of `Record`.
-            partition_by: the field, or a function of the record, that is its key: records of one key
-                are processed in order.
+            partition_by: the field, or a function of the record, that is its key: records of one
+                key are processed in order.
             partition_count: the number of partitions, which can never change.
-            partition_size: the most events that a partition holds, including committed ones that are not trimmed yet.
-                With `keep` or `keep_bytes`, only events count that some processor has not committed.
-            trim: `committed` makes senders wait when a partition is full of events that some processor has not
-                committed; `oldest` drops the oldest events and counts them. `oldest` with `keep` or `keep_bytes` drops
-                what exceeds these, processed or not, and senders never wait.
+            partition_size: the most events that a partition holds, including committed ones that
+                are not trimmed yet. With `keep` or `keep_bytes`, only events count that some
+                processor has not committed.
+            trim: `committed` makes senders wait when a partition is full of events that some
+                processor has not committed; `oldest` drops the oldest events and counts them.
+                `oldest` with `keep` or `keep_bytes` drops what exceeds these, processed or not, and
+                senders never wait.
             codec: encodes records; None for JSON.
-            hasher: turns a key's text into an int; its partition is that number modulo `partition_count`. None for the
-                built-in hash. It must be the same in all programs, for ever: Redis keeps its answers for sample keys,
-                and a program with other answers is refused.
-            keep: how long events stay that every processor has committed, for new and reset processors: "7d", "12h",
-                "30m", "90s", a timedelta, or seconds. 0 ends it; None leaves the setting in Redis.
-            keep_bytes: the bytes of such events in each partition. With both, the first limit that is reached counts.
+            hasher: turns a key's text into an int; its partition is that number modulo
+                `partition_count`. None for the built-in hash. It must be the same in all programs,
+                for ever: Redis keeps its answers for sample keys, and a program with other answers
+                is refused.
+            keep: how long events stay that every processor has committed, for new and reset
+                processors: "7d", "12h", "30m", "90s", a timedelta, or seconds. 0 ends it; None
+                leaves the setting in Redis.
+            keep_bytes: the bytes of such events in each partition. With both, the first limit that
+                is reached counts.
 
         Raises:
             ConfigError: a setting cannot be used, or there is such a stream already.
@@ -158,7 +166,9 @@ class App:
         on_partition_start: Hook | None = None,
         on_partition_stop: Hook | None = None,
     ) -> Declares[R]:
-        """Have a function process a stream; it is called with `Events` for each partition.
+        """Declare a function as the processor of a stream.
+
+        The function is called with `Events` for each partition.
 
         An `async def` function runs on the event loop; a plain one in a thread for each partition.
 
@@ -166,40 +176,44 @@ class App:
             stream: of this app.
             name: the function's name where None: the name of its offsets, so rename with care.
             start: where it begins in a partition that it has never seen.
-            commit: `auto` commits an event when the next is asked for; `manual` only by `events.commit()`.
-            on_error: what happens to an event that is given up, see `Policy`. None is `dead-letter`, and
-                `quarantine` for a stream of dead letters.
+            commit: `auto` commits an event when the next is asked for; `manual` only by
+                `events.commit()`.
+            on_error: what happens to an event that is given up, see `Policy`. None is
+                `dead-letter`, and `quarantine` for a stream of dead letters.
             max_attempts: how often an event must fail alone before it is given up.
             max_crashes: how many crashes an event may cause before it is given up.
             retry_for: seconds for which an event is retried, at least; its partition waits for it.
-            transient: errors that pass by themselves, such as an outage: exception classes, and functions that
-                tell whether an exception is one. They blame no event: the partition waits and tries again.
-                Extend the default: `(*TRANSIENT, MyError)`.
+            transient: errors that pass by themselves, such as an outage: exception classes, and
+                functions that tell whether an exception is one. They blame no event: the partition
+                waits and tries again. Extend the default: `(*TRANSIENT, MyError)`.
             transient_for: seconds that a partition waits for that, at most; then it is quarantined.
-            timeout: seconds for an event, and for a batch that many for each of its events; None for no limit.
-                An `async def` function is cancelled, and its event has failed. A plain function goes on, and the
-                timeout is logged and counted.
-            breaker: how many events in a row may fail: then the program is to blame, and the partition is
-                quarantined before the last of them is given up. Half of the last 100 events have the same effect. None
-                for no limit.
-            backoff: seconds: the first pause between tries, and the longest one; a millisecond at least.
-            on_data_loss: what follows where Redis has older data than the owner knows: `quarantine` stops the
-                partition; `continue` accepts the data of Redis, and logs an error.
+            timeout: seconds for an event, and for a batch that many for each of its events; None
+                for no limit. An `async def` function is cancelled, and its event has failed. A
+                plain function goes on, and the timeout is logged and counted.
+            breaker: how many events in a row may fail: then the program is to blame, and the
+                partition is quarantined before the last of them is given up. Half of the last 100
+                events have the same effect. None for no limit.
+            backoff: seconds: the first pause between tries, and the longest one; a millisecond at
+                least.
+            on_data_loss: what follows where Redis has older data than the owner knows: `quarantine`
+                stops the partition; `continue` accepts the data of Redis, and logs an error.
             prefetch: how many events of a partition are in memory, at most.
-            max_uncommitted: how many events may be given and not committed. So many may come again after a crash,
-                and `take` takes so many at most.
+            max_uncommitted: how many events may be given and not committed. So many may come again
+                after a crash, and `take` takes so many at most.
             middleware: goes around each batch, see `Middleware`.
             rebalance_delay: seconds that new workers wait for partitions while all are owned.
             initial_delay: the same while the group begins.
-            leave_delay: seconds that the partitions of a crashed worker wait for one of its name; a planned stop
-                hands over at once.
-            grace: seconds until another worker may have a partition that was lost here. The function has three
-                quarters of them to return; then it is cancelled, and its events come again.
-            on_partition_start: a function that is called with an `OwnedPartition` when this worker has taken a
-                partition, before any event. After an error it is called again, with the pauses of `backoff`; no event
-                is blamed.
-            on_partition_stop: a function that is called with it after the last commit and before another worker may
-                have the partition, if the start has succeeded. It has what is left of `grace`; an error is logged.
+            leave_delay: seconds that the partitions of a crashed worker wait for one of its name; a
+                planned stop hands over at once.
+            grace: seconds until another worker may have a partition that was lost here. The
+                function has three quarters of them to return; then it is cancelled, and its events
+                come again.
+            on_partition_start: a function that is called with an `OwnedPartition` when this worker
+                has taken a partition, before any event. After an error it is called again, with the
+                pauses of `backoff`; no event is blamed.
+            on_partition_stop: a function that is called with it after the last commit and before
+                another worker may have the partition, if the start has succeeded. It has what is
+                left of `grace`; an error is logged.
 
         Raises:
             ConfigError: a setting cannot be used, or there is such a processor already.
@@ -247,7 +261,7 @@ class App:
         return declare
 
     def on_worker_start(self, hook: F) -> F:
-        """Have a function called when a worker starts, before it joins any group.
+        """Call a function when a worker starts, before it joins any group.
 
         It takes no arguments. What it raises ends the worker.
 
@@ -259,11 +273,12 @@ class App:
         return hook
 
     def on_worker_stop(self, hook: F) -> F:
-        """Have a function called after a worker has left its groups.
+        """Call a function after a worker has left its groups.
 
         It is called whatever ended the worker.
 
-        It takes no arguments. Hooks are called in reverse order, and not at all if a hook at the start has failed.
+        It takes no arguments. Hooks are called in reverse order, and not at all if a hook at the
+        start has failed.
 
         Raises:
             ConfigError: it cannot be called so.
@@ -283,16 +298,16 @@ class App:
     ) -> Callable[[F], F]:
         """Run a function in the workers: at the start, or now and then.
 
-        It runs beside the processors. An error is logged, and ends that run alone. For work that must succeed before
-        any event is processed, use `on_worker_start`.
+        It runs beside the processors. An error is logged, and ends that run alone. For work that
+        must succeed before any event is processed, use `on_worker_start`.
 
         Args:
             every: seconds from one start to the next; the first run is at once.
             cron: a cron expression in UTC, such as `0 4 * * *`.
-            at_start: when the worker starts; after an error it is tried again, with growing pauses up to a minute,
-                until it has succeeded once.
-            on_leader: in one worker only: the one that has the role `leader` of the app's group. A task with
-                `at_start` or `every` begins at once on each new leader.
+            at_start: when the worker starts; after an error it is tried again, with growing pauses
+                up to a minute, until it has succeeded once.
+            on_leader: in one worker only: the one that has the role `leader` of the app's group. A
+                task with `at_start` or `every` begins at once on each new leader.
             name: the function's name where None.
 
         Raises:
@@ -319,7 +334,10 @@ class App:
         return None if callable(redis) else redis
 
     async def close(self) -> None:
-        """Close the connections of the running event loop; whoever waits for them gets a ClosedError."""
+        """Close the connections of the running event loop.
+
+        Callers that wait for them get a ClosedError.
+        """
         await self.connections.close()
 
     async def __aenter__(self) -> Self:
@@ -336,7 +354,10 @@ class App:
         return {one.name for one in self.processors.values() if one.stream is stream}
 
     def _dead_letters(self, source: Stream[R], processor: str) -> Stream[DeadLetter[R]]:
-        """Return the stream of a processor's dead letters, declared by the first call."""
+        """Return the stream of a processor's dead letters.
+
+        The first call declares it.
+        """
         declared = DeadLetterStream(source, processor)
         stream = self.streams.setdefault(declared.name, declared)
         if not isinstance(stream, DeadLetterStream) or stream.source is not source:

@@ -1,4 +1,4 @@
-"""Hold an app's connections to Redis: one open store in each event loop that uses the app."""
+"""Hold an app's connections to Redis: one open store per event loop."""
 
 from __future__ import annotations
 
@@ -60,10 +60,14 @@ class OpenStore:
 
 
 class Connections:
-    """Opens a store in an event loop when it is first asked for one, and closes it.
+    """Open and close one store per event loop.
 
-    Each event loop has its own store, since redis-py's connections belong to the loop that made them.
-    Loops of several threads may ask at once: `_lock` guards `_opening`, `_thread` and `times_closed`.
+    The first call of `open` in a loop opens its store.
+
+    Each event loop has its own store, since redis-py's connections belong to the loop that made
+    them.
+    Loops of several threads may ask at once: `_lock` guards `_opening`, `_thread` and
+        `times_closed`.
 
     Args:
         app: the app's name, for the errors.
@@ -137,7 +141,10 @@ class Connections:
         return OpenStore(store)
 
     async def close(self) -> None:
-        """Close the store of the running event loop; whoever waits for it gets a ClosedError."""
+        """Close the store of the running event loop.
+
+        Callers that wait for it get a ClosedError.
+        """
         loop = _loop()  # first: if it is refused, nothing counts as closed
         with self._lock:
             self.times_closed += 1
@@ -149,7 +156,7 @@ class Connections:
             await task.result().close()
 
     def run_blocking(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on an event loop of its own thread, and wait for its end."""
+        """Run a coroutine on the event loop of a thread, and wait for its end."""
         with self._lock:
             # A forked child does not have the thread of its parent.
             if self._thread is None or self._thread.pid != os.getpid():
@@ -192,7 +199,8 @@ class _LoopThread:
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise UsageError(
-                "a blocking call on the app's own event loop would wait for itself: await send() or send_many() there"
+                "a blocking call on the app's own event loop would wait for itself: await send() "
+                "or send_many() there"
             )
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:

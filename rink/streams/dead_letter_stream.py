@@ -5,11 +5,12 @@
         async for letter in events.records():
             await page(f"{letter.event}: {letter.error}")
 
-Each partition of it is the Redis stream into which the commits of `bill` write its dead letters. So a letter has the
-number of its event's partition, and letters of one key come in the order in which their events were given up.
+Each partition of it is the Redis stream into which the commits of `bill` write its dead letters. So
+a letter has the number of its event's partition, and letters of one key come in the order in which
+their events were given up.
 
-The letters stay when they have been read: only `requeue` and `discard` remove them. So nothing is trimmed here, and
-the letter at an offset may be gone.
+The letters stay when they have been read: only `requeue` and `discard` remove them. So nothing is
+trimmed here, and the letter at an offset may be gone.
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
     def dead_letters(self, processor: str) -> NoReturn:
         """Refuse it: what its processors cannot process stays here."""
         raise ConfigError(
-            f"stream {self.name!r} has no dead letters of processor {processor!r}: a letter that cannot be processed "
+            f"stream {self.name!r} has no dead letters of processor {processor!r}: a letter that "
+            f"cannot be processed "
             "stays where it is"
         )
 
@@ -135,7 +137,7 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
             ConfigError: neither this program nor Redis knows the processor.
         """
         await settle(self.source, store)
-        declared = self.app._processor_names(self.source)  # noqa: SLF001 - a part of the same package
+        declared = self.app._processor_names(self.source)  # noqa: SLF001 - of this package
         if self.processor in declared:
             return
         registered = await store.registered(self.source.names.partition(0))
@@ -143,7 +145,8 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
             return
         known = sorted(declared | registered.keys())
         raise ConfigError(
-            f"stream {self.source.name!r} has no processor {self.processor!r} whose dead letters could be read, neither "
+            f"stream {self.source.name!r} has no processor {self.processor!r} whose dead letters "
+            f"could be read, neither "
             f"in app {self.app.name!r} nor in Redis at {store.server}: it has {known or 'none'}"
         )
 
@@ -160,7 +163,8 @@ class _WrittenByCommits:
 
     def __init__(self, source: str, processor: str) -> None:
         self._told = (
-            f"dead letters of processor {processor!r} are written by its commits alone: send to {source!r}, or requeue "
+            f"dead letters of processor {processor!r} are written by its commits alone: send to "
+            f"{source!r}, or requeue "
             "a letter"
         )
 

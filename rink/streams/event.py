@@ -1,4 +1,4 @@
-"""Define an event, as processors and readers get it, and what goes around batches of events."""
+"""Define an event, as processors get it, and middleware around batches."""
 
 from __future__ import annotations
 

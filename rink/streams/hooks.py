@@ -1,7 +1,7 @@
 """Call functions of users at the start and end of a worker or partition.
 
-A hook at the end is called once, and only if the hooks at the start have succeeded. An `async def` hook runs on the
-event loop, a plain one in a thread of its own.
+A hook at the end is called once, and only if the hooks at the start have succeeded. An `async def`
+hook runs on the event loop, a plain one in a thread of its own.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def _call(hook: Hook, given_up: asyncio.Event, *given: Any) -> None:
         await hook(*given)
         return
     returned = await run_in_thread(partial(hook, *given), given_up)
-    # A function under `contextlib.contextmanager` returns a wrapped generator, of which nothing has run.
+    # A function under `contextlib.contextmanager` returns a wrapped generator that has not run.
     returned = getattr(returned, "gen", returned)
     refuse_unrun(f"hook {name_of(hook)!r}", returned, _INSTEAD)
 
@@ -112,7 +112,10 @@ class PartitionHooks:
             if isinstance(error, ENDS_PROCESS) or is_ending(this):
                 raise
             name = name_of(self._on_start)
-            then = f"its hook {name!r} at the start is called again, and no event is processed before it succeeds"
+            then = (
+                f"its hook {name!r} at the start is called again, and no event is processed "
+                "before it succeeds"
+            )
             self._complaints.tell(error, self._where, then=then)
             return False
         self._has_started = True

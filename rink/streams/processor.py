@@ -24,7 +24,7 @@ OnDataLoss = Literal["quarantine", "continue"]
 
 @attrs.frozen(kw_only=True)
 class Processor(Generic[R]):
-    """What `App.processor` declared; see there for the fields."""
+    """Hold a declaration of `App.processor`, which describes the fields."""
 
     name: str
     stream: Stream[R]
@@ -59,7 +59,8 @@ class Processor(Generic[R]):
         check_count("max_uncommitted", self.max_uncommitted)
         if check_count("prefetch", self.prefetch) < self.max_uncommitted:
             raise ConfigError(
-                f"max_uncommitted={self.max_uncommitted}, prefetch={self.prefetch}: 1 <= max_uncommitted <= prefetch is needed"
+                f"max_uncommitted={self.max_uncommitted}, prefetch={self.prefetch}: 1 <= "
+                f"max_uncommitted <= prefetch is needed"
             )
 
     @property

@@ -1,4 +1,4 @@
-"""Give a processor the events of one partition, for as long as its worker owns the partition."""
+"""Give a processor the events of one partition while its worker owns it."""
 
 from __future__ import annotations
 
@@ -65,33 +65,39 @@ class Events(Generic[R_co]):
                 yield present.record
 
     def take(self, count: int, within: float = 0.0) -> Batches[R_co]:
-        """Iterate over lists of up to `count` events: `async for batch in events.take(100)`.
+        """Iterate over lists of up to `count` events.
+
+        Write `async for batch in events.take(100)`.
 
         Args:
             count: at most; no more than the processor's `max_uncommitted`.
-            within: how many seconds to wait for that many, from the first one on; 0 takes what is there.
+            within: how many seconds to wait for that many, from the first one on; 0 takes what is
+                there.
         """
         return Batches(self._delivery, self._check(count), check_seconds("within", within))
 
     async def commit(self, outputs: Outputs[R] = (), count: int | None = None) -> None:
-        """Commit all events that were given so far, in one step with outputs to other streams.
+        """Commit all events given so far, in one step with outputs.
 
         Either all of it happens or nothing, so outputs are sent exactly once for these events.
 
         Args:
-            outputs: pairs of a stream (of the same Redis) and a record. Where they are for several streams, make each
-                with `stream.output(record)`, so that type checkers compare each record with its stream.
+            outputs: pairs of a stream (of the same Redis) and a record. Where they are for several
+                streams, make each with `stream.output(record)`, so that type checkers compare each
+                record with its stream.
             count: only of the first so many of the events given and not committed; None: of all.
 
         Raises:
             StaleToken: the partition belongs to another worker by now; nothing was written.
             RecordError: an output does not match its stream; nothing was written.
-            OffsetMoved, RedisRolledBack: an operator moved the offset, or Redis has older data. Do not catch it.
+            OffsetMoved, RedisRolledBack: an operator moved the offset, or Redis has older data. Do
+                not catch it.
             CrossSlot: on a Redis Cluster, where this is not possible over several slots.
-            StateError: an output's stream has another number of partitions, or something else lies there.
+            StateError: an output's stream has another number of partitions, or something else lies
+                there.
             ConfigError: the count is no whole number of 0 or more; nothing was written.
-            UsageError: there are outputs, and no event was given since the last commit; or there are more for one
-                partition than it holds.
+            UsageError: there are outputs, and no event was given since the last commit; or there
+                are more for one partition than it holds.
         """
         if count is not None:
             check_count("count", count, least=0)
@@ -100,7 +106,8 @@ class Events(Generic[R_co]):
     def _check(self, count: int) -> int:
         if check_count("count", count) > self._source.max_uncommitted:
             raise ConfigError(
-                f"take({count}) must be 1 to max_uncommitted={self._source.max_uncommitted} events: to take more at once, give "
+                f"take({count}) must be 1 to max_uncommitted={self._source.max_uncommitted} "
+                f"events: to take more at once, give "
                 "the processor a larger max_uncommitted"
             )
         return count

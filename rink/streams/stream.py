@@ -51,7 +51,7 @@ def partition_of(key: str, count: int) -> int:
 
 
 class StreamApp(Protocol):
-    """What a stream needs of its app."""
+    """Define the parts of an app that a stream needs."""
 
     @property
     def name(self) -> str:
@@ -82,7 +82,8 @@ class Stream(Generic[R]):
         trim: `committed` removes only what every processor has passed; `oldest` makes room at any
             price, and counts what was lost.
         hasher: the fingerprint of its hasher; "" for the built-in one.
-        retention: how long events stay that every processor has passed; None if this program does not set it.
+        retention: how long events stay that every processor has passed; None if this program does
+            not set it.
     """
 
     def __init__(
@@ -139,7 +140,8 @@ class Stream(Generic[R]):
             return self.partition_of_key(str(key))
         except UnicodeError as error:
             raise RecordError(
-                f"{record!r} has a partition key that is no text: partition_by={self._partition_by!r} of stream "
+                f"{record!r} has a partition key that is no text: "
+                f"partition_by={self._partition_by!r} of stream "
                 f"{self.name!r} gave {key!r}: {error}"
             ) from error
 
@@ -256,7 +258,8 @@ class Stream(Generic[R]):
         Raises:
             RecordError: the record does not match, or has no partition key; nothing was sent.
             PartitionFull: there was no room; nothing was sent.
-            RedisUnavailable, RedisOutOfMemory: Redis did not take it in time; it may have been sent.
+            RedisUnavailable, RedisOutOfMemory: Redis did not take it in time; it may have been
+                sent.
             StateError: Redis has another number of partitions; nothing was sent.
             ClosedError: the app was closed meanwhile.
             ConfigError: the timeout is no number of seconds.
@@ -286,8 +289,8 @@ class Stream(Generic[R]):
 
         Raises:
             RecordError: as `send`; the records before it have been sent.
-            PartitionFull, RedisUnavailable, RedisOutOfMemory, ClosedError: as `send`; some of the records have been
-                sent. So it is where this is cancelled.
+            PartitionFull, RedisUnavailable, RedisOutOfMemory, ClosedError: as `send`; some of the
+                records have been sent. So it is where this is cancelled.
             StateError, ConfigError: as `send`.
         """
         timeout = check_seconds("timeout", timeout)
@@ -329,14 +332,17 @@ class Stream(Generic[R]):
         return store.appender(self.name, number, self.names, self._bounds)
 
     async def _settle(self, store: Store) -> None:
-        """Raise a StateError if Redis has another number of partitions, or another hasher."""
+        """Raise a StateError if Redis has other partitions or another hasher."""
         await store.settle_count(self.names, self.name, self.partition_count, self.hasher)
 
     def _is_settled(self, store: Store) -> bool:
         return store.has_settled(self.names, self.partition_count, self.hasher)
 
     async def _ready(self, timeout: float) -> tuple[OpenStore, float]:
-        """Return the open store and the seconds that are left; the first call reaches for Redis."""
+        """Return the open store, and the seconds left of the timeout.
+
+        The first call opens it.
+        """
         timeout = check_seconds("timeout", timeout)
         store = self.app.connections.already_open()
         if store is not None and self._is_settled(store.store):
@@ -371,7 +377,8 @@ class Stream(Generic[R]):
     async def read(self, partition: int, *, after: str = entry_ids.NONE) -> AsyncIterator[Event[R]]:
         """Read what lies in a partition now, in order, whoever has processed it.
 
-        For state that a processor keeps in its outputs, and reads back when a partition comes to it.
+        For state that a processor keeps in its outputs, and reads back when a partition comes to
+        it.
 
         Args:
             partition: 0 to `partition_count` - 1.

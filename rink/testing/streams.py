@@ -177,8 +177,9 @@ class _Partition:
         owner = _OwnerOfAll(
             self._processor, store, self._place, _TOKEN,
             Taken(entry_ids.NONE, "0", "", "", {}, []),
-            is_held=lambda: True, suspects=scene.suspects, metrics=scene.metrics, complaints=scene.complaints,
-            wants_more=self._feed, may_hold=lambda: self.limits.in_flight,
+            is_held=lambda: True, suspects=scene.suspects, metrics=scene.metrics,
+            complaints=scene.complaints, wants_more=self._feed,
+            may_hold=lambda: self.limits.in_flight,
         )  # fmt: skip
         owner.targets, owner.unread = self._targets, self._unread
         self._feed(owner)

@@ -214,7 +214,8 @@ VIEW = [
     engine(
         "what an earlier watch still delivers is heard",
         "group_watch",
-        "            if number != self._round:\n                return\n            if self._is_list_posted:",
+        "            if number != self._round:\n                return\n"
+        "            if self._is_list_posted:",
         "            if self._is_list_posted:",
         "engine/test_engine_group_watch",
     ),

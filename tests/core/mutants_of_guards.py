@@ -74,7 +74,8 @@ GUARDS = [
     python(
         "a database commits a part whose token counts no more",
         "sql",
-        "        seen = self._guard._seen(step, self.fence, lock=True)  # noqa: SLF001\n        self._before(seen, self._guard._shown)  # noqa: SLF001\n",
+        "        seen = self._guard._seen(step, self.fence, lock=True)  # noqa: SLF001\n"
+        "        self._before(seen, self._guard._shown)  # noqa: SLF001\n",
         "",
         FILES,
         SERVERS,

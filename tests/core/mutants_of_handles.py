@@ -228,7 +228,8 @@ HANDLES = [
         "a handle that is collected is gone before its helpers are told",
         "rink/roles.py",
         "            try:\n                self._end()\n            finally:  # also if a signal",
-        "            try:\n                self._engine.drop(self._handle)\n                self._end()\n"
+        "            try:\n                self._engine.drop(self._handle)\n"
+        "                self._end()\n"
         "            finally:  # also if a signal",
         ("faces/test_face_lost",),
     ),

@@ -142,7 +142,8 @@ RETENTION = [
         "a program that says nothing ends retention",
         "partition",
         "    if part.says and not part.has_retention then",
-        "    if true then part.keep, part.keep_bytes = unpack(part.says or {0, 0}) elseif part.says then",
+        "    if true then part.keep, part.keep_bytes = unpack(part.says or {0, 0}) elseif "
+        "part.says then",
         KEEP,
     ),
     python(

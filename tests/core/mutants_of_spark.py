@@ -182,8 +182,10 @@ SPARK = [
     python(
         "what threads of a job do is not ended when its function returns",
         "spark/jobs/job",
-        "        quietly(self._tag.cancel)\n        if self._returned.is_set():\n            return\n",
-        "        if self._returned.is_set():\n            return\n        quietly(self._tag.cancel)\n",
+        "        quietly(self._tag.cancel)\n        if self._returned.is_set():\n"
+        "            return\n",
+        "        if self._returned.is_set():\n            return\n"
+        "        quietly(self._tag.cancel)\n",
         JOBS,
     ),
     lua(
@@ -365,7 +367,8 @@ SPARK = [
     python(
         "a driver whose JVM is gone keeps its roles",
         "spark/jobs/driver_exit",
-        "        self._rink.leave(now=True)  # nothing runs here any more, so release all roles at once\n",
+        "        self._rink.leave(now=True)  # nothing runs here any more, so release all "
+        "roles at once\n",
         "        pass\n",
         ENDS,
     ),

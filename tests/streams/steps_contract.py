@@ -1,4 +1,6 @@
-"""Hold each step on a partition to its promises: what it does and refuses, and that it may be repeated.
+"""Hold each step on a partition to its promises.
+
+They are what it does, what it refuses, and that it may be repeated.
 
 The tests run on a Redis in memory and on a real one: import them with `*` where a fixture
 `rink_redis` gives the server.

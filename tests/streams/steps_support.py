@@ -72,7 +72,7 @@ def output(key="out", limit=0, loses=False, value="x"):
 
 
 def stepping(test):
-    """Give an async test `steps` on the server `rink_redis`, in memory or real."""
+    """Give an async test `steps` on `rink_redis`, in memory or real."""
 
     @functools.wraps(test)
     def run(rink_redis):

@@ -1,4 +1,4 @@
-"""Who has which partition, and who would take it over."""
+"""Find each partition's owner, and the worker that would take it over."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ class PartitionOwner:
     """One partition of a processor, by etcd and by Redis.
 
     Attributes:
-        owner: the worker that has it by the group's newest version; None where nobody has, or that one is gone.
-        standby: the worker that would have it if just that one were gone; None where there is nobody.
+        owner: the worker that has it by the group's newest version; None where nobody has, or that
+            one is gone.
+        standby: the worker that would have it if just that one were gone; None where there is
+            nobody.
         draining: workers that have lost it and not released it yet: until then the owner waits.
         token: the highest fencing token that Redis has seen; 0 where nobody ever took it.
         is_open: an owner has taken it in Redis and not ended in order.
@@ -77,7 +79,9 @@ async def owners(
     stream: str | None = None,
     partition: int | None = None,
 ) -> tuple[Owners, ...]:
-    """Return who has which partition and who would take it over, by processor; it changes nothing.
+    """Return the owner and the standby of each partition, by processor.
+
+    Nothing is changed.
 
     Args:
         app: whose.

@@ -60,10 +60,13 @@ class Source(Protocol[R]):
         """
 
     def next_now(self) -> tuple[Entry, R] | None:
-        """As `next(1, 0)` where nothing need be waited for; None where something may have to be."""
+        """Return the next event, or None if the caller may have to wait for it."""
 
     async def next(self, count: int, within: float) -> list[tuple[Entry, R]]:
-        """What was given before has been processed; give up to `count` more, [] where there are none."""
+        """Finish the events given before, and return up to `count` more.
+
+        The list is empty at the end.
+        """
 
     async def commit(
         self, outputs: Iterable[tuple[Stream[Any], Any]], count: int | None = None
@@ -105,7 +108,8 @@ class Delivery(Generic[R_co]):
         """
         if iteration is not self._iteration:
             raise UsageError(
-                f"partition {self.source.partition}: another iteration over these events has begun, and asking for an "
+                f"partition {self.source.partition}: another iteration over these events has "
+                f"begun, and asking for an "
                 "event finishes the one before: iterate in one place, and share the events there"
             )
         if self._failure is not None:  # the function has caught it: the batch comes again
@@ -132,7 +136,10 @@ class Delivery(Generic[R_co]):
         self.source.hand_back()
 
     def finish(self, count: int | None) -> None:
-        """Finish the first `count` events that were given, or all; none if commits are manual."""
+        """Finish the first `count` events that were given, or all.
+
+        Manual commits finish events by themselves, so nothing is done then.
+        """
         if not self.source.commits_by_hand:
             self.source.finish(count)
 
@@ -145,7 +152,7 @@ class Delivery(Generic[R_co]):
             raise self._failure
 
     async def end(self, error: BaseException | None) -> None:
-        """Leave the middleware of the last batch, after the function returned or raised."""
+        """Leave the middleware of the last batch when the function has ended."""
         if self._around is not None:
             around, self._around = self._around, None
             if error is None:

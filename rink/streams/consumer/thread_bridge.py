@@ -1,4 +1,7 @@
-"""Processors that are plain functions: each call runs in a thread, its events come from the loop."""
+"""Run processors that are plain functions, each call in a thread.
+
+Their events come from the event loop.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _AT_ONCE = 64
 
 
 class BlockingEvents(Generic[R_co]):
-    """As `Events`, for a processor that is a plain function: `for event in events`.
+    """The events of one partition for a plain function: `for event in events`.
 
     An event is finished when the next one is asked for, here too.
     """
@@ -87,7 +90,10 @@ class BlockingEvents(Generic[R_co]):
         self._given = 0
 
     def next_batch(self, batches: Batches[R_co]) -> list[Event[R_co]]:
-        """Give the next list; what was fetched one by one and not given comes again in it."""
+        """Return the next list.
+
+        Events that were fetched one by one and not given come again in it.
+        """
         self._refuse_another_thread()
         if self._fetched:
             self._desk.ask(self._delivery.hand_back(self._given))
@@ -98,7 +104,8 @@ class BlockingEvents(Generic[R_co]):
     def _refuse_another_thread(self) -> None:
         if threading.get_ident() != (self._thread or threading.get_ident()):
             raise UsageError(
-                f"partition {self.partition}: another thread iterates over these events, and asking for an event "
+                f"partition {self.partition}: another thread iterates over these events, and "
+                f"asking for an event "
                 "finishes the one before: iterate in one thread, and share the events there"
             )
         self._thread = threading.get_ident()
@@ -177,7 +184,10 @@ async def call_in_thread(
 
 
 async def _uncancelled(serving: asyncio.Task[T], given_up: asyncio.Event, desk: Desk) -> T:
-    """Wait for the end, however often cancelled; after that, for `given_up` too."""
+    """Wait for the end, however often the wait is cancelled.
+
+    After a cancellation, `given_up` ends the wait, too.
+    """
     try:
         await asyncio.wait([serving])
     except asyncio.CancelledError:
@@ -194,8 +204,8 @@ async def _uncancelled(serving: asyncio.Task[T], given_up: asyncio.Event, desk: 
 async def run_in_thread(function: Callable[[], T], given_up: asyncio.Event) -> T:
     """Run a function in a thread of its own, and wait for its end.
 
-    The wait goes on after a cancellation, until `given_up`: the function must not run on when others begin. If it returns
-    late, its answer still counts.
+    The wait goes on after a cancellation, until `given_up`: the function must not run on when
+    others begin. If it returns late, its answer still counts.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
@@ -240,8 +250,8 @@ def _settle(ended: asyncio.Future[T], answer: Any = None, error: Exception | Non
 class Desk:
     """Does in one task of the loop what a thread asks for.
 
-    In one, so that middleware is left in the task that entered it, as `asyncio.timeout` wants it; and what it
-    sets of context variables the thread sees.
+    In one, so that middleware is left in the task that entered it, as `asyncio.timeout` wants it;
+    and what it sets of context variables the thread sees.
     """
 
     def __init__(self) -> None:
@@ -263,7 +273,7 @@ class Desk:
         return answer  # type: ignore[no-any-return]
 
     def ask_aside(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The same, beside what was asked for before: nothing waits for it, and it waits for nothing."""
+        """Run a coroutine from the thread beside the requests made before."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def _apply(self, changes: _Changes) -> None:

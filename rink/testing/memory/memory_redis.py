@@ -1,7 +1,8 @@
-"""Keep a Redis in this process, by fakeredis: for tests of streams and guards without a server.
+"""Keep a Redis in this process, for tests without a server.
 
-fakeredis runs Rink's own Lua scripts. `tests/streams/steps_contract.py` holds it to what a real Redis
-does. It has no memory limit, no disk, no replicas and no cluster: tests of those need a real one.
+fakeredis runs Rink's own Lua scripts. `tests/streams/steps_contract.py` holds it to what a real
+Redis does. It has no memory limit, no disk, no replicas and no cluster: tests of those need a real
+one.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class MemoryRedis:
         self._server = fakeredis.FakeServer(version=_VERSION)
 
     def client(self) -> _AsyncClient:
-        """Return a client for asyncio, as `App(redis=...)` takes a function that makes one."""
+        """Return a client for asyncio; `App(redis=...)` takes this method."""
         return _AsyncClient(server=self._server)
 
     def blocking_client(self) -> _BlockingClient:
@@ -67,7 +68,8 @@ class _AsyncPipeline(redis.asyncio.client.Pipeline):
 
 class _AsyncClient(fakeredis.FakeAsyncRedis):
     async def execute_command(self, *args: Any, **options: Any) -> Any:
-        return await super().execute_command(*_known(self.connection_pool, args), **options)  # type: ignore[no-untyped-call]
+        known = _known(self.connection_pool, args)
+        return await super().execute_command(*known, **options)  # type: ignore[no-untyped-call]
 
     def pipeline(
         self, transaction: bool = True, shard_hint: str | None = None
@@ -84,12 +86,14 @@ class _AsyncClient(fakeredis.FakeAsyncRedis):
 
 class _BlockingPipeline(redis.client.Pipeline):
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        return super().execute_command(*_known(self.connection_pool, args), **options)  # type: ignore[no-untyped-call]
+        known = _known(self.connection_pool, args)
+        return super().execute_command(*known, **options)  # type: ignore[no-untyped-call]
 
 
 class _BlockingClient(fakeredis.FakeRedis):
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        return super().execute_command(*_known(self.connection_pool, args), **options)  # type: ignore[no-untyped-call]
+        known = _known(self.connection_pool, args)
+        return super().execute_command(*known, **options)  # type: ignore[no-untyped-call]
 
     def pipeline(
         self, transaction: bool = True, shard_hint: str | None = None
