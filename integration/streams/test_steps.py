@@ -9,6 +9,7 @@ from steps_contract import *  # noqa: F403
 from streams_support import output, place_of, stepping
 from workers_support import until_true
 
+from rink.redis.retry import repeat_until_answered
 from rink.streams import (
     RedisOutOfMemory,
     RedisRolledBack,
@@ -29,7 +30,7 @@ async def test_an_owner_that_comes_back_finds_out_that_redis_knows_less(steps, s
     assert (await steps.take(5, known=known)).offset == two
     server.restore_copy(copy)
     with pytest.raises(RedisRolledBack):
-        await steps.again(lambda: steps.take(5, known=known))
+        await repeat_until_answered("the test", lambda: steps.take(5, known=known))
     with pytest.raises(RedisRolledBack):
         await steps.commit(5, two, two)
 
@@ -41,7 +42,7 @@ async def test_an_owner_that_comes_back_finds_out_that_what_it_has_read_is_gone(
     copy = server.save_copy()
     [two] = await steps.add(1)
     server.restore_copy(copy)
-    await steps.again(lambda: steps.store.trim(steps.place.names))
+    await repeat_until_answered("the test", lambda: steps.store.trim(steps.place.names))
     await steps.add(1)
     with pytest.raises(RedisRolledBack):
         await steps.take(5, known=OwnerMemory("0", "0-0", two))

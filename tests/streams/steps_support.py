@@ -5,7 +5,6 @@ import functools
 
 from redis.asyncio import Redis
 
-from rink.streams import RedisUnavailable
 from rink.streams.store.keys import Names, PartitionNames
 from rink.streams.store.store import Store
 from rink.streams.store.values import CommitStep, Output, PartitionBounds, PartitionPlace
@@ -40,14 +39,6 @@ class Steps:
         )
         assert added == count
         return found
-
-    async def again(self, ask):
-        """Ask until Redis can be reached, after it was started anew."""
-        while True:
-            try:
-                return await ask()
-            except RedisUnavailable:
-                await asyncio.sleep(0.01)
 
     async def take(self, token, place=None, first=0, known=None):
         return await self.store.take(place or self.place, token, first, known)
