@@ -63,7 +63,7 @@ def test_label_follows_the_role_and_goes_at_the_end(space, policy, labelled):
     sidecar.process.send_signal(signal.SIGTERM)
     assert sidecar.process.wait(DEADLINE_S) == 0
     assert space.labels("web-1") == APP
-    assert "cannot be changed" not in sidecar.said()
+    assert "cannot change the labels" not in sidecar.said()
 
 
 def test_token_that_is_replaced_is_taken(space, policy, labelled, tmp_path):
@@ -107,5 +107,5 @@ def test_pod_that_is_gone_costs_no_role(space, policy, labelled):
     space.cluster.api.delete(at("pods", space.name, "web-5"), grace=0)
     sidecar.release(grant)
     sidecar.hold()
-    wait_for(lambda: "cannot be changed" in sidecar.said(), sidecar.said)
+    wait_for(lambda: "cannot change the labels" in sidecar.said(), sidecar.said)
     assert sidecar.call("GET", "/v1/role?name=leader")[1]["held"]

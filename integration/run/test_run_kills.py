@@ -144,7 +144,7 @@ def test_guard_killed_kills_every_process_of_the_command(runs, beats):
     beats.wait("orphan")
     at = boot_ms()
     os.kill(run.guard, signal.SIGKILL)
-    run.wait_log("the guard of the command has ended")
+    run.wait_log("the guard has ended")
     pids = {beat.pid for beat in beats.all() if beat.at <= at}
     alive_at = beats.wait_over(pids)
     assert alive_at < max(beat.until for beat in beats.all() if beat.pid in pids)
@@ -163,7 +163,7 @@ def test_guard_stopped_has_run_kill_the_command(runs, beats, wire_to, etcd_node)
     wait_stopped(guard)
     wire.cut()
     assert run.ends() == 124
-    assert "`rink run` did" in run.log
+    assert "so `rink run` killed it" in run.log
     until = max(beat.until for beat in beats.all())
     beats.assert_over_before(until)
 

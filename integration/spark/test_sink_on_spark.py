@@ -135,7 +135,7 @@ def test_a_task_that_fails_leaves_nothing_behind(streams, spark, tmp_path):
         (lambda df: df.withColumn("total", F.lit("x")), {}, "total string is no column of it"),
         (lambda df: df, {"record": "raw"}, "`key` string and `value`"),
         (lambda df: df, {"writeId": ""}, "writeId is empty"),
-        (lambda df: df, {"fencingToken": 5}, "writeId is needed"),
+        (lambda df: df, {"fencingToken": 5}, "needs the option writeId"),
         (lambda df: df, {"stream": "none"}, "has no stream 'none'"),
     ],
 )
