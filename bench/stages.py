@@ -19,7 +19,7 @@ DOORS = [
     ("asked", "rink.engine.requests", "Requests", "carry_out"),
     ("write", "rink.engine.requests", "Requests", "_write"),
     ("sent", "rink.etcd.channels", "CountedChannel", "unary"),
-    ("delivered", "rink.engine.group_watch", "Follower", "_hear"),
+    ("delivered", "rink.engine.group_watch", "GroupWatch", "_hear"),
 ]
 
 _passed: list[tuple[float, str, str]] = []

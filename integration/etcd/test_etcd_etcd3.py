@@ -27,12 +27,12 @@ theirs = etcd3.client(host=host, port=int(port), user=user or None, password=pas
 CLIENT = """
 import queue
 from rink.errors import ClosedError
-from rink.etcd.api import Compare, Put, Target, WatchOpened
+from rink.etcd.api import Compare, Put, TxnTarget, WatchOpened
 from rink.etcd.client import Client
 
 ours = Client.from_etcd3(theirs)
 
-missing = (Compare(b"shared", Target.VERSION, 0),)
+missing = (Compare(b"shared", TxnTarget.VERSION, 0),)
 result = ours.txn(missing, (Put(b"shared", b"by rink"),))
 assert result.succeeded
 seen, renewed = queue.Queue(), queue.Queue()

@@ -118,7 +118,7 @@ def _around_requests(killer: Killer) -> None:
 
 
 def _around_the_view(killer: Killer) -> None:
-    list_group, tell = GroupWatch._list, GroupWatch._tell
+    list_group, post = GroupWatch._list, GroupWatch._post_changes
 
     def listed(self: GroupWatch, *args: Any) -> None:
         killer.cross("before Listed")
@@ -126,10 +126,10 @@ def _around_the_view(killer: Killer) -> None:
 
     def told(self: GroupWatch, number: int, changed: Any) -> None:
         killer.cross(f"before {type(changed).__name__}")
-        tell(self, number, changed)
+        post(self, number, changed)
 
     GroupWatch._list = listed
-    GroupWatch._tell = told
+    GroupWatch._post_changes = told
 
 
 def _around_effects(killer: Killer) -> None:

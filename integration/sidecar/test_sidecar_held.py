@@ -105,4 +105,4 @@ def test_folder_is_empty_after_an_orderly_end(sidecar):
         one.process.terminate()
         assert one.process.wait(DEADLINE_S) == 0, one.said()
         assert [path.name for path in held.iterdir()] == ["job-18"]
-        assert "job-18 cannot be " in one.said()
+        assert "cannot remove job-18 from" in one.said()
