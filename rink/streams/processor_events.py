@@ -52,7 +52,7 @@ class Events(Generic[R_co]):
             for event in batch:
                 yield event
             while (present := delivery.next_now(iteration)) is not None:
-                yield present
+                yield Event(present[0].id, present[1])
 
     async def records(self) -> AsyncIterator[R_co]:
         """Iterate over the records alone."""
@@ -62,7 +62,7 @@ class Events(Generic[R_co]):
             for event in batch:
                 yield event.record
             while (present := delivery.next_now(iteration)) is not None:
-                yield present.record
+                yield present[1]
 
     def take(self, count: int, within: float = 0.0) -> Batches[R_co]:
         """Iterate over lists of up to `count` events.

@@ -93,12 +93,9 @@ class Delivery(Generic[R_co]):
         self._iteration = iteration
         return iteration
 
-    def next_now(self, iteration: object) -> Event[R_co] | None:
-        """Return the next event if the iteration need not wait for it, or None."""
-        if iteration is not self._iteration or (event := self.source.next_now()) is None:
-            return None
-        entry, record = event
-        return Event(entry.id, record)
+    def next_now(self, iteration: object) -> tuple[Entry, R_co] | None:
+        """Return the next entry and record, or None if they may take a wait."""
+        return self.source.next_now() if iteration is self._iteration else None
 
     async def next(self, iteration: object, count: int, within: float = 0.0) -> list[Event[R_co]]:
         """Return the next events of an iteration, or [] at the end.
