@@ -19,7 +19,7 @@ from rink.engine.clock import SYSTEM
 
 WRITE_EVERY_S = 0.03
 WRITING = 4
-"""So many roles write."""
+"""Number of roles that write."""
 
 lock = threading.Lock()
 held = {}  # role -> token

@@ -21,7 +21,7 @@ KINDS = {
     "new": ("new names of 12 bytes (half are mine: granted and let go of)", 240),
 }
 BACKGROUND = {"keepalive", "progress", "time_to_live"}
-"""What members ask now and then whatever is done with them: see the part `idle`."""
+"""Requests that members make now and then, however they are used: see the part `idle`."""
 LIMIT_IS = "`dict.get` of the same names in the same loop, best round"
 
 

@@ -31,7 +31,7 @@ from streams_demo.report import Evidence
 from streams_demo.scene import Scene
 
 FLOW = {"deploy": (0.4, 0.1), "freeze": (0.75, 0.4), "kill": (0.95, 0.7)}
-"""Of each mishap: the share that may flow by its end, and the share before it begins."""
+"""The share that may flow by the end of each mishap, and the share before it begins."""
 
 
 @dataclass(frozen=True)

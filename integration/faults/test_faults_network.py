@@ -16,7 +16,7 @@ TTL = 5
 MARGIN = 1.0
 ROLES = [f"role-{i}" for i in range(30)]
 SLOW = 3.0
-"""What etcd may add to a lease, and those who see it end need: 0.5 s on a quiet machine."""
+"""Seconds that etcd and its watchers may add to a lease: 0.5 s on a quiet machine."""
 BROKEN_AFTER = 7.0
 """A silent watch is given up in less; before, what waits in its connection would be delivered."""
 SESSION = {"ttl": TTL, "margin": MARGIN}

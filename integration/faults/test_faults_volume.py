@@ -20,7 +20,7 @@ pytest_plugins = ["faults_members_fixtures"]
 
 SERVERS = "1 node"
 REQUEST_LIMIT_BYTES = 1_572_864
-"""What etcd takes in one request unless told otherwise."""
+"""The largest request of etcd by default."""
 
 
 # ── some are never let go ────────────────────────────────────────────────────────────────────
@@ -30,7 +30,7 @@ STUCK = THOUSAND[::100]
 FREE = [role for role in THOUSAND if role not in STUCK]
 GRACE_S = 1.0
 BUSY_S = 3.5
-"""What a busy machine may add. A lease would end after 5 s."""
+"""Seconds that a busy machine may add. A lease would end after 5 s."""
 
 
 def begin_to_hand_over(group, stuck, **settings):

@@ -18,7 +18,7 @@ from sidecar_pods import GONE, SIDECAR
 
 FROZEN_S = 10.0
 LATE_MOVES = 1.5
-"""So many times the rebalance_delay is waited after a rollout: a group that grows late is seen."""
+"""Rebalance delays to wait after a rollout, so that a group that grows late is seen."""
 
 
 def first_start(rollout: Rollout) -> None:

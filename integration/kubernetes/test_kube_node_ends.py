@@ -10,7 +10,7 @@ from node_support import DEAF, FOREVER, Bench, hook, shell, sidecar
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(1800)]
 
 TOGETHER_S = 1.5
-"""What begins together begins within this time, on a busy machine. Hooks take longer."""
+"""Longest time between steps that begin together, on a busy machine. Hooks take longer."""
 
 
 @pytest.fixture(scope="module")

@@ -502,7 +502,9 @@ def test_checkpoint_newer_than_the_stream_is_told_as_such(shop):
     group.follow(start)
     shop.redis.delete(shop.key())
     shop.redis.xadd(shop.key(), {"d": "x"}, id="5-0")
-    with pytest.raises(StateError, match=r"Redis knows is 5-0, so Redis was restored"):
+    with pytest.raises(
+        StateError, match=r"last event that Redis knows is 5-0, so Redis was restored"
+    ):
         group.follow(start)
 
 

@@ -19,7 +19,7 @@ from rink.streams.stream import Stream, partition_bounds
 R = TypeVar("R")
 
 OnDataLoss = Literal["quarantine", "continue"]
-"""What follows where Redis lost data: stop the partition, or accept the data."""
+"""The policy after Redis lost data: stop the partition, or accept the data."""
 
 
 @attrs.frozen(kw_only=True)

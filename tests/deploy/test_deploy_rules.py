@@ -43,7 +43,7 @@ LAST_SECONDS = 5.0
 """Seconds for the end of a pod after it has left its group."""
 
 ETCDCTL = {f"ETCDCTL_{name}" for name in ("ENDPOINTS", "CACERT", "CERT", "KEY")}
-"""What etcdctl reads from the environment: its flags, by their names."""
+"""The flags that etcdctl reads from the environment, by their names."""
 
 RESTRICTED = {
     "allowPrivilegeEscalation": False,

@@ -87,7 +87,10 @@ def test_methods_are_recorded_as_redis_would_be_told():
         (lambda step: step.execute_command("SUBSCRIBE", "x"), "in one step"),
         (lambda step: step.execute_command("NONSENSE", "x"), "no such command"),
         (lambda step: step.execute_command("SET", "x"), "a wrong number of arguments"),
-        (lambda step: step.execute_command("HINCRBY", "x", "y", 1, 2), "wrong number of arguments"),
+        (
+            lambda step: step.execute_command("HINCRBY", "x", "y", 1, 2),
+            "a wrong number of arguments",
+        ),
         (lambda step: step.execute_command(), "no command"),
         (lambda step: step.delete(*map(str, range(7000))), "split it into several"),
         (lambda step: step.set("rink:guard:flights", 1), "guard's own"),

@@ -35,7 +35,7 @@ IDLE_EFFECTS += (do.CoordinatorChanged, do.RankChanged, do.Joined, do.JoinFailed
 
 
 STEPS = ("step", "alarm", "nudge", "finish")
-"""What ends in a step, so that nothing may be left to do after it."""
+"""Events that end within a step, so nothing may be left to do after it."""
 
 
 class QuietWaits(Waits):

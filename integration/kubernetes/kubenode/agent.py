@@ -20,7 +20,7 @@ from kubenode.pod import Pod
 from kubenode.pod_status import moment
 
 NETWORKS = 63
-"""So many pods can have a network namespace of their own at once."""
+"""Most pods that can have their own network namespace at once."""
 WATCH_AGAIN_S = 0.2
 
 
