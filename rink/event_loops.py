@@ -27,6 +27,15 @@ def loop_library() -> str:
     return "asyncio"
 
 
+def loop_time() -> float:
+    """Return the seconds by the clock of the running event loop.
+
+    It is the one clock of `rink.redis` and `rink.streams`. A `rink.testing.virtual_loop` takes it,
+    and so every wait on asyncio, from the virtual clock of the engines.
+    """
+    return asyncio.get_running_loop().time()
+
+
 def asyncio_loop(
     package: str = "rink.aio", blocking: str = "the blocking rink.Rink"
 ) -> asyncio.AbstractEventLoop:

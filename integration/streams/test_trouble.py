@@ -390,7 +390,11 @@ def test_a_batch_larger_than_max_uncommitted_is_refused():
 @with_shop()
 async def test_without_etcd_a_worker_ends_with_one_error_that_says_so(shop):
     app = App(
-        "shop", redis=shop.server.url, etcd="http://127.0.0.1:1", ttl=3, session={"timeout": 0.5}
+        "shop",
+        redis=shop.servers.server.url,
+        etcd="http://127.0.0.1:1",
+        ttl=3,
+        session={"timeout": 0.5},
     )
     legs = app.stream("legs", record=Leg, partition_by="who", partition_count=2)
     for name in ("bill", "ship"):

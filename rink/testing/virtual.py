@@ -12,14 +12,15 @@ Every thread of the library waits through this clock. So the clock knows when al
 Only then it jumps to the next moment at which one of them wants to wake. Time also jumps while a
 test's own thread waits in a call of the library, such as `await_role`.
 
-The asyncio face waits on the event loop's own time, so advance with `asyncio.to_thread`.
+Coroutines run in the same time by `time.run(main())`, and there `asyncio.sleep(3600)` advances it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
@@ -27,6 +28,7 @@ from typing import Any, Generic, TypeVar
 from rink.engine.clock import ClockEvent, shown
 from rink.session import Session
 from rink.testing.memory.cluster import MemoryCluster
+from rink.testing.virtual_loop import VirtualLoop
 
 T = TypeVar("T")
 
@@ -227,6 +229,14 @@ class VirtualTime:
         Returns when all threads are idle.
         """
         self.clock.settle()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine as `asyncio.run` does, in virtual time.
+
+        A call that works in a thread does not stop the time.
+        """
+        with asyncio.Runner(loop_factory=lambda: VirtualLoop(self.clock)) as runner:
+            return runner.run(coroutine)
 
     def close(self) -> None:
         """Close every session, also if a failed test still holds roles."""

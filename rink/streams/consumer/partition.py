@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,6 +14,7 @@ import attrs
 from rink import aio
 from rink._cancel import ENDS_PROCESS, apart, end, is_ending, running_task
 from rink.errors import RinkError, StaleToken, StateError
+from rink.event_loops import loop_time
 from rink.redis.error_map import timed_out
 from rink.redis.errors import RedisError, RedisUnavailable
 from rink.redis.retry import RetryPauses
@@ -80,7 +80,7 @@ class PartitionGrant:
         self._scene = scene
         self._place = place
         self._role = role
-        self._waits_since: float | None = time.perf_counter()  # None after the first take
+        self._waits_since: float | None = loop_time()  # None after the first take
         self._quarantined = ""
         self._is_open = False  # a take was sent, so the partition may be open in Redis
 
@@ -123,7 +123,7 @@ class PartitionGrant:
                     owner.giving_up.bury(event_id, letter_of_crash(ends + 1))
             metrics.owned(place, True)
             if self._waits_since is not None:
-                metrics.handed_over(place, time.perf_counter() - self._waits_since)
+                metrics.handed_over(place, loop_time() - self._waits_since)
                 self._waits_since = None
             tenure = GrantTenure(self._scene, owner, place, self._role.token)
             try:
@@ -347,12 +347,12 @@ class GrantTenure:
         """Return the rest of `grace`, or all of it if the role was not lost."""
         if self._ends_at is None:
             return self._scene.processor.grace
-        return self._ends_at - time.monotonic()
+        return self._ends_at - loop_time()
 
     async def _drain(self, work: asyncio.Task[None], commits: asyncio.Task[None]) -> None:
         """Mark a clean shutdown, let the processor finish, and commit."""
         owner, grace = self._owner, self._scene.processor.grace
-        self._ends_at = time.monotonic() + grace
+        self._ends_at = loop_time() + grace
         # The mark comes first: a planned stop must never count as a crash.
         closing = asyncio.create_task(end_in_order(self._scene.store, self._place, self._token))
         await asyncio.wait([work], timeout=grace * _DRAIN_PART)
