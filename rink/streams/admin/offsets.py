@@ -14,7 +14,15 @@ import attrs
 
 from rink.core.own_record import some
 from rink.errors import ConfigError, StateError
-from rink.streams.admin.targets import Found, change, check_not_sparks, each, find, read, store_of
+from rink.streams.admin.targets import (
+    ProcessorPartition,
+    change,
+    check_not_sparks,
+    each,
+    find,
+    read,
+    store_of,
+)
 from rink.streams.store import entry_ids
 from rink.streams.store.store import Store, text
 from rink.streams.store.values import PartitionPlace
@@ -115,7 +123,9 @@ async def unquarantine(
     return await change(lambda target: _unquarantine(store, target, skip=skip), places)
 
 
-async def _unquarantine(store: Store, found: Found, *, skip: bool) -> Unquarantined | None:
+async def _unquarantine(
+    store: Store, found: ProcessorPartition, *, skip: bool
+) -> Unquarantined | None:
     place = found.place
     position = await store.position(place)
     if not position.quarantined:
@@ -137,7 +147,7 @@ async def _unquarantine(store: Store, found: Found, *, skip: bool) -> Unquaranti
     )
 
 
-async def _skip(store: Store, found: Found, reason: str) -> list[object]:
+async def _skip(store: Store, found: ProcessorPartition, reason: str) -> list[object]:
     place = found.place
     culprit = _CULPRIT.match(reason)
     if culprit is None:
@@ -322,7 +332,7 @@ async def forget_group(
     return await change(lambda target: _forget(store, target, force=force), places)
 
 
-async def _forget(store: Store, found: Found, *, force: bool) -> Forgotten:
+async def _forget(store: Store, found: ProcessorPartition, *, force: bool) -> Forgotten:
     place = found.place
     waited = await store.lag(place)
     dead = place.names.dead(place.processor)

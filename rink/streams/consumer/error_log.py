@@ -37,7 +37,7 @@ class _Seen:
     timer: asyncio.TimerHandle | None = None
 
 
-class Complaints:
+class ErrorLog:
     """Collects the errors of one processor in all partitions of a worker.
 
     Args:
@@ -51,7 +51,7 @@ class Complaints:
         self._waiting: dict[str, int] = {}
         self._outage_since = 0.0
 
-    def tell(
+    def log(
         self,
         error: BaseException,
         role: str,
