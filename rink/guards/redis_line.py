@@ -89,14 +89,16 @@ class Line:
             return int(cast("Any", self.client).keyslot(key))
         return 0
 
-    def run(self, name: str, keys: Sequence[str | bytes], *args: Any) -> list[str]:
+    def run(
+        self, name: str, keys: Sequence[str | bytes], blobs: Sequence[bytes] = (), /, **args: object
+    ) -> list[str]:
         """Run one step of ours; redis-py may repeat it, so it must be repeatable."""
-        call = ScriptCall(script(name), keys, args)
+        call = ScriptCall(script(name), keys, args, blobs)
         with self.told(text(keys[0])), self._one_server():
             [reply] = run_scripts(self.client, [call])
         return [text(word) for word in reply]
 
-    def run_on_all(self, name: str, keys: Sequence[str], *args: Any) -> list[str]:
+    def run_on_all(self, name: str, keys: Sequence[str], **args: object) -> list[str]:
         """Run a step for many keys, a slot at a time.
 
         It returns the first answer that is not ok, else ok.
@@ -106,7 +108,7 @@ class Line:
             by_slot.setdefault(self.slot(key), []).append(key)
         for some in by_slot.values():
             for i in range(0, len(some), MAX_STEP_KEYS):
-                reply = self.run(name, some[i : i + MAX_STEP_KEYS], *args)
+                reply = self.run(name, some[i : i + MAX_STEP_KEYS], **args)
                 if reply[0] != "ok":
                     return reply
         return ["ok"]
