@@ -25,10 +25,8 @@ NO = 3
 @click.option(
     "--api",
     default=API,
-    show_default=True,
     metavar="ADDRESS",
     envvar="RINK_API",
-    show_envvar=True,
     help="Where the sidecar's API is: HOST:PORT, or unix:PATH.",
 )
 @click.option(
@@ -40,7 +38,6 @@ NO = 3
 @click.option(
     "--wait",
     default=0.0,
-    show_default=True,
     metavar="SECONDS",
     type=click.FloatRange(min=0, max=3600),
     help="How long to wait until the sidecar has left.",

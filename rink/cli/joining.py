@@ -24,7 +24,6 @@ with_ttl = click.option(
     metavar="SECONDS",
     type=Seconds(min=2),
     default=TTL_S,
-    show_default=True,
     help="Seconds after which another host may take over if this one is dead or cut off.",
 )
 
@@ -38,7 +37,6 @@ def with_name(groups: str = "the group") -> Callable[..., Any]:
     return click.option(
         "--name",
         envvar="RINK_NAME",
-        show_envvar=True,
         callback=check_member,
         help=f"Its name in {groups}.  [default: host name, process id, four hex digits]",
     )
@@ -55,7 +53,6 @@ def with_log_level(note: str = "") -> Callable[..., Any]:
         metavar="LEVEL",
         type=click.Choice(LEVELS, case_sensitive=False),
         default="info",
-        show_default=True,
         help=f"What is logged to stderr: {', '.join(LEVELS)}.{note and f' {note}'}",
     )
 
@@ -103,7 +100,6 @@ def _handover_wait(successor: str) -> Callable[..., Any]:
         metavar="SECONDS",
         type=Seconds(min=0),
         envvar="RINK_HANDOVER_WAIT",
-        show_envvar=True,
         help=(
             f"How long leaving waits for {successor}.  "
             f"[default: {kubernetes.HANDOVER_WAIT_S:g} in Kubernetes, else 0]"
@@ -116,7 +112,6 @@ _TERMINATION_GRACE = click.option(
     metavar="SECONDS",
     type=Seconds(min=0),
     envvar="RINK_TERMINATION_GRACE",
-    show_envvar=True,
     help="The pod's terminationGracePeriodSeconds. Leaving must be over before.",
 )
 

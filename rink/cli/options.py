@@ -237,44 +237,38 @@ _OPTIONS = (
     click.option(
         "--endpoints",
         envvar="RINK_ETCD",
-        show_envvar=True,
         metavar="URLS",
         help="Addresses of etcd, separated by commas.  [default: 127.0.0.1:2379]",
     ),
     click.option(
         "--prefix",
         default="rink/",
-        show_default=True,
         callback=_check_prefix,
         help="The beginning of every key.",
     ),
-    click.option("--user", envvar="RINK_ETCD_USER", show_envvar=True, help="The etcd user."),
+    click.option("--user", envvar="RINK_ETCD_USER", help="The etcd user."),
     click.option(
         "--password",
         envvar="RINK_ETCD_PASSWORD",
-        show_envvar=True,
         help="Its password. Set it by the environment: other users can see a command's options.",
     ),
     click.option(
         "--ca",
         envvar="RINK_ETCD_CA",
-        show_envvar=True,
         help="PEM file of the authority that signed the servers' certificates.",
     ),
     click.option(
         "--cert",
         envvar="RINK_ETCD_CERT",
-        show_envvar=True,
         help="PEM file of a client certificate.",
     ),
-    click.option("--key", envvar="RINK_ETCD_KEY", show_envvar=True, help="PEM file of its key."),
+    click.option("--key", envvar="RINK_ETCD_KEY", help="PEM file of its key."),
 )
 _TIMEOUT = click.option(
     "--timeout",
     metavar="S",
     type=click.FloatRange(min=0, min_open=True),
     default=REQUEST_TIMEOUT_S,
-    show_default=True,
     help="Seconds for each request to etcd.",
 )
 

@@ -58,7 +58,7 @@ class _Start:
     metavar="FILE",
     help="The roles: .parquet (a directory of it too), .csv or .json, read by Spark.",
 )
-@click.option("--role-column", default="role", show_default=True, help="The column of the roles.")
+@click.option("--role-column", default="role", help="The column of the roles.")
 @click.option(
     "--leave", multiple=True, callback=_names, metavar="NAME,…", help="Members that leave."
 )

@@ -71,7 +71,6 @@ def _check_slot(_: click.Context, __: click.Parameter, value: str | None) -> str
     metavar="SECONDS",
     type=Seconds(min=0),
     default=DEFAULT_GRACE_S,
-    show_default=True,
     help="Seconds from the command's SIGTERM to its SIGKILL.",
 )
 @click.option(

@@ -32,7 +32,6 @@ _timeout = click.option(
     "--timeout",
     type=Seconds(min=0, min_open=True),
     default=30.0,
-    show_default=True,
     help="Seconds to wait for room in a partition, or for a Redis that goes away.",
 )
 

@@ -127,7 +127,6 @@ def _list_groups(target: Target, as_json: bool, *, every: bool = False) -> None:
     "--last",
     type=click.IntRange(min=1),
     default=20,
-    show_default=True,
     help="Number of versions, the newest ones.",
 )
 @_JSON

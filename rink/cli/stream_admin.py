@@ -114,7 +114,6 @@ def owners(app: App, as_json: bool, **chosen: Any) -> None:
     "--last",
     type=click.IntRange(min=1),
     default=20,
-    show_default=True,
     help="Number of dead letters, the newest ones.",
 )
 def dead(app: App, letter: str | None, last: int, as_json: bool, **chosen: Any) -> None:

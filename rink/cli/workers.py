@@ -56,7 +56,6 @@ def _names(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> li
     "--metrics-host",
     metavar="HOST",
     default="127.0.0.1",
-    show_default=True,
     help="The address of the metrics.",
 )
 @with_log_level("It has no effect if the app's module sets up logging.")
