@@ -117,9 +117,7 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
             raise target.unknown(group)
         kept = _kept(view, group, keys)
         kept = attrs.evolve(
-            kept,
-            offsets=count_beside(etcd, keys, OFFSETS),
-            slots=count_beside(etcd, keys, SLOTS),
+            kept, offsets=count_beside(etcd, keys, OFFSETS), slots=count_beside(etcd, keys, SLOTS)
         )
         deleted = _size(view) - len(kept.keys(keys))
         if deleted and is_terminal() and not yes:

@@ -241,10 +241,7 @@ _OPTIONS = (
         help="Addresses of etcd, separated by commas.  [default: 127.0.0.1:2379]",
     ),
     click.option(
-        "--prefix",
-        default="rink/",
-        callback=_check_prefix,
-        help="The beginning of every key.",
+        "--prefix", default="rink/", callback=_check_prefix, help="The beginning of every key."
     ),
     click.option("--user", envvar="RINK_ETCD_USER", help="The etcd user."),
     click.option(
@@ -257,11 +254,7 @@ _OPTIONS = (
         envvar="RINK_ETCD_CA",
         help="PEM file of the authority that signed the servers' certificates.",
     ),
-    click.option(
-        "--cert",
-        envvar="RINK_ETCD_CERT",
-        help="PEM file of a client certificate.",
-    ),
+    click.option("--cert", envvar="RINK_ETCD_CERT", help="PEM file of a client certificate."),
     click.option("--key", envvar="RINK_ETCD_KEY", help="PEM file of its key."),
 )
 _TIMEOUT = click.option(

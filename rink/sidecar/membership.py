@@ -51,11 +51,7 @@ class Membership:
     """
 
     def __init__(
-        self,
-        service: Service,
-        make: Callable[[], aio.Rink],
-        absent_s: float,
-        stays: bool = False,
+        self, service: Service, make: Callable[[], aio.Rink], absent_s: float, stays: bool = False
     ) -> None:
         self.service = service
         self.state = MembershipState.ABSENT

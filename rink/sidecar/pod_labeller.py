@@ -157,9 +157,7 @@ class PodLabeller:
                 log.info("label %s: %s the pod", PREFIX + role, "put on" if is_on else "taken off")
         elif isinstance(error, PodApiError):
             self._plan.failed(
-                self._clock(),
-                may_take_effect=error.may_take_effect,
-                is_refused=error.is_refused,
+                self._clock(), may_take_effect=error.may_take_effect, is_refused=error.is_refused
             )
             self._report(str(error))
         else:
