@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rink.cli import kubernetes
-from rink.cli.options import Seconds, Target, check_member
+from rink.cli.options import Seconds, Target, name_check
 
 if TYPE_CHECKING:
     from rink import aio
@@ -37,7 +37,7 @@ def with_name(groups: str = "the group") -> Callable[..., Any]:
     return click.option(
         "--name",
         envvar="RINK_NAME",
-        callback=check_member,
+        callback=name_check("member"),
         help=f"Its name in {groups}.  [default: host name, process id, four hex digits]",
     )
 

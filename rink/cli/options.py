@@ -10,7 +10,6 @@ import functools
 import math
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from typing import Any, NoReturn
 import attrs
 import click
 
-from rink.cli.exit_status import Wrong, wrapped
+from rink.cli.exit_status import Wrong, say
 from rink.core.keys import Keys, check_name
 from rink.engine.clock import SYSTEM, Clock
 from rink.errors import ConfigError, StateError
@@ -177,16 +176,6 @@ class Seconds(click.FloatRange):
         return seconds
 
 
-def say(text: str) -> None:
-    """Write a line to stderr."""
-    click.echo(wrapped(text, sys.stderr), err=True)
-
-
-def tell(text: str) -> None:
-    """Write a line to stdout."""
-    click.echo(wrapped(text, sys.stdout))
-
-
 def as_options() -> contextlib.AbstractContextManager[None]:
     """Spell settings as options in the messages of the body."""
     return spelled({field.name: f"--{field.name}" for field in attrs.fields(Target)})
@@ -200,37 +189,26 @@ def _check_prefix(_: click.Context, __: click.Parameter, value: str) -> str:
         raise Wrong(str(error)) from error  # the message already names the option
 
 
-def check_group(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """Refuse a value that cannot be a group's name; for the GROUP argument."""
-    try:
-        return None if value is None else check_name("group", value)
-    except ConfigError as error:
-        raise click.BadParameter(str(error)) from error
+def name_check(kind: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback that refuses values that cannot be names of this kind.
+
+    The kinds are group, member, role and slot.
+    """
+
+    def checked(_: click.Context, __: click.Parameter, value: Any) -> Any:
+        names = value if isinstance(value, tuple) else (value,)
+        try:
+            for name in names if value is not None else ():
+                check_name(kind, name)
+        except ConfigError as error:
+            raise click.BadParameter(str(error)) from error
+        return value
+
+    return checked
 
 
-def check_member(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """Refuse a value that cannot be a member's name; for the option `--name`."""
-    try:
-        return None if value is None else check_name("member", value)
-    except ConfigError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def check_role(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """Refuse a value that cannot be a role name; for an option."""
-    try:
-        return None if value is None else check_name("role", value)
-    except ConfigError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def check_roles(
-    ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Refuse a value that cannot be a role name; for the ROLE arguments."""
-    for role in value:
-        check_role(ctx, param, role)
-    return value
+with_json = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
+check_group, check_role = name_check("group"), name_check("role")
 
 
 _OPTIONS = (

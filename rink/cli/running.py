@@ -17,10 +17,9 @@ import click
 from rink.cli import kubernetes
 from rink.cli.exit_status import Wrong
 from rink.cli.joining import log_to_stderr, session_at, with_leave, with_name, with_ttl
-from rink.cli.options import Seconds, Target, check_group, check_role, with_target
-from rink.core.keys import check_name
+from rink.cli.options import Seconds, Target, check_group, check_role, name_check, with_target
 from rink.distribution import install_command
-from rink.errors import ConfigError, RinkError
+from rink.errors import RinkError
 
 if TYPE_CHECKING:
     from rink.run.supervisor import Beside
@@ -48,11 +47,10 @@ class RunCommand(click.Command):
             raise WrongRun(error.format_message(), error.ctx) from error
 
 
-def _check_slot(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    try:
-        return check_name("slot", value) if value else value
-    except ConfigError as error:
-        raise click.BadParameter(str(error)) from error
+def _check_slot(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value != THIS_MINUTE:
+        name_check("slot")(ctx, param, value)
+    return value
 
 
 @click.command(

@@ -21,7 +21,7 @@ from rink.cli.joining import (
     with_name,
     with_ttl,
 )
-from rink.cli.options import Seconds, Target, check_group, check_roles, with_target
+from rink.cli.options import Seconds, Target, check_group, check_role, with_target
 from rink.distribution import install_command
 from rink.errors import ConfigError
 
@@ -81,7 +81,7 @@ JOIN_TIMEOUT_S = 10.0
     "roles",
     multiple=True,
     metavar="R",
-    callback=check_roles,
+    callback=check_role,
     help="Hold this role for the whole pod. Needs --grace. May be given more than once.",
 )
 @click.option(

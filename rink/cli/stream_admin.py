@@ -16,6 +16,7 @@ from rich.console import RenderableType
 
 from rink.cli import apps, render, render_streams
 from rink.cli.exit_status import Failed
+from rink.cli.options import with_json
 
 if TYPE_CHECKING:
     from rink.streams import App
@@ -30,7 +31,6 @@ _PARTITION = click.option(
 _LETTER = click.argument("letter", required=False, metavar="[ID]")
 _ALL = click.option("--all", "takes_all", is_flag=True, help="All chosen dead letters.")
 _YES = click.option("--yes", is_flag=True, help="Do not ask.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 
 
 @click.group(short_help="Administer the streams of an app.")
@@ -56,14 +56,14 @@ def _with_app(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _chosen(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the app, the options that choose partitions, and --json."""
-    for option in (_JSON, _PARTITION, _STREAM, _PROCESSOR, _with_app):
+    for option in (with_json, _PARTITION, _STREAM, _PROCESSOR, _with_app):
         function = option(function)
     return function
 
 
 def _of_processor(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the app, a processor, and options for its partitions."""
-    for option in (_JSON, _PARTITION, _STREAM, click.argument("processor"), _with_app):
+    for option in (with_json, _PARTITION, _STREAM, click.argument("processor"), _with_app):
         function = option(function)
     return function
 
@@ -229,7 +229,7 @@ def resume(app: App, admin: ModuleType, processor: str, as_json: bool, **where: 
     help="Also while its workers run: their next commit quarantines their partitions.",
 )
 @_YES
-@_JSON
+@with_json
 def forget_group(
     app: App, admin: ModuleType, processor: str, force: bool, yes: bool, as_json: bool, **where: Any
 ) -> None:
@@ -263,7 +263,7 @@ def forget_group(
 @_STREAM
 @_PARTITION
 @_YES
-@_JSON
+@with_json
 def reset(
     app: App, admin: ModuleType, processor: str, to: str, yes: bool, as_json: bool, **where: Any
 ) -> None:
