@@ -10,15 +10,13 @@ from pathlib import Path
 
 import click
 
-from rink.cli.exit_status import Failed
+from rink.cli.exit_status import NO, Failed
 
 API = "127.0.0.1:8181"
 
 CONNECT_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 2.0
 """Seconds for the answer, in addition to those that the sidecar is asked to wait."""
-
-NO = 3
 
 
 @click.command(short_help="Make the sidecar beside it leave, as a preStop hook.")

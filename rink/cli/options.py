@@ -1,7 +1,4 @@
-"""Define what the commands share.
-
-This is the etcd to use, the checks of names, and the ends by errors and signals.
-"""
+"""Define what the commands share: the etcd to use, checks of names, ends by signals."""
 
 from __future__ import annotations
 
@@ -77,15 +74,8 @@ class Target:
 
 def connect(target: Target) -> Etcd:
     """Make a client of a real etcd. It connects at its first request."""
-    client = Client(
-        check_endpoints(target.endpoints),
-        timeout=target.timeout,
-        user=target.user,
-        password=target.password,
-        ca=target.ca,
-        cert=target.cert,
-        key=target.key,
-    )
+    access = attrs.asdict(target, filter=attrs.filters.exclude("endpoints", "prefix"))
+    client = Client(check_endpoints(target.endpoints), **access)
     client.fail_refused()  # a person waits for the answer, and can start etcd
     return client
 
@@ -140,9 +130,7 @@ def opened(target: Target) -> Iterator[Etcd]:
 def announced(target: Target, doing: str) -> contextlib.AbstractContextManager[None]:
     """Name the body's request on stderr, if etcd does not answer soon.
 
-    Args:
-        target: the etcd that is asked.
-        doing: what the command does, such as `reading group 'a' from`.
+    `doing` is what the command does, such as `reading group 'a' from`.
     """
     return unanswered(f"{doing} etcd at {target.where}; it gives up after {target.timeout:g} s")
 
