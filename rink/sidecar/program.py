@@ -210,7 +210,7 @@ class Program:
         raise self.membership.failure
 
     def _api(self) -> Access:
-        app = Api(self.service, self.membership, self.settings.max_streams).application()
+        app = Api(self.service, self.membership, self.settings.max_streams)
         needs_host = not self.settings.listen.path and not self.settings.insecure
         return Access(app, self._bearer, needs_host)
 
