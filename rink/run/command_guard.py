@@ -253,10 +253,7 @@ class Sweeps:
     def swept(self, now: int, left: list[int], refused: list[int]) -> str:
         """Take the result of a sweep, and return a report if it is due, else "".
 
-        Args:
-            now: the time in milliseconds.
-            left: the processes that were left.
-            refused: the processes among them that this process may not kill.
+        `refused` are the processes among those left that this process may not kill.
         """
         is_stuck = now >= self._slow_at and left == self._left
         self.pause_ms = SLOW_SWEEP_INTERVAL_MS if is_stuck else SWEEP_INTERVAL_MS
@@ -617,7 +614,6 @@ class CommandGuard:
             raise TimeoutError
 
     def _forget_file(self) -> None:
-        """Remove the file of RINK_FILE."""
         if self._file:
             with contextlib.suppress(OSError):
                 os.unlink(self._file)

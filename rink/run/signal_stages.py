@@ -59,13 +59,7 @@ class Stages:
         return self.deed is not Deed.NOTHING
 
     def take(self, number: int, at: float, *, is_running: bool) -> Deed:
-        """Return what to do about a signal.
-
-        Args:
-            number: the signal's number.
-            at: when it came, in seconds.
-            is_running: whether a command runs.
-        """
+        """Return what to do about a signal that came `at` a time in seconds."""
         if not is_running:
             if number not in ENDING:
                 return Deed.NOTHING
