@@ -60,10 +60,7 @@ def is_waiting(member: MemberStatus) -> bool:
 def growth(view: View, status: GroupStatus, wall: str) -> dict[str, Growth]:
     """Return when the group grows for each waiting member, oldest first.
 
-    Args:
-        view: the group's keys.
-        status: the status computed from them.
-        wall: this machine's wall clock.
+    `wall` is this machine's wall clock.
     """
     records = {
         member.name: record

@@ -45,7 +45,7 @@ class Since:
 
 
 def seconds_between(start: str, end: str) -> float | None:
-    """Return the seconds between two wall clocks, or None without a comparison."""
+    """Return the seconds between two wall clocks, or None if unknown."""
     try:
         return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
     except (ValueError, TypeError):  # TypeError: only one of them has a time zone

@@ -1,4 +1,4 @@
-"""Define what the commands share: the etcd to use, checks of names, ends by signals."""
+"""Define what the commands share: the etcd, checks, ends by signals."""
 
 from __future__ import annotations
 

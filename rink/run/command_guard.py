@@ -240,9 +240,6 @@ class Sweeps:
     A process may outlive SIGKILL: a process in state D, or of another user. Each sweep reads all of
     `/proc`, so sweeps get rare while the same processes are left. Processes that start new ones
     change the list, so sweeps stay fast.
-
-    Args:
-        now: when the kill begins, in milliseconds.
     """
 
     def __init__(self, now: int) -> None:
@@ -301,8 +298,7 @@ class Timer:
 class Terminal:
     """Give the controlling terminal to process groups, if there is one.
 
-    Args:
-        job: the process group of `rink run`, which a shell puts into the foreground.
+    `job` is the process group of `rink run`, which a shell puts into the foreground.
     """
 
     def __init__(self, job: int) -> None:

@@ -167,8 +167,7 @@ class CommandRun:
     async def _watch(self, guarded: Guarded, lost: asyncio.Future[Any]) -> bool:
         """Move the end on until the command has ended.
 
-        Returns:
-            Whether the command was stopped because of the role.
+        Return whether the command was stopped because of the role.
         """
         interval = min(MAX_CHECK_INTERVAL_S, self._host.session.ttl / 12)
         is_lost = False

@@ -30,7 +30,7 @@ KILLED = signal.SIGKILL
 
 @attrs.frozen(kw_only=True)
 class KillTimes:
-    """Hold the times that a guard obeys, in milliseconds (`command_guard.Ends`)."""
+    """Hold the times of `command_guard.Ends`, in milliseconds."""
 
     grace: int
     notice: int

@@ -44,8 +44,7 @@ class Deed(enum.Enum):
 class Stages:
     """Keep the stage that signals of `LEAVING` have reached, and the last one.
 
-    Args:
-        waits: whether leaving waits for a successor, so that a signal can end the wait.
+    `waits` says whether leaving waits for a successor, so that a signal can end the wait.
     """
 
     waits: bool

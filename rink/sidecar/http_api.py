@@ -18,7 +18,7 @@ from rink.sidecar import answers, bodies, json_views, openapi
 from rink.sidecar.consumers import Consumer
 from rink.sidecar.effects import Effect, Granted
 from rink.sidecar.errors import Refused
-from rink.sidecar.event_stream import EventStream
+from rink.sidecar.event_stream import EventStream, disconnected
 from rink.sidecar.membership import Membership
 from rink.sidecar.service import LEAVES, Service
 
@@ -149,7 +149,7 @@ class Api:
         consumer.calls = 1
         service.hold(consumer, list(hold.roles))
         left = self._membership.left
-        gone = asyncio.create_task(_gone(request))
+        gone = asyncio.create_task(disconnected(request.receive))
         waits = [gone, *(asyncio.create_task(event.wait()) for event in (granted, left))]
         try:
             if not consumer.turns and hold.wait_s:
@@ -229,12 +229,12 @@ class Api:
         return JSONResponse(fields, 200 if has_left else 202)
 
 
+@attrs.frozen
 class _Counted:
     """Count a stream while it is open."""
 
-    def __init__(self, limits: ApiLimits, stream: EventStream) -> None:
-        self._limits = limits
-        self._stream = stream
+    _limits: ApiLimits
+    _stream: EventStream
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._limits.streams += 1
@@ -256,11 +256,6 @@ def _view(fields: Callable[[], dict[str, Any]]) -> Call:
 def refusal(refused: Refused) -> JSONResponse:
     """Return the answer to a request that is refused."""
     return JSONResponse({"error": str(refused)}, refused.status)
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _wait_of(request: Request) -> float:

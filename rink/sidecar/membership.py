@@ -44,7 +44,6 @@ class Membership:
     no error, releases a role before the told end of its consumer.
 
     Args:
-        service: the service with the turns.
         make: returns a member of the group that has not joined yet.
         absent_s: seconds without a sign of life of any consumer until the member leaves.
         stays: whether the member joins at once, and stays without a consumer.

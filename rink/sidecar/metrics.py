@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -28,12 +29,12 @@ def exposition_of(collector: Collector) -> Call:
     return metrics
 
 
+@attrs.frozen
 class SidecarMetrics(Collector):
     """Show a sidecar to Prometheus."""
 
-    def __init__(self, service: Service, membership: Membership) -> None:
-        self._service = service
-        self._membership = membership
+    _service: Service
+    _membership: Membership
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics as they are now."""

@@ -37,12 +37,7 @@ REPORT_INTERVAL_S = 60.0
 class PodLabeller:
     """Keep a label on the own pod for each role while a consumer holds it.
 
-    Args:
-        turns: the turns of roles.
-        labelled: the roles of `--label-pod`.
-        labels: changes the labels of the pod.
-        clock: returns the time in milliseconds.
-        pod: the name of the pod.
+    `labelled` has the roles of `--label-pod`.
     """
 
     def __init__(

@@ -85,10 +85,6 @@ class Service:
 
     Each input first notes the member's session, then changes the turns, and then executes their
     effects. All of this runs on the event loop without a break, so no input sees another half done.
-
-    Args:
-        turns: the turns.
-        clock: returns the time in milliseconds of CLOCK_BOOTTIME.
     """
 
     def __init__(self, turns: ConsumerTurns, clock: Callable[[], int] = now_ms) -> None:
