@@ -71,8 +71,14 @@ class HelpContext(click.Context):
 
 
 def _with_help(command: click.Command) -> click.Command:
-    """Make a command and its subcommands write help with `Help`."""
+    """Write the help of a command and its subcommands with `Help`.
+
+    It shows the default and the environment variable of each option.
+    """
     command.context_class = HelpContext
+    for option in command.params:
+        if isinstance(option, click.Option):
+            option.show_default = option.show_envvar = True
     if isinstance(command, click.Group):
         for subcommand in command.commands.values():
             _with_help(subcommand)

@@ -94,11 +94,8 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
 
 def version_of(url: str) -> str:
     """Ask a server for its version."""
-    client = Client([url])
-    try:
+    with contextlib.closing(Client([url])) as client:
         return client.version()
-    finally:
-        client.close()
 
 
 def _tell(url: str, version: str, data_dir: Path | None) -> None:
@@ -112,11 +109,9 @@ def _tell(url: str, version: str, data_dir: Path | None) -> None:
 
 
 def _greet(url: str, version: str, data_dir: Path | None) -> None:
-    data = (
-        f"Its data stays in {data_dir}."
-        if data_dir
-        else "Its data is deleted when it ends; --data-dir keeps it."
-    )
+    data = "Its data is deleted when it ends; --data-dir keeps it."
+    if data_dir:
+        data = f"Its data stays in {data_dir}."
     lines = [
         f"etcd {version} runs at {url}, for development only: one server, no password, no TLS."
     ]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from rink.cli.exit_status import Failed
+from rink.cli.exit_status import NO, Failed
 
 API = "127.0.0.1:8181"
 
@@ -18,17 +18,13 @@ CONNECT_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 2.0
 """Seconds for the answer, in addition to those that the sidecar is asked to wait."""
 
-NO = 3
-
 
 @click.command(short_help="Make the sidecar beside it leave, as a preStop hook.")
 @click.option(
     "--api",
     default=API,
-    show_default=True,
     metavar="ADDRESS",
     envvar="RINK_API",
-    show_envvar=True,
     help="Where the sidecar's API is: HOST:PORT, or unix:PATH.",
 )
 @click.option(
@@ -40,7 +36,6 @@ NO = 3
 @click.option(
     "--wait",
     default=0.0,
-    show_default=True,
     metavar="SECONDS",
     type=click.FloatRange(min=0, max=3600),
     help="How long to wait until the sidecar has left.",

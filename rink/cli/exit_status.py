@@ -42,6 +42,16 @@ def wrapped(text: str, stream: TextIO) -> str:
     return "\n".join(lines).replace("\0", " ")
 
 
+def say(text: str) -> None:
+    """Write a line to stderr."""
+    click.echo(wrapped(text, sys.stderr), err=True)
+
+
+def tell(text: str) -> None:
+    """Write a line to stdout."""
+    click.echo(wrapped(text, sys.stdout))
+
+
 class Failed(click.ClickException):
     """Show an error as one line without a traceback, and exit with 1."""
 

@@ -19,8 +19,8 @@ import attrs
 import click
 
 from rink.cli import observe, render
-from rink.cli.exit_status import wrapped
-from rink.cli.options import Target, announced, check_group, opened, tell, with_target
+from rink.cli.exit_status import tell, wrapped
+from rink.cli.options import Target, announced, check_group, opened, with_json, with_target
 from rink.core.keys import OFFSETS, SLOTS, Keys
 from rink.core.own_record import some
 from rink.core.values import Asked, Wish
@@ -100,7 +100,7 @@ def count_beside(etcd: Etcd, keys: Keys, mark: str) -> int:
 @click.command(short_help="Delete the keys of GROUP, whose members are all gone.")
 @click.argument("group", callback=check_group)
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
+@with_json
 @with_target
 def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
     """Delete the keys of GROUP, whose members are all gone.
@@ -117,9 +117,7 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
             raise target.unknown(group)
         kept = _kept(view, group, keys)
         kept = attrs.evolve(
-            kept,
-            offsets=count_beside(etcd, keys, OFFSETS),
-            slots=count_beside(etcd, keys, SLOTS),
+            kept, offsets=count_beside(etcd, keys, OFFSETS), slots=count_beside(etcd, keys, SLOTS)
         )
         deleted = _size(view) - len(kept.keys(keys))
         if deleted and is_terminal() and not yes:

@@ -9,11 +9,11 @@ the group was starting. Only a coordinator that saw the start knows when that wa
 from __future__ import annotations
 
 import math
-from datetime import datetime
 from typing import Any
 
 import attrs
 
+from rink.cli.holding_since import seconds_between
 from rink.core.ranks import STARTED, RankSettings, growth_due
 from rink.core.values import Member, MemberRecord, Version
 from rink.core.view import View
@@ -60,10 +60,7 @@ def is_waiting(member: MemberStatus) -> bool:
 def growth(view: View, status: GroupStatus, wall: str) -> dict[str, Growth]:
     """Return when the group grows for each waiting member, oldest first.
 
-    Args:
-        view: the group's keys.
-        status: the status computed from them.
-        wall: this machine's wall clock.
+    `wall` is this machine's wall clock.
     """
     records = {
         member.name: record
@@ -101,7 +98,7 @@ class _Start:
         """
         if self.version is None:
             return math.inf if self.is_to_come else None
-        seconds = _seconds(record.joined, self.version.proclaimed)
+        seconds = seconds_between(record.joined, self.version.proclaimed)
         return math.inf if seconds is None else seconds
 
     @property
@@ -113,7 +110,7 @@ class _Start:
         """
         if self.version is None or self.coordinator is None or self.coordinator.record is None:
             return self.is_to_come
-        since = _seconds(self.coordinator.record.joined, self.version.proclaimed)
+        since = seconds_between(self.coordinator.record.joined, self.version.proclaimed)
         return self.version.by == self.coordinator.name and since is not None and since >= 0
 
 
@@ -137,15 +134,7 @@ def _growth(record: MemberRecord, start: _Start, wall: str) -> Growth:
 
 def _left(record: MemberRecord, delay: float, wall: str) -> float | None:
     """Return the seconds left of a delay, or None if the clocks disagree."""
-    waited = _seconds(record.joined, wall)
+    waited = seconds_between(record.joined, wall)
     if waited is None or waited < 0:
         return None
     return round(max(delay - waited, 0.0), 3)
-
-
-def _seconds(start: str, end: str) -> float | None:
-    """Return the seconds between two times, or None without a comparison."""
-    try:
-        return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
-    except (ValueError, TypeError):
-        return None

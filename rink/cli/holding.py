@@ -18,7 +18,6 @@ from rink.sidecar.role_files import FOLDER, file_name, is_valid
     required=True,
     metavar="DIR",
     envvar="RINK_FILES",
-    show_envvar=True,
     type=click.Path(path_type=Path),
     help="The folder of the sidecar's --files.",
 )

@@ -44,13 +44,18 @@ class Since:
         return f"{words}, {ago} ago by {self.by}'s clock" if ago and not self.or_before else words
 
 
+def seconds_between(start: str, end: str) -> float | None:
+    """Return the seconds between two wall clocks, or None if unknown."""
+    try:
+        return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
+    except (ValueError, TypeError):  # TypeError: only one of them has a time zone
+        return None
+
+
 def _ago(then: str, now: str) -> str:
     """Return the time between two wall clocks, or "" if they disagree."""
-    try:
-        seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(then)).total_seconds()
-    except (ValueError, TypeError):  # TypeError: only one of them has a time zone
-        return ""
-    if seconds < 0:
+    seconds = seconds_between(then, now)
+    if seconds is None or seconds < 0:
         return ""
     if seconds < SHOWN_IN_MINUTES_FROM_S:
         return f"{seconds:.0f} s"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import click
 
 from rink.cli import kubernetes
-from rink.cli.options import Seconds, Target, check_member
+from rink.cli.options import Seconds, Target, name_check
 
 if TYPE_CHECKING:
     from rink import aio
@@ -24,49 +24,33 @@ with_ttl = click.option(
     metavar="SECONDS",
     type=Seconds(min=2),
     default=TTL_S,
-    show_default=True,
     help="Seconds after which another host may take over if this one is dead or cut off.",
 )
 
 
 def with_name(groups: str = "the group") -> Callable[..., Any]:
-    """Return a decorator that gives a command the option `--name`.
-
-    Args:
-        groups: the groups in which the name is unique, in words.
-    """
+    """Return a decorator that gives a command the option `--name`."""
     return click.option(
         "--name",
         envvar="RINK_NAME",
-        show_envvar=True,
-        callback=check_member,
+        callback=name_check("member"),
         help=f"Its name in {groups}.  [default: host name, process id, four hex digits]",
     )
 
 
 def with_log_level(note: str = "") -> Callable[..., Any]:
-    """Return a decorator that gives a command the option `--log-level`.
-
-    Args:
-        note: a sentence to add to the option's help.
-    """
+    """Return a decorator that gives a command the option `--log-level`."""
     return click.option(
         "--log-level",
         metavar="LEVEL",
         type=click.Choice(LEVELS, case_sensitive=False),
         default="info",
-        show_default=True,
         help=f"What is logged to stderr: {', '.join(LEVELS)}.{note and f' {note}'}",
     )
 
 
 def log_to_stderr(level: str, handler: logging.Handler | None = None) -> None:
-    """Set up logging, unless the program has already done so.
-
-    Args:
-        level: the lowest level that is logged.
-        handler: takes the lines, and writes them to stderr.
-    """
+    """Set up logging, unless the program has already done so."""
     logging.basicConfig(
         level=level.upper(),
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
@@ -77,38 +61,25 @@ def log_to_stderr(level: str, handler: logging.Handler | None = None) -> None:
 def with_leave(successor: str) -> Callable[..., Any]:
     """Return a decorator that gives a command the options of its leave.
 
-    The command gets `handover_wait` in seconds with its default, and `termination_grace`.
-
     Args:
         successor: words for the help: what the leave waits for, and what goes on meanwhile.
     """
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def with_default(*args: Any, handover_wait: float | None, **more: Any) -> Any:
-            if handover_wait is None:
-                handover_wait = kubernetes.default_handover_wait()
-            return function(*args, handover_wait=handover_wait, **more)
-
-        for option in (_TERMINATION_GRACE, _handover_wait(successor)):
-            with_default = option(with_default)
-        return with_default
-
-    return decorate
-
-
-def _handover_wait(successor: str) -> Callable[..., Any]:
-    return click.option(
+    handover_wait = click.option(
         "--handover-wait",
         metavar="SECONDS",
         type=Seconds(min=0),
         envvar="RINK_HANDOVER_WAIT",
-        show_envvar=True,
+        callback=_default_handover_wait,
         help=(
             f"How long leaving waits for {successor}.  "
             f"[default: {kubernetes.HANDOVER_WAIT_S:g} in Kubernetes, else 0]"
         ),
     )
+    return lambda function: handover_wait(_TERMINATION_GRACE(function))
+
+
+def _default_handover_wait(_: click.Context, __: click.Parameter, value: float | None) -> float:
+    return kubernetes.default_handover_wait() if value is None else value
 
 
 _TERMINATION_GRACE = click.option(
@@ -116,7 +87,6 @@ _TERMINATION_GRACE = click.option(
     metavar="SECONDS",
     type=Seconds(min=0),
     envvar="RINK_TERMINATION_GRACE",
-    show_envvar=True,
     help="The pod's terminationGracePeriodSeconds. Leaving must be over before.",
 )
 
@@ -125,14 +95,4 @@ def session_at(target: Target, ttl: float) -> aio.Session:
     """Return a session with the etcd that a command's options name."""
     from rink import aio
 
-    return aio.Session(
-        target.endpoints,
-        ttl=ttl,
-        prefix=target.prefix,
-        user=target.user,
-        password=target.password,
-        ca=target.ca,
-        cert=target.cert,
-        key=target.key,
-        timeout=target.timeout,
-    )
+    return aio.Session(ttl=ttl, **attrs.asdict(target))

@@ -36,9 +36,8 @@ def default_handover_wait() -> float:
 def check_grace(leaves_within_s: float, grace_s: float | None) -> None:
     """Warn if the pod may be killed before a leave is over.
 
-    Args:
-        leaves_within_s: the sum of all waits of a leave, in seconds.
-        grace_s: `terminationGracePeriodSeconds`, or None if it was not given.
+    `leaves_within_s` is the sum of all waits of a leave. `grace_s` is the pod's
+    `terminationGracePeriodSeconds`, or None if it was not given.
     """
     needed_s = leaves_within_s + MARGIN_S
     if grace_s is None:

@@ -97,14 +97,9 @@ def read_leases(etcd: Etcd, view: View, *, however_many: bool) -> Leases:
 
 
 def read_leases_of(etcd: Etcd, view: View, names: Iterable[str]) -> Leases:
-    """Read the leases of some members.
+    """Read the leases of some members, with one request for each.
 
-    Members whose record cannot be read are left out.
-
-    Args:
-        etcd: the server, which gets one request for each lease.
-        view: the group's keys.
-        names: the members; every name must be in the view.
+    Every name must be in the view. Members whose record cannot be read are left out.
     """
     records = [(name, view.members[name].lease, view.members[name].record) for name in names]
     readable = [(name, lease, record.ttl) for name, lease, record in records if record is not None]

@@ -78,14 +78,9 @@ def following(
 ) -> Iterator[Iterator[View | Trouble]]:
     """Follow a group by an iterator of views.
 
-    The iterator also yields a `Trouble` while the views may be out of date.
-
-    Args:
-        etcd: the server.
-        keys: the keys of the group.
-        clock: the clock for all waits.
-        quiet_s: seconds without an event after which etcd is asked whether it answers.
-        until: the time when the iterator ends, though not before the first view. None is never.
+    The iterator also yields a `Trouble` while the views may be out of date. After `quiet_s` without
+    an event, etcd is asked whether it answers. The iterator ends at the time `until`, though not
+    before the first view.
 
     Raises:
         EtcdError: from the iterator, if the group could not be read the first time. Later errors

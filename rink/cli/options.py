@@ -1,7 +1,4 @@
-"""Define what the commands share.
-
-This is the etcd to use, the checks of names, and the ends by errors and signals.
-"""
+"""Define what the commands share: the etcd, checks, ends by signals."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import functools
 import math
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +15,7 @@ from typing import Any, NoReturn
 import attrs
 import click
 
-from rink.cli.exit_status import Wrong, wrapped
+from rink.cli.exit_status import Wrong, say
 from rink.core.keys import Keys, check_name
 from rink.engine.clock import SYSTEM, Clock
 from rink.errors import ConfigError, StateError
@@ -78,15 +74,8 @@ class Target:
 
 def connect(target: Target) -> Etcd:
     """Make a client of a real etcd. It connects at its first request."""
-    client = Client(
-        check_endpoints(target.endpoints),
-        timeout=target.timeout,
-        user=target.user,
-        password=target.password,
-        ca=target.ca,
-        cert=target.cert,
-        key=target.key,
-    )
+    access = attrs.asdict(target, filter=attrs.filters.exclude("endpoints", "prefix"))
+    client = Client(check_endpoints(target.endpoints), **access)
     client.fail_refused()  # a person waits for the answer, and can start etcd
     return client
 
@@ -141,9 +130,7 @@ def opened(target: Target) -> Iterator[Etcd]:
 def announced(target: Target, doing: str) -> contextlib.AbstractContextManager[None]:
     """Name the body's request on stderr, if etcd does not answer soon.
 
-    Args:
-        target: the etcd that is asked.
-        doing: what the command does, such as `reading group 'a' from`.
+    `doing` is what the command does, such as `reading group 'a' from`.
     """
     return unanswered(f"{doing} etcd at {target.where}; it gives up after {target.timeout:g} s")
 
@@ -177,16 +164,6 @@ class Seconds(click.FloatRange):
         return seconds
 
 
-def say(text: str) -> None:
-    """Write a line to stderr."""
-    click.echo(wrapped(text, sys.stderr), err=True)
-
-
-def tell(text: str) -> None:
-    """Write a line to stdout."""
-    click.echo(wrapped(text, sys.stdout))
-
-
 def as_options() -> contextlib.AbstractContextManager[None]:
     """Spell settings as options in the messages of the body."""
     return spelled({field.name: f"--{field.name}" for field in attrs.fields(Target)})
@@ -200,81 +177,57 @@ def _check_prefix(_: click.Context, __: click.Parameter, value: str) -> str:
         raise Wrong(str(error)) from error  # the message already names the option
 
 
-def check_group(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """Refuse a value that cannot be a group's name; for the GROUP argument."""
-    try:
-        return None if value is None else check_name("group", value)
-    except ConfigError as error:
-        raise click.BadParameter(str(error)) from error
+def name_check(kind: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback that refuses values that cannot be names of this kind.
+
+    The kinds are group, member, role and slot.
+    """
+
+    def checked(_: click.Context, __: click.Parameter, value: Any) -> Any:
+        names = value if isinstance(value, tuple) else (value,)
+        try:
+            for name in names if value is not None else ():
+                check_name(kind, name)
+        except ConfigError as error:
+            raise click.BadParameter(str(error)) from error
+        return value
+
+    return checked
 
 
-def check_member(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """Refuse a value that cannot be a member's name; for the option `--name`."""
-    try:
-        return None if value is None else check_name("member", value)
-    except ConfigError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def check_role(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """Refuse a value that cannot be a role name; for an option."""
-    try:
-        return None if value is None else check_name("role", value)
-    except ConfigError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def check_roles(
-    ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Refuse a value that cannot be a role name; for the ROLE arguments."""
-    for role in value:
-        check_role(ctx, param, role)
-    return value
+with_json = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
+check_group, check_role = name_check("group"), name_check("role")
 
 
 _OPTIONS = (
     click.option(
         "--endpoints",
         envvar="RINK_ETCD",
-        show_envvar=True,
         metavar="URLS",
         help="Addresses of etcd, separated by commas.  [default: 127.0.0.1:2379]",
     ),
     click.option(
-        "--prefix",
-        default="rink/",
-        show_default=True,
-        callback=_check_prefix,
-        help="The beginning of every key.",
+        "--prefix", default="rink/", callback=_check_prefix, help="The beginning of every key."
     ),
-    click.option("--user", envvar="RINK_ETCD_USER", show_envvar=True, help="The etcd user."),
+    click.option("--user", envvar="RINK_ETCD_USER", help="The etcd user."),
     click.option(
         "--password",
         envvar="RINK_ETCD_PASSWORD",
-        show_envvar=True,
         help="Its password. Set it by the environment: other users can see a command's options.",
     ),
     click.option(
         "--ca",
         envvar="RINK_ETCD_CA",
-        show_envvar=True,
         help="PEM file of the authority that signed the servers' certificates.",
     ),
-    click.option(
-        "--cert",
-        envvar="RINK_ETCD_CERT",
-        show_envvar=True,
-        help="PEM file of a client certificate.",
-    ),
-    click.option("--key", envvar="RINK_ETCD_KEY", show_envvar=True, help="PEM file of its key."),
+    click.option("--cert", envvar="RINK_ETCD_CERT", help="PEM file of a client certificate."),
+    click.option("--key", envvar="RINK_ETCD_KEY", help="PEM file of its key."),
 )
 _TIMEOUT = click.option(
     "--timeout",
     metavar="S",
     type=click.FloatRange(min=0, min_open=True),
     default=REQUEST_TIMEOUT_S,
-    show_default=True,
     help="Seconds for each request to etcd.",
 )
 

@@ -102,10 +102,7 @@ def _reason(error: BaseException) -> str:
 def session(master: str | None = None, name: str = "rink plan") -> Iterator[SparkSession]:
     """Yield this process's session, or a new one that ends after the body.
 
-    Args:
-        master: the Spark master. A URL `sc://…` is Spark Connect. None is SPARK_REMOTE, or else all
-            cores of this machine.
-        name: the application's name in Spark.
+    A master `sc://…` is Spark Connect. None is SPARK_REMOTE, or else all cores of this machine.
 
     Raises:
         RinkError: there is no Java, or Spark does not start. The text has its last line of output.

@@ -34,11 +34,6 @@ def check_ending(path: str) -> None:
 def draw(plan: Plan, path: str, title: str = "") -> None:
     """Draw a plan into a file, in the format of its ending.
 
-    Args:
-        plan: the result of `rink.spark.roles.plan`.
-        path: a name that ends in `.svg`, `.png` or `.pdf`.
-        title: the title above the figures, such as the group's name.
-
     Raises:
         ConfigError: the ending is another one, or the folder does not exist.
     """

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from rink.cli import observe, render
 from rink.cli.exit_status import Failed
-from rink.cli.options import Target, check_group, opened, with_target
+from rink.cli.options import Target, check_group, opened, with_json, with_target
 from rink.core.own_record import some
 from rink.core.values import Version
 from rink.distribution import install_command
@@ -58,7 +58,7 @@ class _Start:
     metavar="FILE",
     help="The roles: .parquet (a directory of it too), .csv or .json, read by Spark.",
 )
-@click.option("--role-column", default="role", show_default=True, help="The column of the roles.")
+@click.option("--role-column", default="role", help="The column of the roles.")
 @click.option(
     "--leave", multiple=True, callback=_names, metavar="NAME,…", help="Members that leave."
 )
@@ -75,7 +75,7 @@ class _Start:
     help="Where Spark runs; sc://… is Spark Connect.  [default: SPARK_REMOTE, or local[*]]",
 )
 @click.option("--plot", metavar="FILE", help="Draw it, too: .svg, .png or .pdf.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
+@with_json
 @with_target
 def plan(
     group: str | None,

@@ -19,11 +19,11 @@ from rink.sidecar.public import LoopLag, application
 log = logging.getLogger("rink.run")
 
 
+@attrs.frozen
 class RunMetrics(Collector):
     """Export the metrics of a `rink run`, without names of roles."""
 
-    def __init__(self, supervisor: CommandSupervisor) -> None:
-        self._supervisor = supervisor
+    _supervisor: CommandSupervisor
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics as they are now."""
@@ -39,9 +39,7 @@ class RunMetrics(Collector):
 def prober(address: str, margin: float) -> Beside:
     """Listen at an address, and return the coroutine that serves there.
 
-    Args:
-        address: HOST:PORT.
-        margin: the lag of the event loop, in seconds, from which it counts as unhealthy.
+    The event loop counts as unhealthy from a lag of `margin` seconds.
 
     Raises:
         ConfigError: the address is taken, or cannot be used.

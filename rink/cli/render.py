@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 import attrs
 from rich import box
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
@@ -32,8 +33,6 @@ UNBOUNDED_WIDTH = 1 << 16
 MAX_LINES_SHOWN = 8
 
 NO_LEASES = Leases()
-NO_WORDS: Mapping[str, str] = {}
-NO_GROWTH: Mapping[str, Growth] = {}
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -75,29 +74,6 @@ def names(labels: Mapping[str, str]) -> str:
     return clean(" ".join(f"{key}={value}" for key, value in labels.items()))
 
 
-def table(*columns: str) -> Table:
-    """Make a table in the common style.
-
-    A column whose name begins with `>` has numbers.
-    """
-    made = Table(
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        header_style="bold",
-        padding=(0, 1, 0, 0),
-    )
-    for column in columns:
-        is_number = column.startswith(">")
-        made.add_column(
-            column.removeprefix(">"),
-            justify="right" if is_number else "left",
-            no_wrap=is_number,
-            overflow="fold",
-        )
-    return made
-
-
 Cells = Sequence[Text | str]
 
 
@@ -105,8 +81,8 @@ Cells = Sequence[Text | str]
 class Listing:
     """Draw rows as a table if it fits, or else as some lines for each row.
 
-    Empty columns are left out. If a row takes several lines, its first `titles` cells form the
-    first line.
+    A column whose name begins with `>` has numbers. Empty columns are left out. If a row takes
+    several lines, its first `titles` cells form the first line.
     """
 
     columns: Sequence[str]
@@ -123,7 +99,7 @@ class Listing:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the rows, for rich, in the width of the console."""
         kept = [at for at in range(len(self.columns)) if any(row[at] for row in self.rows)]
-        made = table(*(self.columns[at] for at in kept))
+        made = self._empty_table(kept)
         for row in self.rows:
             made.add_row(*(row[at] for at in kept))
         unbounded = options.update(max_width=UNBOUNDED_WIDTH)
@@ -136,6 +112,21 @@ class Listing:
             facts = [cell for at, cell in cells.items() if at >= self.titles]
             if facts:
                 yield Padding(Text(" · ").join(facts), (0, 0, 0, 2))
+
+    def _empty_table(self, kept: Iterable[int]) -> Table:
+        made = Table(
+            box=box.SIMPLE_HEAD,
+            show_edge=False,
+            pad_edge=False,
+            header_style="bold",
+            padding=(0, 1, 0, 0),
+        )
+        for at in kept:
+            name = self.columns[at].removeprefix(">")
+            is_number = name != self.columns[at]
+            justify: JustifyMethod = "right" if is_number else "left"
+            made.add_column(name, justify=justify, no_wrap=is_number, overflow="fold")
+        return made
 
     def _named(self, at: int, cell: Text | str) -> Text:
         """Return a cell with its column's name, unless it is a clear title."""
@@ -152,17 +143,12 @@ def show(
     status: GroupStatus,
     rows: int | None = None,
     leases: Leases = NO_LEASES,
-    since: Mapping[str, str] = NO_WORDS,
-    growth: Mapping[str, Growth] = NO_GROWTH,
+    since: Mapping[str, str] = MappingProxyType({}),
+    growth: Mapping[str, Growth] = MappingProxyType({}),
 ) -> RenderableType:
-    """Show a group.
+    """Show a group, with at most `rows` lines of members, ranked ones first.
 
-    Args:
-        status: the status of the group.
-        rows: the most lines of members, ranked members first.
-        leases: the leases of its members, if they were read.
-        since: since when each member drains, in words.
-        growth: when the group grows for each waiting member.
+    `since` says since when each member drains.
     """
     return Group(
         _head(status, leases),
@@ -172,7 +158,7 @@ def show(
     )
 
 
-def _head(status: GroupStatus, leases: Leases = NO_LEASES) -> Text:
+def _head(status: GroupStatus, leases: Leases) -> Text:
     head = Text.assemble((clean(status.group), "bold"), "  ")
     if status.version:
         size = f"{len(status.ranks)} rank" + "s" * (len(status.ranks) != 1)
@@ -193,10 +179,8 @@ def _settled(status: GroupStatus, leases: Leases = NO_LEASES) -> Text:
     if not status.settled:
         return Text("not settled", "bold yellow")
     if leases.overdue:
-        members = clean(some(tuple(leases.overdue)))
-        does = (
-            "does not renew its lease" if len(leases.overdue) == 1 else "do not renew their leases"
-        )
+        members, is_one = clean(some(tuple(leases.overdue))), len(leases.overdue) == 1
+        does = "does not renew its lease" if is_one else "do not renew their leases"
         return Text(f"settled, but {members} {does}", "bold yellow")
     return Text("settled", "" if leases.problem else "green")
 

@@ -5,7 +5,7 @@ Names come from Redis, where anybody may have written them: see `render`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -42,19 +42,9 @@ def show_lag(lags: Sequence[Lag]) -> RenderableType:
     """Show each processor's lag by partition, then the problems to solve."""
     if not lags:
         return Text("no processors: neither the app nor Redis has a chosen one")
-    columns = (
-        "processor",
-        "partition",
-        ">lag",
-        "oldest",
-        ">held",
-        ">of",
-        ">kept",
-        ">bytes",
-        "since",
-        "keep",
-    )
-    made = Listing((*columns, ">processed", ">dead", "state"), titles=2)
+    backlog = (">lag", "oldest", ">held", ">of", ">kept", ">bytes", "since", "keep")
+    columns = ("processor", "partition", *backlog, ">processed", ">dead", "state")
+    made = Listing(columns, titles=2)
     for lag in lags:
         made.add(
             clean(lag.processor),
@@ -114,16 +104,13 @@ def _state(lag: Lag) -> Text:
 
 
 def _notes(lags: Sequence[Lag]) -> list[RenderableType]:
+    places = [(f"{lag.processor} {lag.stream}/{lag.partition}", lag) for lag in lags]
     lines = [
-        ("quarantined", f"{lag.processor} {lag.stream}/{lag.partition}: {lag.quarantined}", "red")
-        for lag in lags
+        ("quarantined", f"{place}: {lag.quarantined}", "red")
+        for place, lag in places
         if lag.quarantined
     ]
-    lines += [
-        ("lost", f"{lag.processor} {lag.stream}/{lag.partition}: {lag.lost} events", "red")
-        for lag in lags
-        if lag.lost
-    ]
+    lines += [("lost", f"{place}: {lag.lost} events", "red") for place, lag in places if lag.lost]
     strangers = sorted({lag.processor for lag in lags if not (lag.declared or lag.is_sparks)})
     what = "trimming waits for it; if it was retired: rink streams forget-group"
     lines += [("not in this app", f"{name}: {what}", "yellow") for name in strangers]
@@ -221,14 +208,12 @@ def show_letters(letters: DeadLetters) -> RenderableType:
 
 def show_letter(letter: DeadLetterRow) -> RenderableType:
     """Show one dead letter in full."""
+    sent = when(letter.sent) if letter.sent else "at an unknown time"
     facts = [
         ("dead letter", letter.id),
         ("processor", letter.processor),
         ("partition", f"{letter.stream}/{letter.partition}"),
-        (
-            "event",
-            f"{letter.event}, sent {when(letter.sent) if letter.sent else 'at an unknown time'}",
-        ),
+        ("event", f"{letter.event}, sent {sent}"),
         ("given up", when(letter.given_up)),
         ("attempts", str(letter.attempts)),
         ("error", letter.error),
@@ -261,60 +246,31 @@ def show_requeued(rows: Sequence[Requeued]) -> RenderableType:
 
 def show_discarded(rows: Sequence[Discarded]) -> RenderableType:
     """Show how many dead letters were removed."""
-    if not rows:
-        return Text("no dead letters")
-    made = Listing(("processor", "partition", ">dead letters removed"), titles=2)
-    for row in rows:
-        made.add(clean(row.processor), _role(row), str(row.letters))
-    return made
+    return _changed(rows, {">dead letters removed": "letters"}, "no dead letters")
 
 
 def show_unquarantined(rows: Sequence[Unquarantined]) -> RenderableType:
     """Show the partitions that are processed again."""
-    if not rows:
-        return Text("no chosen partition is quarantined")
-    made = Listing(
-        ("processor", "partition", "goes on behind", "skipped", "was quarantined for"), titles=2
-    )
-    for row in rows:
-        made.add(
-            clean(row.processor),
-            _role(row),
-            clean(row.offset),
-            clean(row.skipped) or "-",
-            clean(row.reason),
-        )
-    return made
+    columns = {"goes on behind": "offset", "skipped": "skipped", "was quarantined for": "reason"}
+    return _changed(rows, columns, "no chosen partition is quarantined")
 
 
 def show_paused(rows: Sequence[Paused]) -> RenderableType:
     """Show where a processor is paused."""
-    if not rows:
-        return Text("nothing to pause: all chosen partitions are paused already")
-    return _lags(rows, "lag when paused")
+    nothing = "nothing to pause: all chosen partitions are paused already"
+    return _changed(rows, {">lag when paused": "lag"}, nothing)
 
 
 def show_resumed(rows: Sequence[Resumed]) -> RenderableType:
     """Show where a processor is resumed."""
-    if not rows:
-        return Text("nothing to resume: no chosen partition is paused")
-    return _lags(rows, "lag when resumed")
-
-
-def _lags(rows: Sequence[Paused | Resumed], title: str) -> RenderableType:
-    made = Listing(("processor", "partition", f">{title}"), titles=2)
-    for row in rows:
-        made.add(clean(row.processor), _role(row), str(row.lag))
-    return made
+    nothing = "nothing to resume: no chosen partition is paused"
+    return _changed(rows, {">lag when resumed": "lag"}, nothing)
 
 
 def show_moved(rows: Sequence[Moved]) -> RenderableType:
     """Show the offsets before and after a move."""
-    if not rows:
-        return Text("no offset was moved: the processor has never started there")
-    made = Listing(("processor", "partition", "offset was", "offset is"), titles=2)
-    for row in rows:
-        made.add(clean(row.processor), _role(row), clean(row.before), clean(row.after))
+    columns = {"offset was": "before", "offset is": "after"}
+    made = _changed(rows, columns, "no offset was moved: the processor has never started there")
     what = "events that were sent before {} may be gone: they were not kept"
     notes = [
         (_role(row), what.format(when(row.gone_before)), "yellow")
@@ -324,20 +280,34 @@ def show_moved(rows: Sequence[Moved]) -> RenderableType:
     return Group(made, Text(""), titled(notes)) if notes else made
 
 
+def _changed(
+    rows: Sequence[Discarded | Unquarantined | Paused | Resumed | Moved],
+    columns: Mapping[str, str],
+    nothing: str,
+) -> RenderableType:
+    """Show the changed partitions, or `nothing` if there are none.
+
+    `columns` has the further columns, each with the attribute that it shows.
+    """
+    if not rows:
+        return Text(nothing)
+    made = Listing(("processor", "partition", *columns), titles=2)
+    for row in rows:
+        facts = (clean(str(getattr(row, name))) or "-" for name in columns.values())
+        made.add(clean(row.processor), _role(row), *facts)
+    return made
+
+
 def show_forgotten(rows: Sequence[Forgotten]) -> str:
     """Return a text about a forgotten processor, and what stays of it."""
     if not rows:
         return "nothing to forget: it is registered nowhere"
     name = rows[0].processor
-    waited, trimmed, letters = (
-        sum(row.waited for row in rows),
-        sum(row.trimmed for row in rows),
-        sum(row.letters for row in rows),
-    )
+    waited, trimmed = sum(row.waited for row in rows), sum(row.trimmed for row in rows)
     kept = f"{waited} events waited for it, {trimmed} were kept for it alone and are gone"
     where = f"{len(rows)} partition" + "s" * (len(rows) != 1)
     parts = [f"{name} is forgotten in {where}: {kept}"]
-    if letters:
+    if letters := sum(row.letters for row in rows):
         parts.append(f"{letters} of its dead letters stay")
     if any(row.declared for row in rows):
         parts.append(

@@ -23,9 +23,10 @@ from rink.cli.options import (
     Target,
     announced,
     check_group,
-    check_roles,
+    check_role,
     opened,
     outside,
+    with_json,
     with_target,
 )
 from rink.core.placement import Placement
@@ -151,8 +152,8 @@ def why_no_version(view: View, group: str) -> str:
 
 @click.command(short_help="Show the owner, holder and next owner of each ROLE of GROUP.")
 @click.argument("group", callback=check_group)
-@click.argument("roles", metavar="ROLE...", nargs=-1, required=True, callback=check_roles)
-@click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
+@click.argument("roles", metavar="ROLE...", nargs=-1, required=True, callback=check_role)
+@with_json
 @with_target
 @click.pass_context
 def owner(

@@ -17,10 +17,9 @@ import click
 from rink.cli import kubernetes
 from rink.cli.exit_status import Wrong
 from rink.cli.joining import log_to_stderr, session_at, with_leave, with_name, with_ttl
-from rink.cli.options import Seconds, Target, check_group, check_role, with_target
-from rink.core.keys import check_name
+from rink.cli.options import Seconds, Target, check_group, check_role, name_check, with_target
 from rink.distribution import install_command
-from rink.errors import ConfigError, RinkError
+from rink.errors import RinkError
 
 if TYPE_CHECKING:
     from rink.run.supervisor import Beside
@@ -48,11 +47,10 @@ class RunCommand(click.Command):
             raise WrongRun(error.format_message(), error.ctx) from error
 
 
-def _check_slot(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    try:
-        return check_name("slot", value) if value else value
-    except ConfigError as error:
-        raise click.BadParameter(str(error)) from error
+def _check_slot(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value != THIS_MINUTE:
+        name_check("slot")(ctx, param, value)
+    return value
 
 
 @click.command(
@@ -71,7 +69,6 @@ def _check_slot(_: click.Context, __: click.Parameter, value: str | None) -> str
     metavar="SECONDS",
     type=Seconds(min=0),
     default=DEFAULT_GRACE_S,
-    show_default=True,
     help="Seconds from the command's SIGTERM to its SIGKILL.",
 )
 @click.option(
@@ -107,21 +104,12 @@ def _check_slot(_: click.Context, __: click.Parameter, value: str | None) -> str
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @with_target
 def run(
-    group: str,
-    role: str,
-    grace: float,
-    wait: float | None,
-    once: bool,
-    restart: bool,
     slot: str | None,
-    retry_if_unfinished: bool,
-    name: str | None,
     ttl: float,
-    handover_wait: float,
     termination_grace: float | None,
     public: str | None,
-    command: tuple[str, ...],
     target: Target,
+    **settings: Any,
 ) -> None:
     """Run COMMAND while this host holds role R of group G.
 
@@ -133,7 +121,6 @@ def run(
     _open_standard_files()
     if os.getpid() == 1:  # the system's default ignores SIGTERM in process 1
         signal.signal(signal.SIGTERM, _exit)
-    _check(once, restart, slot, retry_if_unfinished)
     from rink.run import exit_codes
     from rink.run.log_thread import LogThread
     from rink.run.run_settings import RunSettings
@@ -142,54 +129,32 @@ def run(
 
     lines = LogThread()
     log_to_stderr("info", lines)
-    log = logging.getLogger("rink.run")
-    if shutil.which(command[0]) is None and not Path(command[0]).exists():
-        log.error("command %r was not found", command[0])
-        lines.flush()
-        exit_codes.end(exit_codes.ExitStatus(exit_codes.NOT_FOUND))
     try:
-        settings = RunSettings(
-            group=group,
-            role=role,
-            command=command,
-            name=name,
-            grace=grace,
-            wait=wait,
-            once=once,
-            restart=restart,
-            handover_wait=handover_wait,
-            slot=minute_slot(started_at) if slot == THIS_MINUTE else slot,
-            retry_if_unfinished=retry_if_unfinished,
-        )
-        kubernetes.check_grace(settings.leaves_within_s, termination_grace)
+        slot = minute_slot(started_at) if slot == THIS_MINUTE else slot
+        run_settings = RunSettings(slot=slot, **settings)
+        program = run_settings.command[0]
+        if shutil.which(program) is None and not Path(program).exists():
+            logging.getLogger("rink.run").error("command %r was not found", program)
+            lines.flush()
+            exit_codes.end(exit_codes.ExitStatus(exit_codes.NOT_FOUND))
+        kubernetes.check_grace(run_settings.leaves_within_s, termination_grace)
         session = session_at(target, ttl)
         beside = None if public is None else _prober(public, session.margin)
     except RinkError as error:
         lines.flush()
         raise WrongRun(str(error)) from error
-    outcome = supervise(settings, session, beside)
+    outcome = supervise(run_settings, session, beside)
     lines.flush()
     exit_codes.end(outcome)
 
 
 def _prober(address: str, margin: float) -> Beside:
-    """Return the coroutine that answers probes at an address."""
     try:
         from rink.cli.probing import prober
     except ModuleNotFoundError as error:
         text = f"--public needs {error.name}: {install_command('sidecar')}"
         raise WrongRun(text) from error
     return prober(address, margin)
-
-
-def _check(once: bool, restart: bool, slot: str | None, retry_if_unfinished: bool) -> None:
-    """Refuse options that exclude each other."""
-    if once and restart:
-        raise WrongRun("--once and --restart exclude each other: give one of them")
-    if slot is not None and restart:
-        raise WrongRun("--once-per and --restart exclude each other: a slot runs once")
-    if retry_if_unfinished and slot is None:
-        raise WrongRun("--retry-if-unfinished needs --once-per: it retries the run of a slot")
 
 
 def _open_standard_files() -> None:

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 
 from rink.cli import apps
 from rink.cli.exit_status import Failed
-from rink.cli.options import Seconds
+from rink.cli.options import Seconds, with_json
 from rink.errors import RinkError
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ _timeout = click.option(
     "--timeout",
     type=Seconds(min=0, min_open=True),
     default=30.0,
-    show_default=True,
     help="Seconds to wait for room in a partition, or for a Redis that goes away.",
 )
 
@@ -42,7 +41,7 @@ _timeout = click.option(
 @click.argument("stream")
 @click.argument("record")
 @_timeout
-@click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
+@with_json
 def send(app: str, stream: str, record: str, timeout: float, as_json: bool) -> None:
     """Send RECORD, a JSON object, to STREAM of the app that MODULE:ATTR names."""
     loaded_app = apps.load(app)

@@ -8,16 +8,14 @@ from typing import Any
 import click
 
 from rink.cli import observe, render
-from rink.cli.exit_status import NO, Failed, Not
+from rink.cli.exit_status import NO, Failed, Not, tell
 from rink.cli.growth import growth
 from rink.cli.holding_since import draining_since
 from rink.cli.leases import Leases, read_leases
-from rink.cli.options import Target, announced, check_group, opened, outside, tell, with_target
+from rink.cli.options import Target, announced, check_group, opened, outside, with_json, with_target
 from rink.inspect.group_status import GroupStatus, seen
 from rink.inspect.read_group import read_group
 from rink.inspect.version_diff import steps
-
-_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 
 
 @click.command(short_help="Show GROUP as it is now, and why it is not settled.")
@@ -26,7 +24,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for pr
 @click.option(
     "--leases", "every_lease", is_flag=True, help="Read all leases, however many there are."
 )
-@_JSON
+@with_json
 @with_target
 @click.pass_context
 def status(
@@ -87,7 +85,7 @@ def _answer(ctx: click.Context, now: GroupStatus, leases: Leases) -> None:
 
 @click.command(short_help="List the groups under the prefix that have members.")
 @click.option("--all", "every", is_flag=True, help="Also list groups without members.")
-@_JSON
+@with_json
 @with_target
 def groups(every: bool, as_json: bool, target: Target) -> None:
     """List the groups under the prefix that have members."""
@@ -124,13 +122,9 @@ def _list_groups(target: Target, as_json: bool, *, every: bool = False) -> None:
 @click.command(short_help="Show the versions of GROUP: time, author, cause, changes.")
 @click.argument("group", callback=check_group)
 @click.option(
-    "--last",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
-    help="Number of versions, the newest ones.",
+    "--last", type=click.IntRange(min=1), default=20, help="Number of versions, the newest ones."
 )
-@_JSON
+@with_json
 @with_target
 def history(group: str, last: int, as_json: bool, target: Target) -> None:
     """Show the versions of GROUP: time, author, cause, and the moves of ranks.

@@ -21,7 +21,7 @@ from rink.cli.joining import (
     with_name,
     with_ttl,
 )
-from rink.cli.options import Seconds, Target, check_group, check_roles, with_target
+from rink.cli.options import Seconds, Target, check_group, check_role, with_target
 from rink.distribution import install_command
 from rink.errors import ConfigError
 
@@ -45,13 +45,11 @@ JOIN_TIMEOUT_S = 10.0
     callback=check_group,
     help="The group to join.",
     envvar="RINK_GROUP",
-    show_envvar=True,
 )
 @with_name()
 @click.option(
     "--listen",
     default=API,
-    show_default=True,
     metavar="ADDRESS",
     help="Where programs call: HOST:PORT of loopback, or unix:PATH.",
 )
@@ -70,7 +68,6 @@ JOIN_TIMEOUT_S = 10.0
 @click.option(
     "--public",
     default=PUBLIC,
-    show_default=True,
     metavar="ADDRESS",
     help='The address of probes and metrics; "" for none.',
 )
@@ -84,7 +81,7 @@ JOIN_TIMEOUT_S = 10.0
     "roles",
     multiple=True,
     metavar="R",
-    callback=check_roles,
+    callback=check_role,
     help="Hold this role for the whole pod. Needs --grace. May be given more than once.",
 )
 @click.option(
@@ -92,7 +89,6 @@ JOIN_TIMEOUT_S = 10.0
     multiple=True,
     metavar="R",
     envvar="RINK_LABEL_POD",
-    show_envvar=True,
     help=(
         "Label the own pod while this role is held here, so that a Service selects the pod. May be "
         "given more than once."
@@ -109,7 +105,6 @@ JOIN_TIMEOUT_S = 10.0
     metavar="SECONDS",
     type=Seconds(min=1),
     default=10.0,
-    show_default=True,
     help="How far ahead the end of a turn may be. With a --ttl of 20 it is 9 at most.",
 )
 @click.option(
@@ -117,7 +112,6 @@ JOIN_TIMEOUT_S = 10.0
     metavar="SECONDS",
     type=Seconds(min=0),
     default=10.0,
-    show_default=True,
     help="How long it stays in the group after the last sign of life of a program.",
 )
 @click.option(
@@ -131,7 +125,6 @@ JOIN_TIMEOUT_S = 10.0
     metavar="SECONDS",
     type=Seconds(min=0),
     default=60.0,
-    show_default=True,
     help="How long the group waits before it grows for this member.",
 )
 @with_ttl
@@ -141,7 +134,6 @@ JOIN_TIMEOUT_S = 10.0
     metavar="N",
     type=click.IntRange(1, 10_000),
     default=256,
-    show_default=True,
     help="Largest number of open streams.",
 )
 @with_log_level()

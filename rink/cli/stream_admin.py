@@ -6,6 +6,8 @@ import functools
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -14,6 +16,7 @@ from rich.console import RenderableType
 
 from rink.cli import apps, render, render_streams
 from rink.cli.exit_status import Failed
+from rink.cli.options import with_json
 
 if TYPE_CHECKING:
     from rink.streams import App
@@ -28,7 +31,6 @@ _PARTITION = click.option(
 _LETTER = click.argument("letter", required=False, metavar="[ID]")
 _ALL = click.option("--all", "takes_all", is_flag=True, help="All chosen dead letters.")
 _YES = click.option("--yes", is_flag=True, help="Do not ask.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 
 
 @click.group(short_help="Administer the streams of an app.")
@@ -39,16 +41,31 @@ def streams() -> None:
     """
 
 
-def _chosen(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the app, the options that choose partitions, and --json."""
+def _with_app(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the app, and the module `rink.streams.admin`."""
 
     @functools.wraps(function)
-    def loaded(*args: Any, app: str, **named: Any) -> Any:
-        return function(*args, app=apps.load(app), **named)
+    def loaded(*, app: str, **named: Any) -> Any:
+        loaded_app = apps.load(app)  # this names a missing extra
+        from rink.streams import admin
 
-    for option in (_JSON, _PARTITION, _STREAM, _PROCESSOR, apps.with_app):
-        loaded = option(loaded)
-    return loaded
+        return function(loaded_app, admin, **named)
+
+    return apps.with_app(loaded)
+
+
+def _chosen(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the app, the options that choose partitions, and --json."""
+    for option in (with_json, _PARTITION, _STREAM, _PROCESSOR, _with_app):
+        function = option(function)
+    return function
+
+
+def _of_processor(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the app, a processor, and options for its partitions."""
+    for option in (with_json, _PARTITION, _STREAM, click.argument("processor"), _with_app):
+        function = option(function)
+    return function
 
 
 def _ask(app: App, work: Callable[[], Awaitable[T]], *, etcd: bool = False) -> T:
@@ -62,8 +79,8 @@ def _run_and_show(
     work: Callable[[], Awaitable[Sequence[Any]]],
     key: str,
     show: Callable[[Any], RenderableType | str],
-    *,
     as_json: bool,
+    *,
     etcd: bool = False,
 ) -> None:
     """Run the work, and write its result for a program or for people.
@@ -83,28 +100,21 @@ def _run_and_show(
 
 @streams.command(short_help="Show the lag of each processor, and what holds trimming back.")
 @_chosen
-def lag(app: App, as_json: bool, **chosen: Any) -> None:
+def lag(app: App, admin: ModuleType, as_json: bool, **chosen: Any) -> None:
     """Show the lag of each processor, and what holds trimming back.
 
     Processors that Redis knows but the app does not have are shown, too.
     """
-    from rink.streams import admin
-
-    _run_and_show(
-        app, lambda: admin.lag(app, **chosen), "lag", render_streams.show_lag, as_json=as_json
-    )
+    work = partial(admin.lag, app, **chosen)
+    _run_and_show(app, work, "lag", render_streams.show_lag, as_json)
 
 
 @streams.command(short_help="Show the owner and the standby of each partition.")
 @_chosen
-def owners(app: App, as_json: bool, **chosen: Any) -> None:
+def owners(app: App, admin: ModuleType, as_json: bool, **chosen: Any) -> None:
     """Show the owner of each partition, and the worker that would be next."""
-    from rink.streams import admin
-
-    show = render_streams.show_owners
-    _run_and_show(
-        app, lambda: admin.owners(app, **chosen), "owners", show, as_json=as_json, etcd=True
-    )
+    work = partial(admin.owners, app, **chosen)
+    _run_and_show(app, work, "owners", render_streams.show_owners, as_json, etcd=True)
 
 
 @streams.command(short_help="List the dead letters, or show a dead letter in full.")
@@ -114,43 +124,38 @@ def owners(app: App, as_json: bool, **chosen: Any) -> None:
     "--last",
     type=click.IntRange(min=1),
     default=20,
-    show_default=True,
     help="Number of dead letters, the newest ones.",
 )
-def dead(app: App, letter: str | None, last: int, as_json: bool, **chosen: Any) -> None:
+def dead(
+    app: App, admin: ModuleType, letter: str | None, last: int, as_json: bool, **chosen: Any
+) -> None:
     """List the dead letters, or show the dead letter ID with its traceback."""
-    from rink.streams import admin
-
     if letter is not None:
-        row = _ask(app, lambda: admin.dead_letter(app, letter, **chosen))
-        if as_json:
-            click.echo(json.dumps(attrs.asdict(row), indent=2))
-        else:
-            render.console().print(render_streams.show_letter(row))
-        return
-    letters = _ask(app, lambda: admin.dead_letters(app, last=last, **chosen))
-    if as_json:
-        click.echo(json.dumps(attrs.asdict(letters), indent=2))
+        result = _ask(app, partial(admin.dead_letter, app, letter, **chosen))
+        show: Callable[[Any], RenderableType] = render_streams.show_letter
     else:
-        render.console().print(render_streams.show_letters(letters))
+        result = _ask(app, partial(admin.dead_letters, app, last=last, **chosen))
+        show = render_streams.show_letters
+    if as_json:
+        click.echo(json.dumps(attrs.asdict(result), indent=2))
+    else:
+        render.console().print(show(result))
 
 
 @streams.command(short_help="Make dead letters events again.")
 @_chosen
 @_LETTER
 @_ALL
-def requeue(app: App, letter: str | None, takes_all: bool, as_json: bool, **chosen: Any) -> None:
+def requeue(
+    app: App, admin: ModuleType, letter: str | None, takes_all: bool, as_json: bool, **chosen: Any
+) -> None:
     """Make the dead letter ID, or all chosen dead letters, events again.
 
     Each event goes to the end of its partition. Only the processor that gave it up gets it.
     """
-    from rink.streams import admin
-
     _check_choice(letter, takes_all)
-    show = render_streams.show_requeued
-    _run_and_show(
-        app, lambda: admin.requeue(app, letter, **chosen), "requeued", show, as_json=as_json
-    )
+    work = partial(admin.requeue, app, letter, **chosen)
+    _run_and_show(app, work, "requeued", render_streams.show_requeued, as_json)
 
 
 @streams.command(short_help="Remove dead letters for good.")
@@ -159,24 +164,26 @@ def requeue(app: App, letter: str | None, takes_all: bool, as_json: bool, **chos
 @_ALL
 @_YES
 def discard(
-    app: App, letter: str | None, takes_all: bool, yes: bool, as_json: bool, **chosen: Any
+    app: App,
+    admin: ModuleType,
+    letter: str | None,
+    takes_all: bool,
+    yes: bool,
+    as_json: bool,
+    **chosen: Any,
 ) -> None:
     """Remove the dead letter ID, or all chosen dead letters, for good."""
-    from rink.streams import admin
-
     _check_choice(letter, takes_all)
     if takes_all and not yes:
         _confirm(
             app,
-            lambda: admin.dead_letters(app, **chosen),
+            partial(admin.dead_letters, app, **chosen),
             render_streams.show_letters,
             "Remove all dead letters of these, for good?",
             "discard asks before it removes all chosen dead letters",
         )
-    show = render_streams.show_discarded
-    _run_and_show(
-        app, lambda: admin.discard(app, letter, **chosen), "discarded", show, as_json=as_json
-    )
+    work = partial(admin.discard, app, letter, **chosen)
+    _run_and_show(app, work, "discarded", render_streams.show_discarded, as_json)
 
 
 @streams.command(short_help="Process quarantined partitions again.")
@@ -186,69 +193,34 @@ def discard(
     is_flag=True,
     help="Skip the event that quarantined the partition: it becomes a dead letter.",
 )
-def unquarantine(app: App, skip: bool, as_json: bool, **chosen: Any) -> None:
+def unquarantine(app: App, admin: ModuleType, skip: bool, as_json: bool, **chosen: Any) -> None:
     """Process all quarantined partitions again, or the chosen ones."""
-    from rink.streams import admin
-
-    show = render_streams.show_unquarantined
-    _run_and_show(
-        app,
-        lambda: admin.unquarantine(app, skip=skip, **chosen),
-        "unquarantined",
-        show,
-        as_json=as_json,
-    )
-
-
-def _of_processor(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the app, a processor, and options for its partitions."""
-    for option in (_JSON, _PARTITION, _STREAM, click.argument("processor"), apps.with_app):
-        function = option(function)
-    return function
+    work = partial(admin.unquarantine, app, skip=skip, **chosen)
+    _run_and_show(app, work, "unquarantined", render_streams.show_unquarantined, as_json)
 
 
 @streams.command(short_help="Pause a processor; its partitions keep their owners.")
 @_of_processor
-def pause(
-    app: str, processor: str, stream: str | None, partition: int | None, as_json: bool
-) -> None:
+def pause(app: App, admin: ModuleType, processor: str, as_json: bool, **where: Any) -> None:
     """Pause PROCESSOR, in all partitions or in one.
 
     It gets no events until `resume`. Workers notice within about two seconds, and finish their
     in-flight events. A restart does not end the pause.
     """
-    loaded_app = apps.load(app)
-    from rink.streams import admin
-
-    _run_and_show(
-        loaded_app,
-        lambda: admin.pause(loaded_app, processor, stream=stream, partition=partition),
-        "paused",
-        render_streams.show_paused,
-        as_json=as_json,
-    )
+    work = partial(admin.pause, app, processor, **where)
+    _run_and_show(app, work, "paused", render_streams.show_paused, as_json)
 
 
 @streams.command(short_help="Resume a paused processor.")
 @_of_processor
-def resume(
-    app: str, processor: str, stream: str | None, partition: int | None, as_json: bool
-) -> None:
+def resume(app: App, admin: ModuleType, processor: str, as_json: bool, **where: Any) -> None:
     """Resume PROCESSOR, in all its paused partitions or in one."""
-    loaded_app = apps.load(app)
-    from rink.streams import admin
-
-    _run_and_show(
-        loaded_app,
-        lambda: admin.resume(loaded_app, processor, stream=stream, partition=partition),
-        "resumed",
-        render_streams.show_resumed,
-        as_json=as_json,
-    )
+    work = partial(admin.resume, app, processor, **where)
+    _run_and_show(app, work, "resumed", render_streams.show_resumed, as_json)
 
 
 @streams.command("forget-group", short_help="Forget a retired processor, so that trimming goes on.")
-@apps.with_app
+@_with_app
 @click.argument("processor")
 @_STREAM
 @click.option(
@@ -257,37 +229,29 @@ def resume(
     help="Also while its workers run: their next commit quarantines their partitions.",
 )
 @_YES
-@_JSON
+@with_json
 def forget_group(
-    app: str, processor: str, stream: str | None, force: bool, yes: bool, as_json: bool
+    app: App, admin: ModuleType, processor: str, force: bool, yes: bool, as_json: bool, **where: Any
 ) -> None:
     """Forget a retired PROCESSOR, so that trimming does not wait for it.
 
     Its offsets are deleted, its dead letters stay. The command asks first if the app still has
     that processor.
     """
-    loaded_app = apps.load(app)
-    from rink.streams import admin
-
-    if processor in loaded_app.processors and not yes:
+    if processor in app.processors and not yes:
         _confirm(
-            loaded_app,
-            lambda: admin.lag(loaded_app, processor=processor, stream=stream),
+            app,
+            partial(admin.lag, app, processor=processor, **where),
             render_streams.show_lag,
             f"This app still has {processor}. Forget its offsets, as shown above?",
             f"forget-group asks before it forgets {processor}, which the app still has",
         )
-    _run_and_show(
-        loaded_app,
-        lambda: admin.forget_group(loaded_app, processor, stream=stream, force=force),
-        "forgotten",
-        render_streams.show_forgotten,
-        as_json=as_json,
-    )
+    work = partial(admin.forget_group, app, processor, force=force, **where)
+    _run_and_show(app, work, "forgotten", render_streams.show_forgotten, as_json)
 
 
 @streams.command(short_help="Move the offset of a processor.")
-@apps.with_app
+@_with_app
 @click.argument("processor")
 @click.option(
     "--to",
@@ -299,40 +263,25 @@ def forget_group(
 @_STREAM
 @_PARTITION
 @_YES
-@_JSON
+@with_json
 def reset(
-    app: str,
-    processor: str,
-    to: str,
-    stream: str | None,
-    partition: int | None,
-    yes: bool,
-    as_json: bool,
+    app: App, admin: ModuleType, processor: str, to: str, yes: bool, as_json: bool, **where: Any
 ) -> None:
     """Move the offset of PROCESSOR, in all partitions or in one.
 
     Backwards, events are processed again. Forwards, skipped events are never processed.
     Quarantined partitions are processed again.
     """
-    loaded_app = apps.load(app)
-    from rink.streams import admin
-
-    chosen: dict[str, Any] = {"stream": stream, "partition": partition}
     if not yes:
         _confirm(
-            loaded_app,
-            lambda: admin.lag(loaded_app, processor=processor, **chosen),
+            app,
+            partial(admin.lag, app, processor=processor, **where),
             render_streams.show_lag,
             f"Move the offset of {processor} as shown above, to {to}?",
             "reset asks before it moves offsets",
         )
-    _run_and_show(
-        loaded_app,
-        lambda: admin.reset(loaded_app, processor, to, **chosen),
-        "moved",
-        render_streams.show_moved,
-        as_json=as_json,
-    )
+    work = partial(admin.reset, app, processor, to, **where)
+    _run_and_show(app, work, "moved", render_streams.show_moved, as_json)
 
 
 def _check_choice(letter: str | None, takes_all: bool) -> None:

@@ -12,7 +12,7 @@ import attrs
 import click
 
 from rink.cli import observe, render
-from rink.cli.exit_status import Not
+from rink.cli.exit_status import Not, say, tell
 from rink.cli.observe import Trouble
 from rink.cli.options import (
     Seconds,
@@ -21,8 +21,6 @@ from rink.cli.options import (
     check_role,
     opened,
     outside,
-    say,
-    tell,
     with_target_but_timeout,
 )
 from rink.cli.role_owner import RoleSeen, roles_seen, why_no_version

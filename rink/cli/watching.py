@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import attrs
 import click
@@ -41,19 +41,6 @@ STYLES = {
     "trouble": "bold red",
     "settled": "green",
 }
-
-
-class Display(Protocol):
-    """Show what a watch sees."""
-
-    def begin(self, view: View) -> None:
-        """Show the group at the beginning."""
-
-    def happened(self, view: View, settled: bool | None, happening: Happening) -> None:
-        """Show an event; `view` is the group after it."""
-
-    def now(self, view: View) -> None:
-        """Show the group as it is now."""
 
 
 @click.command(short_help="Follow GROUP until Ctrl-C.")
@@ -204,6 +191,10 @@ class LiveLog:
             text = render.clean(f"this may be out of date: {self.trouble}")
             parts.append(Text(text, "bold red", no_wrap=True, overflow="ellipsis"))
         return Group(*parts)
+
+
+Display = JsonLines | LiveLog
+"""What shows the events of a watch, and the group after each of them."""
 
 
 def line(happening: Happening, wall: str) -> Text:

@@ -53,11 +53,7 @@ def _names(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> li
     help="Serve metrics for Prometheus and /readyz at this port; 0 is any free port.",
 )
 @click.option(
-    "--metrics-host",
-    metavar="HOST",
-    default="127.0.0.1",
-    show_default=True,
-    help="The address of the metrics.",
+    "--metrics-host", metavar="HOST", default="127.0.0.1", help="The address of the metrics."
 )
 @with_log_level("It has no effect if the app's module sets up logging.")
 def worker(
@@ -151,21 +147,14 @@ def _leave(worker: Worker, name: str) -> None:
 
 def _hurry(worker: Worker, name: str) -> None:
     log.info(
-        "%s: worker %s waits for no successor; another signal ends it at once",
-        name,
-        worker.name,
+        "%s: worker %s waits for no successor; another signal ends it at once", name, worker.name
     )
     worker.stop(now=True)
 
 
 def _serve_metrics(worker: Worker, host: str, port: int) -> None:
     """Serve the metrics of the worker, the process and the app."""
-    from prometheus_client import (
-        REGISTRY,
-        CollectorRegistry,
-        make_wsgi_app,
-        start_http_server,
-    )
+    from prometheus_client import REGISTRY, CollectorRegistry, make_wsgi_app, start_http_server
 
     both = CollectorRegistry()
     both.register(REGISTRY)

@@ -24,9 +24,7 @@ MARKS = ("user.delegate", "trusted.delegate")
 def own_path(cgroups: str, mounted: Iterable[Mount]) -> Path | None:
     """Return the folder of this process's cgroup of version 2, or None.
 
-    Args:
-        cgroups: the text of `/proc/self/cgroup`.
-        mounted: all mounts.
+    `cgroups` is the text of `/proc/self/cgroup`.
     """
     own = next((line[3:] for line in cgroups.splitlines() if line.startswith("0::")), None)
     if own is None:

@@ -240,9 +240,6 @@ class Sweeps:
     A process may outlive SIGKILL: a process in state D, or of another user. Each sweep reads all of
     `/proc`, so sweeps get rare while the same processes are left. Processes that start new ones
     change the list, so sweeps stay fast.
-
-    Args:
-        now: when the kill begins, in milliseconds.
     """
 
     def __init__(self, now: int) -> None:
@@ -253,10 +250,7 @@ class Sweeps:
     def swept(self, now: int, left: list[int], refused: list[int]) -> str:
         """Take the result of a sweep, and return a report if it is due, else "".
 
-        Args:
-            now: the time in milliseconds.
-            left: the processes that were left.
-            refused: the processes among them that this process may not kill.
+        `refused` are the processes among those left that this process may not kill.
         """
         is_stuck = now >= self._slow_at and left == self._left
         self.pause_ms = SLOW_SWEEP_INTERVAL_MS if is_stuck else SWEEP_INTERVAL_MS
@@ -304,8 +298,7 @@ class Timer:
 class Terminal:
     """Give the controlling terminal to process groups, if there is one.
 
-    Args:
-        job: the process group of `rink run`, which a shell puts into the foreground.
+    `job` is the process group of `rink run`, which a shell puts into the foreground.
     """
 
     def __init__(self, job: int) -> None:
@@ -617,7 +610,6 @@ class CommandGuard:
             raise TimeoutError
 
     def _forget_file(self) -> None:
-        """Remove the file of RINK_FILE."""
         if self._file:
             with contextlib.suppress(OSError):
                 os.unlink(self._file)

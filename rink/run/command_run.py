@@ -61,11 +61,6 @@ class Host:
     """Hold the objects that all runs of one `rink run` share.
 
     Attributes:
-        settings: the options.
-        session: the member's session.
-        member: the member, which joins before the first run.
-        reaper: reaps the processes.
-        file: the file that shows the command until when the role is held.
         ignored: the signals that `rink run` ignores, and so the command, too.
         on_stopped: called with the signal that stopped the command.
         loss_signal: returns the signal that the command gets once the role is lost.
@@ -87,11 +82,7 @@ class Host:
 
 
 class CommandRun:
-    """Run the command once.
-
-    Args:
-        host: the shared objects.
-        role: the role, which is held.
+    """Run the command once, under a role that is held.
 
     Attributes:
         guarded: the command under its guard, while it runs.
@@ -176,8 +167,7 @@ class CommandRun:
     async def _watch(self, guarded: Guarded, lost: asyncio.Future[Any]) -> bool:
         """Move the end on until the command has ended.
 
-        Returns:
-            Whether the command was stopped because of the role.
+        Return whether the command was stopped because of the role.
         """
         interval = min(MAX_CHECK_INTERVAL_S, self._host.session.ttl / 12)
         is_lost = False
@@ -220,7 +210,6 @@ class CommandRun:
         return self._host.member.tenure()[1] - limits.lead - limits.notice > now_ms()
 
     def _reason(self) -> str:
-        """Return why the role is lost."""
         try:
             self._role.raise_if_lost()
         except RoleLost as error:

@@ -30,13 +30,7 @@ KILLED = signal.SIGKILL
 
 @attrs.frozen(kw_only=True)
 class KillTimes:
-    """Hold the times that a guard obeys, in milliseconds.
-
-    Attributes:
-        grace: from SIGTERM to SIGKILL.
-        notice: from SIGTERM to SIGKILL when the end comes near.
-        lead: from SIGKILL to the end.
-    """
+    """Hold the times of `command_guard.Ends`, in milliseconds."""
 
     grace: int
     notice: int

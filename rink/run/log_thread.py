@@ -46,7 +46,6 @@ class LogThread(QueueHandler):
 
 
 def _can_write() -> bool:
-    """Return whether stderr takes a line now."""
     poll = select.poll()
     poll.register(2, select.POLLOUT)
     return any(events & select.POLLOUT for _, events in poll.poll(0))

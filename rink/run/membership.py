@@ -41,12 +41,7 @@ LOOK_INTERVAL_S = 1.0
 
 
 class RunMember:
-    """Join the group as one `rink run`, wait for the role, and leave.
-
-    Args:
-        settings: the options.
-        session: the session to join the group with.
-    """
+    """Join the group as one `rink run`, wait for the role, and leave."""
 
     def __init__(self, settings: RunSettings, session: aio.Session) -> None:
         self._why = "etcd has not answered yet (--endpoints, RINK_ETCD)"
@@ -65,14 +60,11 @@ class RunMember:
     @property
     def why(self) -> str:
         """Return the reason why the member waits."""
-        if self._joined is None and self._joining is not None:
-            owner = _internals.owner_of_name(self._joining)
-            if owner:
-                return (
-                    f"{owner} has the name {self._settings.name!r}: end that process, or give "
-                    "another --name"
-                )
-        return self._why
+        if self._joined is not None or self._joining is None:
+            return self._why
+        owner = _internals.owner_of_name(self._joining)
+        has = f"{owner} has the name {self._settings.name!r}"
+        return f"{has}: end that process, or give another --name" if owner else self._why
 
     @property
     def rink(self) -> aio.Rink:
@@ -100,10 +92,8 @@ class RunMember:
                 self._why = str(error)
                 now = asyncio.get_running_loop().time()
                 if now - reported_at >= REPORT_INTERVAL_S:
-                    reported_at = now
-                    log.warning(
-                        "`rink run` waits to join group %r: %s", self._settings.group, error
-                    )
+                    reported_at, group = now, self._settings.group
+                    log.warning("`rink run` waits to join group %r: %s", group, error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_JOIN_PAUSE_S)
 
@@ -128,10 +118,7 @@ class RunMember:
 
         Args:
             token_above: a number below the role's token.
-            is_over: returns whether the role is no longer needed.
-
-        Returns:
-            The role, or None if it is no longer needed.
+            is_over: returns whether the role is no longer needed. Then this returns None.
 
         Raises:
             ConfigError: the owner runs another role and stays, so the wait would never end.
@@ -139,7 +126,8 @@ class RunMember:
         loop = asyncio.get_running_loop()
         report_at = loop.time() + REPORT_INTERVAL_S
         self._why = self._obstacle()
-        log.info("member %r waits for %s: %s", self.rink.name, self._settings.what, self.why)
+        name, what = self.rink.name, self._settings.what
+        log.info("member %r waits for %s: %s", name, what, self.why)
         while True:
             try:
                 return await self.rink.await_role(
@@ -151,12 +139,7 @@ class RunMember:
                 return None
             if loop.time() >= report_at:
                 report_at = loop.time() + REPORT_INTERVAL_S
-                log.info(
-                    "member %r still waits for %s: %s",
-                    self.rink.name,
-                    self._settings.what,
-                    self.why,
-                )
+                log.info("member %r still waits for %s: %s", name, what, self.why)
 
     def _obstacle(self) -> str:
         """Return the reason why this member does not have the role.
@@ -182,10 +165,9 @@ class RunMember:
         return f"member {owner!r} owns it until it leaves, or its lease ends"
 
     async def leave(self, hurried: asyncio.Event) -> None:
-        """Leave the group. The caller holds no role any more.
+        """Leave the group, until `hurried` cuts the leave short.
 
-        Args:
-            hurried: an event that cuts the leave short.
+        The caller holds no role any more.
         """
         if self._joined is None:
             return

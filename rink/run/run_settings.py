@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import attrs
 
+from rink.errors import ConfigError
+
 LEAVE_TIMEOUT_S = 10.0
 
 
@@ -22,6 +24,17 @@ class RunSettings:
     handover_wait: float = 0.0
     slot: str | None = None
     retry_if_unfinished: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Raise ConfigError if options exclude each other."""
+        if self.once and self.restart:
+            raise ConfigError("--once and --restart exclude each other: give one of them")
+        if self.slot is not None and self.restart:
+            raise ConfigError("--once-per and --restart exclude each other: a slot runs once")
+        if self.retry_if_unfinished and self.slot is None:
+            raise ConfigError(
+                "--retry-if-unfinished needs --once-per: it retries the run of a slot"
+            )
 
     @property
     def what(self) -> str:

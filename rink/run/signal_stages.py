@@ -44,8 +44,7 @@ class Deed(enum.Enum):
 class Stages:
     """Keep the stage that signals of `LEAVING` have reached, and the last one.
 
-    Args:
-        waits: whether leaving waits for a successor, so that a signal can end the wait.
+    `waits` says whether leaving waits for a successor, so that a signal can end the wait.
     """
 
     waits: bool
@@ -59,13 +58,7 @@ class Stages:
         return self.deed is not Deed.NOTHING
 
     def take(self, number: int, at: float, *, is_running: bool) -> Deed:
-        """Return what to do about a signal.
-
-        Args:
-            number: the signal's number.
-            at: when it came, in seconds.
-            is_running: whether a command runs.
-        """
+        """Return what to do about a signal that came `at` a time in seconds."""
         if not is_running:
             if number not in ENDING:
                 return Deed.NOTHING

@@ -14,7 +14,8 @@ from rink import aio
 from rink.core.keys import Keys, SlotKeys
 from rink.errors import EtcdError, RinkError
 from rink.etcd.api import Etcd
-from rink.run.slots import Slot, SlotRun, SlotTurn, look, new_run
+from rink.run.run_settings import RunSettings
+from rink.run.slots import Slot, SlotRun, look, new_run
 
 log = logging.getLogger("rink.run")
 
@@ -22,35 +23,24 @@ T = TypeVar("T")
 
 
 class SlotDuty:
-    """Begin and finish the slot of one `rink run`.
+    """Begin and finish the slot of one `rink run`."""
 
-    Args:
-        etcd: the server with the slots.
-        prefix: the prefix of all keys.
-        group: the group's name.
-        role: the role's name.
-        name: the slot's name.
-        retry: whether a slot is run again if its earlier run did not finish.
-    """
-
-    def __init__(
-        self, etcd: Etcd, prefix: str, *, group: str, role: str, name: str, retry: bool
-    ) -> None:
-        self.name = name
+    def __init__(self, etcd: Etcd, prefix: str, settings: RunSettings) -> None:
+        assert settings.slot is not None
+        self.name = settings.slot
         self._etcd = etcd
-        self._group = Keys.of(prefix, group)
-        self._keys = SlotKeys.of(prefix, group, role)
-        self._retry = retry
+        self._group = Keys.of(prefix, settings.group)
+        self._keys = SlotKeys.of(prefix, settings.group, settings.role)
+        self._retry = settings.retry_if_unfinished
         self._run = new_run()  # of the next start
-        self._role = f"role {role!r} of group {group!r}"
+        self._role = settings.what
 
     async def is_over(self) -> bool:
         """Return whether the slot needs no run, by a read of etcd."""
-        name = self.name
         try:
-            slot = await asyncio.to_thread(look, self._etcd, self._keys, name)
+            slot = await asyncio.to_thread(look, self._etcd, self._keys, self.name)
         except EtcdError as error:
-            log.debug("cannot read slot %r: %s", name, error)
+            log.debug("cannot read slot %r: %s", self.name, error)
             return False  # the holder of the role reads it again
         if slot is None or (slot.code is None and (self._retry or slot.run == self._run)):
             return False
@@ -63,20 +53,15 @@ class SlotDuty:
         The role may be lost before the command starts. The slot is still this member's then: it
         begins again under the same run, unless another member has taken the slot over.
         """
-        run = SlotRun(
-            self._etcd,
-            self._keys,
-            self.name,
-            self._group.member(member),
-            session,
-            Slot(token=role.token, member=member, run=self._run),
-        )
-        turn, slot = await self._while_held(role, lambda: run.begin(retry_unfinished=self._retry))
-        if turn is SlotTurn.MINE:
-            log.info("slot %r of %s is started", self.name, self._role)
-            return run
-        self._report_slot(slot)
-        return None
+        mine = Slot(token=role.token, member=member, run=self._run)
+        record = self._group.member(member)
+        run = SlotRun(self._etcd, self._keys, self.name, record, session, mine)
+        slot = await self._while_held(role, lambda: run.begin(retry_unfinished=self._retry))
+        if slot is not None:
+            self._report_slot(slot)
+            return None
+        log.info("slot %r of %s is started", self.name, self._role)
+        return run
 
     def started(self) -> None:
         """Note that the command may have run, so that this run never begins again."""
@@ -117,9 +102,7 @@ class SlotDuty:
                 await asyncio.sleep(0.5)
 
     def _report_slot(self, slot: Slot) -> None:
-        """Log why the slot is not run."""
-        name = self.name
         if slot.code is None:
-            log.warning("slot %r of %s is not run: it was %s", name, self._role, slot)
+            log.warning("slot %r of %s is not run: it was %s", self.name, self._role, slot)
         else:
-            log.info("slot %r of %s is not run: it is %s", name, self._role, slot)
+            log.info("slot %r of %s is not run: it is %s", self.name, self._role, slot)

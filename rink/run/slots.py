@@ -17,7 +17,6 @@ This module has no threads and no retries. The supervisor calls it on a thread.
 
 from __future__ import annotations
 
-import enum
 import json
 import secrets
 import time
@@ -45,14 +44,6 @@ def wall_time() -> str:
 def new_run() -> str:
     """Return a name that distinguishes one run from any other."""
     return secrets.token_hex(8)
-
-
-class SlotTurn(enum.Enum):
-    """Say whether a slot's job must run."""
-
-    MINE = "this member runs it"
-    DONE = "it was run"
-    STARTED = "it was started, and has not ended"
 
 
 @attrs.frozen(kw_only=True)
@@ -122,9 +113,6 @@ class SlotRun:
     """Write the run of one slot by one member.
 
     Args:
-        etcd: the server with the slots.
-        keys: the keys of the role's slots.
-        name: the slot's name.
         record: the key of the member's record.
         session: the create revision of that record.
         mine: the slot that is written as `started`.
@@ -138,8 +126,8 @@ class SlotRun:
     mine: Slot
     seen: int = 0
 
-    def begin(self, *, retry_unfinished: bool) -> tuple[SlotTurn, Slot]:
-        """Write `started`, unless another run has the slot.
+    def begin(self, *, retry_unfinished: bool) -> Slot | None:
+        """Write `started`, or return the slot of another run that has it.
 
         The call may be repeated after an EtcdError.
 
@@ -151,16 +139,14 @@ class SlotRun:
         while True:
             kv = self._write(self.mine)
             if kv is None:
-                return SlotTurn.MINE, self.mine
+                return None
             slot = read(kv)
             # Either an answer was lost, or this run was begun and its command was not started.
             if slot.run == self.mine.run:
                 self.seen = kv.mod_revision
                 continue
-            if slot.code is not None:
-                return SlotTurn.DONE, slot
-            if not retry_unfinished:
-                return SlotTurn.STARTED, slot
+            if slot.code is not None or not retry_unfinished:
+                return slot
             # The role is held here, so the earlier run is over: its member is dead or released it.
             self.seen = kv.mod_revision
 

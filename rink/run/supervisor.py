@@ -63,10 +63,7 @@ class NotGrantedError(Exception):
 class CommandSupervisor:
     """Run a command under a role, in the event loop of the main thread.
 
-    Args:
-        settings: the options.
-        session: the session to join the group with.
-        beside: a coroutine in the same loop, which serves probes and metrics of this supervisor.
+    `beside` is a coroutine in the same loop, which serves probes and metrics of this supervisor.
     """
 
     def __init__(
@@ -77,9 +74,7 @@ class CommandSupervisor:
         self._ended_runs = 0
         self._session = session
         self._stages = Stages(waits=settings.handover_wait > 0)
-        self._ignored = [
-            number for number in _HANDLED if signal.getsignal(number) is signal.SIG_IGN
-        ]
+        self._ignored = [sig for sig in _HANDLED if signal.getsignal(sig) is signal.SIG_IGN]
         self._member = RunMember(settings, session)
         self._shown: asyncio.Task[None] | None = None
         self._current: CommandRun | None = None
@@ -88,14 +83,7 @@ class CommandSupervisor:
         self._job_is_stopped = False
         self._slot: SlotDuty | None = None
         if settings.slot is not None:
-            self._slot = SlotDuty(
-                session.etcd,
-                session.prefix,
-                group=settings.group,
-                role=settings.role,
-                name=settings.slot,
-                retry=settings.retry_if_unfinished,
-            )
+            self._slot = SlotDuty(session.etcd, session.prefix, settings)
         self._token = 0  # of the last start; the next start has a greater token
         self._outcome: ExitStatus | None = None  # the exit status, once it is known
         self._hurried = asyncio.Event()  # cuts the leave short
@@ -154,7 +142,6 @@ class CommandSupervisor:
 
     @property
     def _guarded(self) -> Guarded | None:
-        """Return the command under its guard, while it runs."""
         return None if self._current is None else self._current.guarded
 
     @property
@@ -205,9 +192,8 @@ class CommandSupervisor:
         elif deed is Deed.HURRY:
             leave = self._member.rink.leave(wait=True, now=True)
             self._leaving = asyncio.ensure_future(leave)
-            log.info(
-                "%s: `rink run` waits for no successor; another signal kills the command", name
-            )
+            text = "%s: `rink run` waits for no successor; another signal kills the command"
+            log.info(text, name)
         elif deed is Deed.KILL:
             guarded.kill()
             log.warning("%s: the command is killed", name)
@@ -243,7 +229,6 @@ class CommandSupervisor:
             guarded.resume()
 
     def _loss_signal(self) -> int:
-        """Return the signal for the command once its role is lost."""
         return self._stages.last if self._stages.is_leaving else signal.SIGTERM
 
     # ── the role ─────────────────────────────────────────────────────────────────────────────
@@ -336,7 +321,6 @@ class CommandSupervisor:
             self._current = None
 
     async def _pause(self, role: aio.Role, run: CommandOutcome) -> None:
-        """Wait before the command is started again."""
         pause = self._restarts.pause_after(run.ran_for)
         log.info("the command starts again in %g s", pause)
         role.release()
@@ -355,7 +339,6 @@ class CommandSupervisor:
             raise NotGrantedError from error
 
     async def _is_slot_over(self) -> bool:
-        """Return whether there is a slot, and it needs no run."""
         return self._slot is not None and await self._slot.is_over()
 
 
@@ -396,7 +379,6 @@ def supervise(
 
 
 def _report_failure(error: Exception) -> None:
-    """Log why `rink run` itself fails."""
     if isinstance(error, RinkError):
         log.error("%s", error)
     else:

@@ -14,6 +14,7 @@ import hmac
 import ipaddress
 from pathlib import Path
 
+import attrs
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rink.errors import ConfigError
@@ -63,20 +64,17 @@ class Bearer:
         self._seen, self._token = seen, token
 
 
+@attrs.frozen
 class Access:
     """Pass on only requests that a program of this machine may send.
 
-    Args:
-        app: the application that answers the requests.
-        bearer: the token that each request needs, or None.
-        host: whether the `Host` header must name loopback. It need not on a unix socket, which no
-            page reaches, or if another address was allowed.
+    `host` says whether the `Host` header must name loopback. It need not on a unix socket, which no
+    page reaches, or if another address was allowed.
     """
 
-    def __init__(self, app: ASGIApp, bearer: Bearer | None, host: bool) -> None:
-        self._app = app
-        self._bearer = bearer
-        self._host = host
+    _app: ASGIApp
+    _bearer: Bearer | None
+    _host: bool
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import attrs
+
 from rink.sidecar.consumers import Consumer, Turn
 from rink.sidecar.effects import Granted, TurnLost
 from rink.sidecar.service import Service, ServiceInbox, Waiting
@@ -53,16 +55,16 @@ def waiting_fields(service: Service, consumer: Consumer, role: str) -> dict[str,
     return {"role": role, "behind": behind}
 
 
+@attrs.define
 class EventWriter:
     """Write the events of one stream, each with an id `life:number`."""
 
-    def __init__(self, service: Service, consumer: Consumer) -> None:
-        self._service = service
-        self._consumer = consumer
-        self._number = 0
-        self._behind: dict[str, str] = {}
-        self.is_idle = False
-        """Whether the stream was silent for long. Then changed waits are written again."""
+    _service: Service
+    _consumer: Consumer
+    _number: int = 0
+    _behind: dict[str, str] = attrs.field(factory=dict)
+    is_idle: bool = False
+    """Whether the stream was silent for long. Then changed waits are written again."""
 
     def take(self, inbox: ServiceInbox) -> bytes:
         """Return all events of an inbox, with the present state of their turns."""

@@ -130,11 +130,8 @@ class ConsumerTurns:
     def close_stream(self, consumer: Consumer, stream: int, by_consumer: bool, now_ms: int) -> None:
         """Note that a stream is closed.
 
-        Args:
-            consumer: the consumer of the stream.
-            stream: its number. The number of an earlier stream changes nothing.
-            by_consumer: whether the consumer closed it. Only such a close can be an answer.
-            now_ms: the time.
+        The number of an earlier stream changes nothing. Only a close by the consumer can be an
+        answer.
         """
         self._expire(consumer, now_ms)
         if consumer.is_forgotten or consumer.stream != stream:
@@ -170,13 +167,8 @@ class ConsumerTurns:
     def release(self, consumer: Consumer, role: str, token: int | None, now_ms: int) -> bool:
         """Take a consumer's answer to a loss, or a role that it gives back.
 
-        Args:
-            consumer: the consumer that answers.
-            role: the role.
-            token: the token of the turn that is over. An answer to a loss with its token keeps the
-                consumer in the queue. An answer without it also ends the wait, since such an answer
-                may come twice.
-            now_ms: the time.
+        An answer to a loss with the token of its turn keeps the consumer in the queue. An answer
+        without a token also ends the wait, since such an answer may come twice.
 
         Returns:
             False if it is the turn of another consumer, or never was the turn of this one.
@@ -219,12 +211,8 @@ class ConsumerTurns:
     def granted(self, role: str, token: int, now_ms: int, is_held: bool = True) -> Turn | None:
         """Give a granted role to the first consumer that is present.
 
-        Args:
-            role: the role.
-            token: the token of the grant.
-            now_ms: the time.
-            is_held: whether the member still held it after the session was noted. If not, the
-                grant is of an earlier session, and the deadline does not apply to it.
+        `is_held` says whether the member still held it after the session was noted. If not, the
+        grant is of an earlier session, and the deadline does not apply to it.
 
         Returns:
             The turn, or None if no consumer wants the role any more. Then it is released.
@@ -263,8 +251,7 @@ class ConsumerTurns:
     def step(self, now_ms: int) -> int | None:
         """Move ends on, end turns whose end has passed, and forget consumers.
 
-        Returns:
-            The time of the next step in milliseconds of the same clock, or None.
+        Return the time of the next step, or None.
         """
         while self._due and self._due[0][0] <= now_ms:
             due_ms, _, consumer = heapq.heappop(self._due)

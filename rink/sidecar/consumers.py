@@ -48,13 +48,10 @@ class Consumer:
         heard_ms: when it last gave a sign of life, or its stream reported its first turn.
         kept_ms: how long it is kept after that, without a stream.
         moved_at_ms: when its ends were last moved on.
-        stream: the number of its open stream.
         is_cut: whether its stream was closed, without a sign of life since.
-        calls: the number of its open calls.
         over: the token of the latest turn that is over, for each role.
         unanswered: the turns whose end has passed without an answer. They are reported as lost
             until the consumer answers.
-        due_ms: the time of its next step.
     """
 
     name: str

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 
+import attrs
 from starlette.types import Message, Receive, Scope, Send
 
 from rink.sidecar.answers import EventWriter
@@ -24,6 +25,7 @@ _HEADERS = [
 ]
 
 
+@attrs.define
 class EventStream:
     """Send a consumer's events until either side ends the stream.
 
@@ -31,10 +33,9 @@ class EventStream:
     time out (`rink.sidecar.listeners`), or if the sidecar ends. Such a close is no answer.
     """
 
-    def __init__(self, service: Service, consumer: Consumer) -> None:
-        self._service = service
-        self._consumer = consumer
-        self._is_closed = False
+    _service: Service
+    _consumer: Consumer
+    _is_closed: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
@@ -77,10 +78,15 @@ class EventStream:
             writer.is_idle = True
 
     async def _watch_close(self, receive: Receive, wake: asyncio.Event) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await disconnected(receive)
         self._is_closed = True
         wake.set()
+
+
+async def disconnected(receive: Receive) -> None:
+    """Wait until the client has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _body(body: bytes, more: bool) -> Message:

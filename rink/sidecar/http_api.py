@@ -18,7 +18,7 @@ from rink.sidecar import answers, bodies, json_views, openapi
 from rink.sidecar.consumers import Consumer
 from rink.sidecar.effects import Effect, Granted
 from rink.sidecar.errors import Refused
-from rink.sidecar.event_stream import EventStream
+from rink.sidecar.event_stream import EventStream, disconnected
 from rink.sidecar.membership import Membership
 from rink.sidecar.service import LEAVES, Service
 
@@ -76,29 +76,24 @@ class Api:
             "/v1/renew": (POST, self.renew),
             "/v1/release": (POST, self.release),
             "/v1/role": (GET, self.role),
-            "/v1/status": (GET, self.status),
-            "/v1/members": (GET, self.members),
-            "/v1/history": (GET, self.history),
+            "/v1/status": (GET, _view(lambda: json_views.status_fields(service, membership))),
+            "/v1/members": (GET, _view(lambda: json_views.member_fields(membership))),
+            "/v1/history": (GET, _view(lambda: json_views.history_fields(membership))),
             "/v1/drain": (POST, self.drain),
-            "/openapi.json": (GET, self.openapi),
+            "/openapi.json": (GET, _view(lambda: openapi.DOCUMENT)),
         }
         service.on_change.append(self._wake_call)
 
-    def application(self) -> ASGIApp:
-        """Return the ASGI application.
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request.
 
         An open stream keeps all coroutines of its call in memory. Starlette's routes would add a
         dozen of them, so a table takes their place.
         """
-
-        async def application(scope: Scope, receive: Receive, send: Send) -> None:
-            response = await self._answer(Request(scope, receive))
-            await response(scope, receive, send)
-
-        return application
+        response = await self._answer(Request(scope, receive))
+        await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> ASGIApp:
-        """Return the answer to a request."""
         methods, call = self._calls.get(request.scope["path"], ((), None))
         if call is None:
             return refusal(Refused(404, "there is no such call: see /openapi.json"))
@@ -154,7 +149,7 @@ class Api:
         consumer.calls = 1
         service.hold(consumer, list(hold.roles))
         left = self._membership.left
-        gone = asyncio.create_task(_gone(request))
+        gone = asyncio.create_task(disconnected(request.receive))
         waits = [gone, *(asyncio.create_task(event.wait()) for event in (granted, left))]
         try:
             if not consumer.turns and hold.wait_s:
@@ -218,21 +213,6 @@ class Api:
 
     # ── the group ────────────────────────────────────────────────────────────────────────────
 
-    async def status(self, request: Request) -> Response:
-        """Return the group as this member sees it."""
-        del request
-        return JSONResponse(json_views.status_fields(self._service, self._membership))
-
-    async def members(self, request: Request) -> Response:
-        """Return the group's members."""
-        del request
-        return JSONResponse(json_views.member_fields(self._membership))
-
-    async def history(self, request: Request) -> Response:
-        """Return the newest versions, oldest first."""
-        del request
-        return JSONResponse(json_views.history_fields(self._membership))
-
     async def drain(self, request: Request) -> Response:
         """Begin to leave for good: 200 after the leave, 202 before.
 
@@ -248,18 +228,13 @@ class Api:
         fields = {"left": has_left, "state": self._membership.state.name.lower()}
         return JSONResponse(fields, 200 if has_left else 202)
 
-    async def openapi(self, request: Request) -> Response:
-        """Return the description of this API."""
-        del request
-        return JSONResponse(openapi.DOCUMENT)
 
-
+@attrs.frozen
 class _Counted:
     """Count a stream while it is open."""
 
-    def __init__(self, limits: ApiLimits, stream: EventStream) -> None:
-        self._limits = limits
-        self._stream = stream
+    _limits: ApiLimits
+    _stream: EventStream
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._limits.streams += 1
@@ -269,14 +244,18 @@ class _Counted:
             self._limits.streams -= 1
 
 
+def _view(fields: Callable[[], dict[str, Any]]) -> Call:
+    """Return a call that shows some fields."""
+
+    async def call(_: Request) -> ASGIApp:
+        return JSONResponse(fields())
+
+    return call
+
+
 def refusal(refused: Refused) -> JSONResponse:
     """Return the answer to a request that is refused."""
     return JSONResponse({"error": str(refused)}, refused.status)
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _wait_of(request: Request) -> float:

@@ -173,11 +173,7 @@ async def serve(
 ) -> None:
     """Serve an application on a socket until `stop` is set.
 
-    Args:
-        app: the application.
-        listener: the socket.
-        stop: ends the server.
-        streams: the most connections that may be streams, in addition to `MAX_CALLERS` others.
+    Up to `streams` connections may be streams, in addition to `MAX_CALLERS` others.
     """
     limited = {"max_connections": streams + MAX_CALLERS, "open": {}}
     config = uvicorn.Config(
@@ -250,9 +246,7 @@ class Address:
 def listen(address: Address, group: str | None = None) -> socket.socket:
     """Open a socket that listens.
 
-    Args:
-        address: the address to listen on.
-        group: for a unix socket, the name or number of a group whose processes may use it, too.
+    `group` is the name or number of a group whose processes may use a unix socket, too.
 
     Raises:
         ConfigError: the address is taken, or cannot be used.

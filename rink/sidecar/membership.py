@@ -44,24 +44,21 @@ class Membership:
     no error, releases a role before the told end of its consumer.
 
     Args:
-        service: the service with the turns.
         make: returns a member of the group that has not joined yet.
         absent_s: seconds without a sign of life of any consumer until the member leaves.
         stays: whether the member joins at once, and stays without a consumer.
     """
 
     def __init__(
-        self,
-        service: Service,
-        make: Callable[[], aio.Rink],
-        absent_s: float,
-        stays: bool = False,
+        self, service: Service, make: Callable[[], aio.Rink], absent_s: float, stays: bool = False
     ) -> None:
         self.service = service
         self.state = MembershipState.ABSENT
         self.trouble = ""
         """Why the last try to join the group failed, or ""."""
         self.rink: aio.Rink | None = None
+        self.presence = asyncio.Event()
+        """Set when consumers may have come or gone."""
         self.left = asyncio.Event()
         """Set when the member has left for good."""
         self.failed = asyncio.Event()
@@ -72,7 +69,6 @@ class Membership:
         self._make = make
         self._absent_s = absent_s
         self._stays = stays
-        self._presence = asyncio.Event()
         self._drain = asyncio.Event()
         self._now = asyncio.Event()
         self._waits: dict[str, asyncio.Task[None]] = {}
@@ -80,8 +76,6 @@ class Membership:
         self._releases: set[asyncio.Task[None]] = set()
         self._last_token = 0
         service.member = self
-        service.on_presence = self._presence.set
-        service.on_failure = self.fail
 
     @property
     def has_consumers(self) -> bool:
@@ -214,7 +208,7 @@ class Membership:
             log.info("draining: %s", json.dumps(why))
             self.service.draining = why
             self._drain.set()
-            self._presence.set()
+            self.presence.set()
 
     def hurry(self) -> None:
         """Begin to leave for good, and wait for no successor."""
@@ -225,8 +219,8 @@ class Membership:
         """Join and leave until drained."""
         while not self._drain.is_set():
             if not self.has_consumers:
-                self._presence.clear()
-                await self._presence.wait()
+                self.presence.clear()
+                await self.presence.wait()
                 continue
             if await self._join():
                 await self._stay()
@@ -276,12 +270,12 @@ class Membership:
         ended = asyncio.create_task(self._ended(self.rink))
         try:
             while not self._drain.is_set() and not ended.done():
-                self._presence.clear()
+                self.presence.clear()
                 if self.has_consumers:
-                    await self._first(ended, self._presence)
+                    await self._first(ended, self.presence)
                     continue
                 absence = asyncio.create_task(asyncio.sleep(self.absence_left_s))
-                await self._first(ended, self._presence, absence)
+                await self._first(ended, self.presence, absence)
                 absence.cancel()
                 if absence.done() and not absence.cancelled() and not self.has_consumers:
                     log.info("no consumer for %g s: the member leaves", self._absent_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -28,12 +29,12 @@ def exposition_of(collector: Collector) -> Call:
     return metrics
 
 
+@attrs.frozen
 class SidecarMetrics(Collector):
     """Show a sidecar to Prometheus."""
 
-    def __init__(self, service: Service, membership: Membership) -> None:
-        self._service = service
-        self._membership = membership
+    _service: Service
+    _membership: Membership
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics as they are now."""
@@ -42,16 +43,13 @@ class SidecarMetrics(Collector):
         draining = sum(1 for turn in turns if turn.lost_at_ms is not None)
         remaining_s = (self._membership.session()[1] - service.clock()) / 1000 if rink else 0.0
         rank = rink.rank if rink else None
+        members = _internals.member_count_of(rink) if rink else 0
         version = rink.version if rink else None
         gauges: tuple[tuple[str, str, float], ...] = (
             ("joined", "1 while the member is in the group.", float(rink is not None)),
             ("ranked", "1 while the member has a rank.", float(rank is not None)),
             ("rank", "The member's rank, -1 without one.", -1 if rank is None else rank),
-            (
-                "members",
-                "Live members of the group.",
-                _internals.member_count_of(rink) if rink else 0,
-            ),
+            ("members", "Live members of the group.", members),
             ("version", "Number of the newest version.", version.number if version else 0),
             ("roles_held", "Roles that consumers hold.", len(turns) - draining),
             ("roles_draining", "Roles that consumers must give up.", draining),
@@ -60,6 +58,6 @@ class SidecarMetrics(Collector):
         )
         for name, what, value in gauges:
             yield GaugeMetricFamily(f"rink_sidecar_{name}", what, value)
-        counts = service.counts
-        yield CounterMetricFamily("rink_sidecar_roles_gained", "Grants told.", counts.gained)
-        yield CounterMetricFamily("rink_sidecar_roles_lost", "Losses told.", counts.lost)
+        grants, losses = service.grants_told, service.losses_told
+        yield CounterMetricFamily("rink_sidecar_roles_gained", "Grants told.", grants)
+        yield CounterMetricFamily("rink_sidecar_roles_lost", "Losses told.", losses)

@@ -6,66 +6,60 @@ from typing import Any
 
 from rink.sidecar import bodies
 
-_TURN: dict[str, Any] = {
-    "type": "object",
-    "required": ["role", "token", "grant", "state", "until_ms", "life"],
-    "properties": {
-        "role": {"type": "string"},
-        "token": {"type": "integer", "description": "Fencing token: greater with each consumer."},
-        "grant": {"type": "string", "description": "Secret of the consumer."},
-        "state": {"enum": ["held", "lost"]},
-        "until_ms": {
-            "type": "integer",
-            "description": "End of the turn, in milliseconds of CLOCK_BOOTTIME. It is moved on.",
-        },
-        "life": {"type": "string", "description": "Life of the sidecar."},
-        "now_ms": {"type": "integer"},
-        "left_ms": {
-            "type": "integer",
-            "description": (
-                "Milliseconds until the end, counted from a time before the request was sent."
-            ),
-        },
-        "why": {"type": "string"},
+_STRING: dict[str, Any] = {"type": "string"}
+_INTEGER: dict[str, Any] = {"type": "integer"}
+
+
+def _record(*optional: str, **properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object, in which only some fields are optional."""
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "required": required, "properties": properties}
+
+
+def _list(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+_TURN = _record(
+    "now_ms",
+    "left_ms",
+    "why",
+    role=_STRING,
+    token={**_INTEGER, "description": "Fencing token: greater with each consumer."},
+    grant={**_STRING, "description": "Secret of the consumer."},
+    state={"enum": ["held", "lost"]},
+    until_ms={
+        **_INTEGER,
+        "description": "End of the turn, in milliseconds of CLOCK_BOOTTIME. It is moved on.",
     },
-}
-_CONSUMER: dict[str, Any] = {
-    "type": "object",
-    "required": ["grant", "life", "now_ms", "held", "waiting"],
-    "properties": {
-        "grant": {"type": "string"},
-        "life": {"type": "string"},
-        "now_ms": {"type": "integer"},
-        "held": {"type": "array", "items": {"$ref": "#/components/schemas/Turn"}},
-        "waiting": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["role", "behind"],
-                "properties": {"role": {"type": "string"}, "behind": {"type": "string"}},
-            },
-        },
+    life={**_STRING, "description": "Life of the sidecar."},
+    now_ms=_INTEGER,
+    left_ms={
+        **_INTEGER,
+        "description": (
+            "Milliseconds until the end, counted from a time before the request was sent."
+        ),
     },
-}
-_ROLE: dict[str, Any] = {
-    "type": "object",
-    "required": ["held", "state", "token", "until_ms", "now_ms", "left_ms", "owner", "why"],
-    "properties": {
-        "held": {"type": "boolean"},
-        "state": {"enum": ["held", "lost", "none"]},
-        "token": {"type": ["integer", "null"]},
-        "until_ms": {"type": "integer"},
-        "now_ms": {"type": "integer"},
-        "left_ms": {"type": "integer"},
-        "owner": {"type": ["string", "null"]},
-        "why": {"type": "string"},
-    },
-}
-_ERROR: dict[str, Any] = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {"error": {"type": "string"}},
-}
+    why=_STRING,
+)
+_CONSUMER = _record(
+    grant=_STRING,
+    life=_STRING,
+    now_ms=_INTEGER,
+    held=_list({"$ref": "#/components/schemas/Turn"}),
+    waiting=_list(_record(role=_STRING, behind=_STRING)),
+)
+_ROLE = _record(
+    held={"type": "boolean"},
+    state={"enum": ["held", "lost", "none"]},
+    token={"type": ["integer", "null"]},
+    until_ms=_INTEGER,
+    now_ms=_INTEGER,
+    left_ms=_INTEGER,
+    owner={"type": ["string", "null"]},
+    why=_STRING,
+)
+_ERROR = _record(error=_STRING)
 _NAME: dict[str, Any] = {
     "type": "string",
     "minLength": 1,
@@ -126,102 +120,90 @@ _HOLD_ANSWER = {
     },
 }
 
+
+def _get(summary: str, responses: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"get": {"summary": summary, **more, "responses": responses}}
+
+
+def _post(summary: str, responses: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"post": {"summary": summary, **more, "responses": responses}}
+
+
+_HOLD = _body(
+    ["roles"],
+    ["grant"],
+    roles={**_list(_NAME), "minItems": 1, "maxItems": bodies.MAX_ROLES},
+    consumer={**_STRING, "pattern": f"^{bodies.CONSUMER.pattern}$"},
+    wait={"type": "number", "minimum": 0, "maximum": bodies.MAX_WAIT_S},
+    alive={"type": "number", "minimum": 1, "maximum": bodies.MAX_ALIVE_S},
+    on_close={"enum": list(bodies.ON_CLOSE)},
+    grant=_GRANT,
+)
+_RELEASE = _body(
+    ["grant", "role"],
+    grant=_GRANT,
+    role=_NAME,
+    token={**_INTEGER, "minimum": 1, "maximum": bodies.MAX_NUMBER - 1},
+)
+_ROLE_QUERY = [
+    {"name": "name", "in": "query", "required": True, "schema": _NAME},
+    {
+        "name": "fail", "in": "query", "allowEmptyValue": True,
+        "description": "404 if it is not held.", "schema": _STRING,
+    },
+]  # fmt: skip
+_WAIT_QUERY = {
+    "name": "wait",
+    "in": "query",
+    "schema": {"type": "number", "minimum": 0, "maximum": bodies.MAX_WAIT_S},
+}
+
+_PATHS = {
+    "/v1/hold": _post(
+        "Hold roles, or resume a stream.",
+        _answers(*_POSTED, 410, 429, 503, _200=_HOLD_ANSWER),
+        requestBody=_HOLD,
+    ),
+    "/v1/renew": _post(
+        "Renew a grant.",
+        _answers(*_POSTED, 410, _200=_object("What is held.", "Consumer")),
+        requestBody=_body(["grant"], grant=_GRANT),
+    ),
+    "/v1/release": _post(
+        "Answer a loss, or give a role back.",
+        _answers(*_POSTED, 409, 410, _204={"description": "Done."}),
+        requestBody=_RELEASE,
+    ),
+    "/v1/role": _get(
+        "Say whether a role is held here now.",
+        _answers(
+            *_COMMON,
+            _200=_object("The role.", "Role"),
+            _404=_object("It is not held, and `fail` was given.", "Role"),
+        ),
+        parameters=_ROLE_QUERY,
+    ),
+    "/v1/status": _get(
+        "Show the group and the consumers.", _answers(*_COMMON, _200=_object("The status."))
+    ),
+    "/v1/members": _get(
+        "Show the members of the group.", _answers(*_COMMON, 409, _200=_object("The members."))
+    ),
+    "/v1/history": _get(
+        "Show the newest versions.", _answers(*_COMMON, 409, _200=_object("The versions."))
+    ),
+    "/v1/drain": _post(
+        "Begin to leave for good.",
+        _answers(*_COMMON, 415, _200=_object("It has left."), _202=_object("It is still leaving.")),
+        parameters=[_WAIT_QUERY],
+    ),
+}
+
 DOCUMENT: dict[str, Any] = {
     "openapi": "3.1.0",
     "info": {"title": "Rink sidecar", "version": "1"},
-    "paths": {
-        "/v1/hold": {
-            "post": {
-                "summary": "Hold roles, or resume a stream.",
-                "requestBody": _body(
-                    ["roles"],
-                    ["grant"],
-                    roles={
-                        "type": "array", "items": _NAME, "minItems": 1,
-                        "maxItems": bodies.MAX_ROLES,
-                    },
-                    consumer={"type": "string", "pattern": f"^{bodies.CONSUMER.pattern}$"},
-                    wait={"type": "number", "minimum": 0, "maximum": bodies.MAX_WAIT_S},
-                    alive={"type": "number", "minimum": 1, "maximum": bodies.MAX_ALIVE_S},
-                    on_close={"enum": list(bodies.ON_CLOSE)},
-                    grant=_GRANT,
-                ),
-                "responses": _answers(*_POSTED, 410, 429, 503, _200=_HOLD_ANSWER),
-            }
-        },
-        "/v1/renew": {
-            "post": {
-                "summary": "Renew a grant.",
-                "requestBody": _body(["grant"], grant=_GRANT),
-                "responses": _answers(*_POSTED, 410, _200=_object("What is held.", "Consumer")),
-            }
-        },
-        "/v1/release": {
-            "post": {
-                "summary": "Answer a loss, or give a role back.",
-                "requestBody": _body(
-                    ["grant", "role"],
-                    grant=_GRANT,
-                    role=_NAME,
-                    token={"type": "integer", "minimum": 1, "maximum": bodies.MAX_NUMBER - 1},
-                ),
-                "responses": _answers(*_POSTED, 409, 410, _204={"description": "Done."}),
-            }
-        },
-        "/v1/role": {
-            "get": {
-                "summary": "Say whether a role is held here now.",
-                "parameters": [
-                    {"name": "name", "in": "query", "required": True, "schema": _NAME},
-                    {
-                        "name": "fail", "in": "query", "allowEmptyValue": True,
-                        "description": "404 if it is not held.", "schema": {"type": "string"},
-                    },
-                ],
-                "responses": _answers(
-                    *_COMMON,
-                    _200=_object("The role.", "Role"),
-                    _404=_object("It is not held, and `fail` was given.", "Role"),
-                ),
-            }
-        },
-        "/v1/status": {
-            "get": {
-                "summary": "Show the group and the consumers.",
-                "responses": _answers(*_COMMON, _200=_object("The status.")),
-            }
-        },
-        "/v1/members": {
-            "get": {
-                "summary": "Show the members of the group.",
-                "responses": _answers(*_COMMON, 409, _200=_object("The members.")),
-            }
-        },
-        "/v1/history": {
-            "get": {
-                "summary": "Show the newest versions.",
-                "responses": _answers(*_COMMON, 409, _200=_object("The versions.")),
-            }
-        },
-        "/v1/drain": {
-            "post": {
-                "summary": "Begin to leave for good.",
-                "parameters": [
-                    {
-                        "name": "wait", "in": "query",
-                        "schema": {"type": "number", "minimum": 0, "maximum": bodies.MAX_WAIT_S},
-                    }
-                ],
-                "responses": _answers(
-                    *_COMMON,
-                    415,
-                    _200=_object("It has left."),
-                    _202=_object("It is still leaving."),
-                ),
-            }
-        },
-    },
+    "paths": _PATHS,
     "components": {
         "schemas": {"Turn": _TURN, "Consumer": _CONSUMER, "Role": _ROLE, "Error": _ERROR}
     },
-}  # fmt: skip
+}

@@ -114,13 +114,7 @@ class Shown:
 
 
 class Page:
-    """Answer with the page, which is built at most once a second.
-
-    Args:
-        service: the service with the turns.
-        membership: the member.
-        group: the group's name.
-    """
+    """Answer with the page, which is built at most once a second."""
 
     def __init__(self, service: Service, membership: Membership, group: str) -> None:
         self._service = service

@@ -17,6 +17,7 @@ import ssl
 import struct
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -182,6 +183,7 @@ class _Call:
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
+@attrs.define
 class PodApi:
     """Put labels on the own pod.
 
@@ -192,10 +194,9 @@ class PodApi:
     no policy. So the dry run is repeated before the next label.
     """
 
-    def __init__(self, pod: Pod, labelled: Roles) -> None:
-        self._pod = pod
-        self._labelled = labelled
-        self._is_restricted = False
+    _pod: Pod
+    _labelled: Roles
+    _is_restricted: bool = False
 
     async def label(self, roles: Roles) -> None:
         """Put the labels of these roles on, and take all others off.
@@ -229,20 +230,18 @@ class PodApi:
     async def _patch(self, metadata: dict[str, Any], query: str = "") -> None:
         """Patch the metadata of the pod. A cancellation gives the call up."""
         call = _Call(self._pod, metadata, query)
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[tuple[int, bytes]] = loop.create_future()
+        answer: Future[tuple[int, bytes]] = Future()
+        answer.set_running_or_notify_cancel()  # so that a cancellation does not cancel this future
 
         def work() -> None:
             try:
-                outcome: tuple[int, bytes] | Exception = call.run()
+                answer.set_result(call.run())
             except Exception as error:
-                outcome = error
-            with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
-                loop.call_soon_threadsafe(_settle, answer, outcome)
+                answer.set_exception(error)
 
         threading.Thread(target=work, name="rink pod label", daemon=True).start()
         try:
-            status, body = await answer
+            status, body = await asyncio.wrap_future(answer)
         except asyncio.CancelledError:
             call.give_up()
             raise
@@ -255,17 +254,6 @@ class PodApi:
             may_take_effect=status >= 500,
             is_refused=status in REFUSED,
         )
-
-
-def _settle(
-    answer: asyncio.Future[tuple[int, bytes]], outcome: tuple[int, bytes] | Exception
-) -> None:
-    if answer.done():
-        return
-    if isinstance(outcome, Exception):
-        answer.set_exception(outcome)
-    else:
-        answer.set_result(outcome)
 
 
 def _message(body: bytes) -> str:

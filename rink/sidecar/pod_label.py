@@ -57,9 +57,7 @@ def check_label_name(role: str) -> None:
 def labels_of(roles: Roles, labelled: Roles) -> dict[str, str | None]:
     """Return the labels as a merge patch: None takes a label off.
 
-    Args:
-        roles: the roles whose labels must be on the pod.
-        labelled: all roles of `--label-pod`.
+    `labelled` has all roles of `--label-pod`.
     """
     return {PREFIX + role: HELD if role in roles else None for role in sorted(labelled)}
 
@@ -106,10 +104,8 @@ class Rest:
 class LabelPlan:
     """Change the labels of the pod to the wanted ones, a request at a time.
 
-    `known` are the labels on the pod, or None if they are unknown after the latest request.
-
-    Args:
-        pod: the name of this pod, so that pods do not retry in step.
+    `known` are the labels on the pod, or None if they are unknown after the latest request. The
+    name of the pod is needed so that pods do not retry in step.
     """
 
     def __init__(self, pod: str = "") -> None:
@@ -170,10 +166,8 @@ class LabelPlan:
     def failed(self, now_ms: int, *, may_take_effect: bool, is_refused: bool = False) -> None:
         """Note that the request failed, and pause before the next one.
 
-        Args:
-            now_ms: the time.
-            may_take_effect: whether the request may have been executed, or still may be.
-            is_refused: whether a retry would be refused again.
+        `may_take_effect` says whether it may have been executed, or still may be. `is_refused` says
+        whether a retry would be refused again.
         """
         self.refused = self.in_flight if is_refused else None
         self.in_flight = None

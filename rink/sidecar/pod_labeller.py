@@ -12,12 +12,11 @@ import json
 import logging
 import math
 from collections.abc import Callable
-from typing import Protocol
 
 from rink.sidecar.clock import now_ms
 from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.effects import Effect
-from rink.sidecar.pod_api import PodApiError
+from rink.sidecar.pod_api import PodApi, PodApiError
 from rink.sidecar.pod_label import (
     NONE,
     PREFIX,
@@ -35,30 +34,17 @@ REPORT_INTERVAL_S = 60.0
 """Seconds between two log lines about failures to change labels."""
 
 
-class Labels(Protocol):
-    """Change the labels of the pod."""
-
-    async def label(self, roles: Roles) -> None:
-        """Put the labels of these roles on, and take all others off."""
-        ...
-
-
 class PodLabeller:
     """Keep a label on the own pod for each role while a consumer holds it.
 
-    Args:
-        turns: the turns of roles.
-        labelled: the roles of `--label-pod`.
-        labels: changes the labels of the pod.
-        clock: returns the time in milliseconds.
-        pod: the name of the pod.
+    `labelled` has the roles of `--label-pod`.
     """
 
     def __init__(
         self,
         turns: ConsumerTurns,
         labelled: Roles,
-        labels: Labels,
+        labels: PodApi,
         clock: Callable[[], int] = now_ms,
         pod: str = "",
     ) -> None:
@@ -157,9 +143,7 @@ class PodLabeller:
                 log.info("label %s: %s the pod", PREFIX + role, "put on" if is_on else "taken off")
         elif isinstance(error, PodApiError):
             self._plan.failed(
-                self._clock(),
-                may_take_effect=error.may_take_effect,
-                is_refused=error.is_refused,
+                self._clock(), may_take_effect=error.may_take_effect, is_refused=error.is_refused
             )
             self._report(str(error))
         else:

@@ -56,9 +56,6 @@ class SidecarSettings:
         grace_s: how long a consumer may go on after a loss.
         roles: the roles that the sidecar holds for its whole pod.
         label_pod: the roles whose holder's pod gets a label.
-        files: the folder of ends.
-        bearer: the file of a token.
-        max_streams: the most open streams.
         page: the group's name, or "" to show no page.
     """
 
@@ -110,12 +107,8 @@ def hold_ms(settings: SidecarSettings, ttl: float, margin: float) -> int:
 class Program:
     """Run a sidecar until it must leave and has left.
 
-    The constructor checks everything that may be refused, before the group is joined.
-
-    Args:
-        settings: the settings.
-        session: the session to join with.
-        make: returns a member that has not joined yet.
+    The constructor checks everything that may be refused, before the group is joined. `make`
+    returns a member that has not joined yet.
 
     Raises:
         ConfigError: an address is taken, a file cannot be used, or no member can be made.
@@ -157,27 +150,23 @@ class Program:
             service.hold_for_pod(list(settings.roles))
         lag = public.LoopLag()
         async with asyncio.TaskGroup() as tasks:
-            measuring = tasks.create_task(lag.run())
-            servers = [
-                tasks.create_task(
-                    serve(self._api(), self.listener, self._stop, settings.max_streams)
-                )
-            ]
+            api = serve(self._api(), self.listener, self._stop, settings.max_streams)
+            servers = [tasks.create_task(api)]
             log.info("the API is at %s", _where(self.listener, settings.listen))
             if self.public_listener is not None:
                 app = self._public(lag)
                 servers.append(tasks.create_task(serve(app, self.public_listener, self._stop)))
                 log.info("probes are at %s", _where(self.public_listener, settings.public))
-            labelling = tasks.create_task(self._label())
+            beside = [tasks.create_task(work) for work in (lag.run(), self._fail())]
+            if self._labeller is not None:
+                beside.append(tasks.create_task(self._labeller.run()))
             tasks.create_task(membership.run())
-            failing = tasks.create_task(self._fail())
             for server in servers:
                 await server
             if self._labeller is not None:
                 await self._labeller.close()
-            labelling.cancel()
-            measuring.cancel()
-            failing.cancel()
+            for task in beside:
+                task.cancel()
         service.close()
         self._clean_up()
         await self.session.close()
@@ -191,10 +180,6 @@ class Program:
 
         pod = Pod.of(os.environ)
         return PodLabeller(turns, labelled, PodApi(pod, labelled), pod=pod.name)
-
-    async def _label(self) -> None:
-        if self._labeller is not None:
-            await self._labeller.run()
 
     def _clean_up(self) -> None:
         if self._files is not None:
@@ -210,7 +195,7 @@ class Program:
         raise self.membership.failure
 
     def _api(self) -> Access:
-        app = Api(self.service, self.membership, self.settings.max_streams).application()
+        app = Api(self.service, self.membership, self.settings.max_streams)
         needs_host = not self.settings.listen.path and not self.settings.insecure
         return Access(app, self._bearer, needs_host)
 

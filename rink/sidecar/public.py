@@ -48,16 +48,10 @@ Call = Callable[[Request], Coroutine[Any, Any, Response]]
 def why_not_ready(service: Service, membership: Membership, joined: bool = False) -> str:
     """Return why the pod should take no traffic, or "".
 
-    A role that is not held is never a reason.
-
-    Without a consumer, the sidecar has no reason to join. So a pod whose program has not begun yet
-    is ready.
-
-    Args:
-        service: the service with the turns.
-        membership: the member.
-        joined: whether the pod must have joined to be ready. Then a program that crashes before it
-            asks for a role never makes its pod ready, and a rollout ends no old pod for it.
+    A role that is not held is never a reason. Without a consumer, the sidecar has no reason to
+    join. So a pod whose program has not begun yet is ready. With `joined` the pod must have joined
+    to be ready. Then a program that crashes before it asks for a role never makes its pod ready,
+    and a rollout ends no old pod for it.
     """
     if service.draining:
         return f"draining: {service.draining}"
@@ -79,12 +73,8 @@ def application(
 ) -> Starlette:
     """Return the application of the probes and metrics.
 
-    Args:
-        ready: returns why the pod is not ready.
-        healthy: returns why the process should be restarted.
-        metrics: returns the metrics.
-        joined: returns why the pod is not ready if it must have joined. None means `ready`.
-        page: returns the page for people, at `/`. None means no page.
+    `joined` returns why the pod is not ready if it must have joined. Without it, `ready` is used.
+    The page for people is at `/`.
     """
 
     async def startz(_: Request) -> Response:

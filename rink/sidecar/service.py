@@ -31,45 +31,27 @@ POD = "pod"
 
 
 class ServiceMember(Protocol):
-    """Define what the service needs of the member."""
+    """Define what the service needs of the member (`rink.sidecar.membership`)."""
+
+    presence: asyncio.Event
 
     def session(self) -> tuple[int, int]:
         """Return the live lease and its deadline in ms, or 0 and 0."""
-        ...
 
     def want(self, role: str) -> None:
         """Wait for a role, with a token above every earlier token."""
-        ...
 
     def unwant(self, role: str) -> None:
         """End the wait for a role."""
-        ...
 
     def let_go(self, role: str) -> None:
         """Release a role."""
-        ...
 
     def obstacle(self, role: str) -> str:
         """Return the owner of a role, or why this member does not hold it."""
-        ...
 
-
-class NoMember:
-    """Stand for the member before there is one."""
-
-    def session(self) -> tuple[int, int]:
-        """Return that there is no session."""
-        return 0, 0
-
-    def want(self, role: str) -> None:
-        """Do nothing, since a member that joins reads the wanted roles."""
-
-    unwant = let_go = want
-
-    def obstacle(self, role: str) -> str:
-        """Return why nothing is held."""
-        del role
-        return "the member has not begun"
+    def fail(self, failure: BaseException) -> None:
+        """Note an error after which turns may be half done."""
 
 
 @attrs.define(eq=False)
@@ -98,41 +80,26 @@ class Waiting:
     role: str
 
 
-@attrs.define
-class Counts:
-    """Count grants and losses, for the metrics."""
-
-    gained: int = 0
-    lost: int = 0
-
-
 class Service:
     """Keep the turns of a sidecar going.
 
     Each input first notes the member's session, then changes the turns, and then executes their
     effects. All of this runs on the event loop without a break, so no input sees another half done.
-
-    Args:
-        turns: the turns.
-        clock: returns the time in milliseconds of CLOCK_BOOTTIME.
     """
 
     def __init__(self, turns: ConsumerTurns, clock: Callable[[], int] = now_ms) -> None:
         self.turns = turns
         self.clock = clock
         self.life = secrets.token_hex(4)
-        self.counts = Counts()
+        self.grants_told = self.losses_told = 0
         self.draining = ""
         """Why no new consumer is taken, in the operator's words, or ""."""
-        self.member: ServiceMember = NoMember()
+        self.member: ServiceMember
+        """The member, which sets itself here."""
         self.on_change: list[Callable[[Effect], None]] = []
         """Functions that get each effect before it is executed: files, labels."""
         self.heard_ms = 0
         """When a consumer last answered, or last gave a sign of life before it was forgotten."""
-        self.on_presence: Callable[[], None] = lambda: None
-        """A function that is called when consumers may have come or gone."""
-        self.on_failure: Callable[[Exception], None] = lambda _: None
-        """A function that gets an error after which turns may be half done."""
         self._bye = ""
         self._inboxes: dict[str, ServiceInbox] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -152,7 +119,7 @@ class Service:
             yield self.clock()
             self._follow_up()
         except Exception as error:
-            self.on_failure(error)
+            self.member.fail(error)
             raise
 
     def _follow_up(self) -> None:
@@ -180,7 +147,7 @@ class Service:
         """Add a consumer."""
         with self.changing() as now:
             self.turns.hold(consumer, roles, now)
-        self.on_presence()
+        self.member.presence.set()
 
     def hold_for_pod(self, roles: list[str]) -> None:
         """Add the sidecar itself as a consumer, which stands for the whole pod.
@@ -287,11 +254,11 @@ class Service:
             case LetGo(role):
                 self.member.let_go(role)
             case Granted(turn):
-                self.counts.gained += 1
+                self.grants_told += 1
                 _say("role %s: granted to %s with token %d", turn.role, turn.consumer, turn.token)
                 self._tell(turn.consumer, effect)
             case TurnLost(turn):
-                self.counts.lost += 1
+                self.losses_told += 1
                 why = json.dumps(turn.why)  # it contains names of other members
                 _say("role %s: lost by %s: %s", turn.role, turn.consumer, why)
                 self._tell(turn.consumer, effect)
@@ -308,7 +275,7 @@ class Service:
                 if inbox := self._inboxes.pop(consumer.grant, None):
                     self._end_inbox(inbox, why)
                 self.heard_ms = max(self.heard_ms, consumer.heard_ms)
-                self.on_presence()
+                self.member.presence.set()
 
     def _tell(self, consumer: Consumer, event: Granted | TurnLost | Waiting) -> None:
         if inbox := self._inboxes.get(consumer.grant):

@@ -287,16 +287,15 @@ RUN = [
     python(
         "a slot that was started is run again",
         "slots",
-        "            if not retry_unfinished:\n                return SlotTurn.STARTED, slot\n",
-        "",
+        "            if slot.code is not None or not retry_unfinished:\n",
+        "            if slot.code is not None:\n",
         SLOTS,
     ),
     python(
         "a slot that is done is run again if asked for unfinished ones",
         "slots",
-        "            if slot.code is not None:\n                return SlotTurn.DONE, slot\n",
-        "            if slot.code is not None and not retry_unfinished:\n"
-        "                return SlotTurn.DONE, slot\n",
+        "            if slot.code is not None or not retry_unfinished:\n",
+        "            if not retry_unfinished:\n",
         SLOTS,
     ),
     python(

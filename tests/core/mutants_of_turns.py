@@ -362,7 +362,7 @@ TURNS = [
     of(
         "service",
         "an error within the timer is seen by nobody",
-        "            self.on_failure(error)\n",
+        "            self.member.fail(error)\n",
         "",
     ),
     of(

@@ -11,7 +11,7 @@ import pytest
 from rink.core.keys import Keys, SlotKeys
 from rink.errors import EtcdUnavailable, RoleLost, StateError
 from rink.etcd.api import Delete, Put
-from rink.run.slots import MAX_KEPT_SLOTS, Slot, SlotRun, SlotTurn, encode, look, minute_slot, read
+from rink.run.slots import MAX_KEPT_SLOTS, Slot, SlotRun, encode, look, minute_slot, read
 from rink.testing.memory.cluster import MemoryCluster
 
 GROUP = Keys.of("rink/", "g")
@@ -49,8 +49,8 @@ def member(etcd, name, token, slot="s", over=None):
 
 def test_slot_of_nobody_is_the_first_members(etcd):
     a, b = member(etcd, "a", 4), member(etcd, "b", 7)
-    assert a.begin(retry_unfinished=False) == (SlotTurn.MINE, a.mine)
-    assert b.begin(retry_unfinished=False) == (SlotTurn.STARTED, a.mine)
+    assert a.begin(retry_unfinished=False) is None
+    assert b.begin(retry_unfinished=False) == a.mine
     assert look(etcd, SLOTS, "s").state == "started"
 
 
@@ -59,14 +59,14 @@ def test_slot_that_is_done_is_not_run_again(etcd, retry):
     a, b = member(etcd, "a", 4), member(etcd, "b", 7)
     a.begin(retry_unfinished=retry)
     a.finish(3)
-    turn, slot = b.begin(retry_unfinished=retry)
-    assert (turn, slot.code, slot.token, slot.state) == (SlotTurn.DONE, 3, 4, "done")
+    slot = b.begin(retry_unfinished=retry)
+    assert (slot.code, slot.token, slot.state) == (3, 4, "done")
 
 
 def test_slot_that_is_unfinished_is_run_again_if_asked(etcd):
     a, b = member(etcd, "a", 4), member(etcd, "b", 7)
     a.begin(retry_unfinished=True)
-    assert b.begin(retry_unfinished=True) == (SlotTurn.MINE, b.mine)
+    assert b.begin(retry_unfinished=True) is None
     b.finish(0)
     assert look(etcd, SLOTS, "s").token == 7
 
@@ -110,7 +110,7 @@ def test_lost_answer_to_started_is_recognised(etcd):
     a = member(etcd, "a", 4, over=over)
     with pytest.raises(EtcdUnavailable):
         a.begin(retry_unfinished=False)
-    assert a.begin(retry_unfinished=False) == (SlotTurn.MINE, a.mine)
+    assert a.begin(retry_unfinished=False) is None
     a.finish(0)
     assert look(etcd, SLOTS, "s").code == 0
 
@@ -119,10 +119,10 @@ def test_slot_that_was_begun_and_not_started_is_begun_again(etcd):
     """The role was lost before the start, and is granted with a new token."""
     a, b = member(etcd, "a", 4), member(etcd, "b", 7)
     a.begin(retry_unfinished=False)
-    assert b.begin(retry_unfinished=False) == (SlotTurn.STARTED, a.mine)
+    assert b.begin(retry_unfinished=False) == a.mine
     again = member(etcd, "a", 9)
     again.mine = attrs.evolve(a.mine, token=9)
-    assert again.begin(retry_unfinished=False) == (SlotTurn.MINE, again.mine)
+    assert again.begin(retry_unfinished=False) is None
     assert look(etcd, SLOTS, "s").token == 9
     again.finish(0)
     assert look(etcd, SLOTS, "s").code == 0
@@ -135,8 +135,7 @@ def test_slot_that_was_begun_and_taken_over_is_not_begun_again(etcd):
     b.finish(0)
     again = member(etcd, "a", 9)
     again.mine = attrs.evolve(a.mine, token=9)
-    turn, _ = again.begin(retry_unfinished=True)
-    assert turn is SlotTurn.DONE
+    assert again.begin(retry_unfinished=True).state == "done"
 
 
 def test_lost_answer_to_done_is_recognised(etcd):

@@ -27,7 +27,7 @@ class StandIn:
         self.wanted, self.let_gone = [], []
         self.is_live = True
         self.rink, self.trouble, self.state = None, "", MembershipState.JOINED
-        self.left = asyncio.Event()
+        self.presence, self.left = asyncio.Event(), asyncio.Event()
         self.drained = ""
         service.member = self
 
@@ -66,7 +66,7 @@ class Sidecar:
         self.service = Service(ConsumerTurns(9_000, grace_ms), self.clock)
         self.member = StandIn(self.service)
         self.api = Api(self.service, self.member, max_streams)
-        self.app = Access(self.api.application(), bearer, host=True)
+        self.app = Access(self.api, bearer, host=True)
         transport = httpx.ASGITransport(self.app)
         self.client = httpx.AsyncClient(transport=transport, base_url=URL)
 

@@ -412,7 +412,7 @@ async def test_error_of_an_effect_is_a_failure_of_the_sidecar():
             raise OSError(errno.EIO, "the folder of ends is gone")
 
     sidecar.service.on_change.append(break_down)
-    sidecar.service.on_failure = failures.append
+    sidecar.member.fail = failures.append
     await sidecar.held("leader")
     sidecar.clock.now_ms += 9_000
     sidecar.service._timer.cancel()
