@@ -125,7 +125,7 @@ def find_etcd() -> Path | None:
 
 
 def _source(settings: EtcdSettings) -> Callable[[list[Path]], ProcessOwner]:
-    """Return a function that makes the servers' owner from the folders to remove."""
+    """Return a function that makes the servers' owner from its folders."""
     binary = find_etcd()
     if binary is not None:
         return functools.partial(ServerReaper, binary)
