@@ -10,7 +10,7 @@ under the default prefix, Redis holds:
 A step sees one slot only, so the fence is stored with each part. `begin` first stores in the first
 hash into how many parts a query is cut, and refuses a stale token in the same step. Then it opens
 the hashes of the parts. So `raise_fence` finds there how many hashes may be written, and has raised
-all of them when it returns. A single server works like a cluster, but raises them in one step.
+all of them when it returns.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ MAX_BYTES = 16 * 2**20
 
 class RedisGuard(Guard):
     """Guard keys in Redis; a part's step is a `RedisStep`.
-
-    A RedisStep records redis-py's methods.
 
     Args:
         redis: a URL, or a function without arguments that returns a blocking client of redis-py
@@ -96,12 +94,7 @@ class RedisGuard(Guard):
     def part(self, fence: Fence, batch: Batch, number: int) -> Part[RedisStep]:  # noqa: D102
         return _RedisPart(self, fence, batch, number)
 
-    def finish(  # noqa: D102
-        self,
-        fence: Fence,
-        batch: Batch,
-        results: Sequence[Any],  # noqa: ARG002
-    ) -> None:
+    def finish(self, fence: Fence, batch: Batch, results: object) -> None:  # noqa: ARG002, D102
         check_told(fence, batch)
         [seen] = self._line().fields(self._key(fence), "fence")
         if seen is not None and int(seen) > fence.token:

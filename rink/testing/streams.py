@@ -249,10 +249,7 @@ def _bytes(data: bytes | str) -> bytes:
 
 
 class _OwnerOfAll(GrantOwner[Any]):
-    """An owner whose batches do not wait for more records than there are.
-
-    It also collects the streams of the outputs.
-    """
+    """An owner that waits only for existing records, and notes its outputs."""
 
     targets: set[Stream[Any]]
     unread: list[RawEntry]
@@ -306,11 +303,7 @@ class _NoReader(Reader):
 
 
 class Running:
-    """An app whose workers run in this process, for a test.
-
-    Attributes:
-        redis_url: the URL of its Redis.
-    """
+    """An app whose workers run in this process, on the Redis at `redis_url`."""
 
     def __init__(self, app: App, redis_url: str) -> None:
         self.redis_url = redis_url

@@ -5,12 +5,12 @@
         with rink.Rink(session, "orders", rebalance_delay=60) as r:
             time.advance(3600)
 
-The members are real: they have engines, threads and leases, on an etcd in memory. Only the clock is
-virtual. An hour takes some tenths of a second for each member.
+The members are real: they have engines, threads and leases, on an etcd in memory. An hour takes
+some tenths of a second for each member.
 
 Every thread of the library waits through this clock. So the clock knows when all threads are idle.
-Only then it jumps to the next moment at which one of them wants to wake. Time also jumps while a
-test's own thread waits in a call of the library, such as `await_role`.
+Only then it jumps to the next moment at which one of them wants to wake, also while a test's own
+thread waits in a call of the library, such as `await_role`.
 
 Coroutines run in the same time by `time.run(main())`, and there `asyncio.sleep(3600)` advances it.
 """
@@ -140,18 +140,12 @@ class VirtualClock:
         self.settle()
 
     def settle(self) -> None:
-        """Deliver all messages without moving the clock.
-
-        Returns when all threads are idle.
-        """
+        """Deliver all messages until all threads are idle; the clock stands."""
         while self._wait_idle() and self._pump():
             pass
 
     def _move(self, until: float, event: ClockEvent | None = None) -> None:
-        """Wait until all threads are idle, then jump to the next wake-up.
-
-        The jump ends at `until` at the latest.
-        """
+        """Wait until all threads are idle, then jump to a wake-up or `until`."""
         if not self._wait_idle(event) or self._pump():
             return
         expiry = self.cluster.next_expiry
@@ -224,10 +218,7 @@ class VirtualTime:
         self.clock.advance(seconds)
 
     def settle(self) -> None:
-        """Deliver all messages without moving the clock.
-
-        Returns when all threads are idle.
-        """
+        """Deliver all messages until all threads are idle; the clock stands."""
         self.clock.settle()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
