@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rink._asyncio import in_loop, soon_in_loop, wait_in_loop
@@ -101,12 +100,7 @@ class Session(AsyncWith, BaseSession):  # noqa: D101 - documented by its base
         asyncio_loop()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -173,12 +167,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
     async def __aenter__(self) -> Self:
         return await self.join()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.leave()
 
     # ── roles ────────────────────────────────────────────────────────────────────────────────

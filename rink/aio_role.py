@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 from typing import Self
 
 from rink._asyncio import in_loop, wait_in_loop
@@ -64,12 +63,7 @@ class Role(AsyncWith, BaseRole):
         self._body = _Body(self._signal(), self._handle)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         is_ours = self._body.end(kind)
         self.release()
         return is_ours

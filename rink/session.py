@@ -6,7 +6,6 @@ import atexit
 import logging
 import os
 import threading
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from rink.arguments import check_seconds
@@ -238,12 +237,7 @@ class Session(PlainWith, BaseSession):  # noqa: D101 - documented by its base
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -42,7 +42,7 @@ from rink.engine.member_log import MemberLog
 from rink.engine.request_threads import RequestThreads
 from rink.engine.requests import Requests
 from rink.engine.signals import Signal, Subscribers
-from rink.engine.stepper import Stepper, reset_step_queue
+from rink.engine.stepper import Stepper, step_queue
 from rink.errors import ClosedError, WrongThreadError
 from rink.etcd.api import Etcd
 
@@ -526,6 +526,6 @@ def mark_forked() -> None:
 
     A marked engine refuses each call. Nothing else of the engines is touched.
     """
-    reset_step_queue()
+    step_queue.reset()
     for engine in list(_engines):
         engine.forked = True

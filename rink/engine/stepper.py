@@ -22,7 +22,7 @@ from rink.engine.step_queue import StepQueue
 MAX_PLACINGS = 2
 """Largest number of placings before a step leaves out the roles that callers added meanwhile."""
 
-_step_queue = StepQueue()
+step_queue = StepQueue()
 
 
 @attrs.frozen
@@ -63,7 +63,7 @@ class Stepper:
         node = self._node
         prefetch = node.prefetch(events)
         for placings in itertools.count():
-            with _step_queue.turn(), self._lock:
+            with step_queue.turn(), self._lock:
                 missing = node.placing.missing(prefetch, node.table, node.placement)
                 unplaced = set[str]()
                 if placings >= MAX_PLACINGS and missing:
@@ -96,7 +96,7 @@ class Stepper:
 
     def step_group(self, unplaced: Collection[str]) -> list[Effect]:
         """Make the step of this member's work for its group."""
-        with _step_queue.turn(), self._lock:
+        with step_queue.turn(), self._lock:
             return self._node.step_group(self._clock.now(), unplaced)
 
 
@@ -107,8 +107,3 @@ def _holds_of(effects: list[Effect]) -> list[Hold]:
     """
     holds = [effect.handle.hold for effect in effects if isinstance(effect, do.Grant)]
     return [hold for hold in dict.fromkeys(holds) if hold is not None]
-
-
-def reset_step_queue() -> None:
-    """Forget the turns of all engines in a forked child."""
-    _step_queue.reset()
