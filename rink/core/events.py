@@ -9,12 +9,12 @@ from rink.core.view import Change
 
 
 @attrs.frozen
-class Event:
+class MemberEvent:
     """One thing that has happened."""
 
 
 @attrs.frozen
-class Listed(Event):
+class Listed(MemberEvent):
     """Brings the group's whole key range, as it was at `revision`.
 
     `wanted` is the number of the `ListGroup` that it answers, 0 for the list at the beginning.
@@ -26,7 +26,7 @@ class Listed(Event):
 
 
 @attrs.frozen
-class Changed(Event):
+class Changed(MemberEvent):
     """Brings the changes of whole revisions, up to `revision`, of a watch."""
 
     revision: int
@@ -34,14 +34,14 @@ class Changed(Event):
 
 
 @attrs.frozen
-class ListFailed(Event):
+class ListFailed(MemberEvent):
     """Says that the group's key range could not be read."""
 
     error: Exception
 
 
 @attrs.frozen
-class HistoryChanged(Event):
+class HistoryChanged(MemberEvent):
     """Voids all that was seen of etcd.
 
     Another cluster answered, or this one's history went back.
@@ -51,7 +51,7 @@ class HistoryChanged(Event):
 
 
 @attrs.frozen
-class LeaseGranted(Event):
+class LeaseGranted(MemberEvent):
     """Grants a lease; `sent_at` is the clock just before it was asked for.
 
     `incarnation` is a fresh uuid for the record that will be bound to it.
@@ -64,7 +64,7 @@ class LeaseGranted(Event):
 
 
 @attrs.frozen
-class LeaseFailed(Event):
+class LeaseFailed(MemberEvent):
     """Says that no lease was granted.
 
     The request may have left one behind that nobody renews.
@@ -74,21 +74,21 @@ class LeaseFailed(Event):
 
 
 @attrs.frozen
-class LeaseEnded(Event):
+class LeaseEnded(MemberEvent):
     """Says that the lease is gone: etcd answered TTL 0."""
 
     lease: int
 
 
 @attrs.frozen
-class LeaseRevoked(Event):
+class LeaseRevoked(MemberEvent):
     """Answers a revocation."""
 
     lease: int
 
 
 @attrs.frozen
-class RevokeFailed(Event):
+class RevokeFailed(MemberEvent):
     """Says that a revocation was not answered."""
 
     lease: int
@@ -96,7 +96,7 @@ class RevokeFailed(Event):
 
 
 @attrs.frozen
-class WriteAnswered(Event):
+class WriteAnswered(MemberEvent):
     """Answers the transaction on this member's record, by either branch (R1).
 
     `member` is the key as the else branch returned it, or None if there was no record.
@@ -109,7 +109,7 @@ class WriteAnswered(Event):
 
 
 @attrs.frozen
-class WriteFailed(Event):
+class WriteFailed(MemberEvent):
     """Says that the transaction on this member's record had no answer.
 
     It may yet be applied.
@@ -120,7 +120,7 @@ class WriteFailed(Event):
 
 
 @attrs.frozen
-class ProclaimAnswered(Event):
+class ProclaimAnswered(MemberEvent):
     """Answers the transaction that proclaims a version."""
 
     number: int
@@ -128,7 +128,7 @@ class ProclaimAnswered(Event):
 
 
 @attrs.frozen
-class ProclaimFailed(Event):
+class ProclaimFailed(MemberEvent):
     """Says that the transaction that proclaims a version had no answer."""
 
     number: int
@@ -136,19 +136,19 @@ class ProclaimFailed(Event):
 
 
 @attrs.frozen
-class RequestPosted(Event):
+class RequestPosted(MemberEvent):
     """Says that the request of this member was posted."""
 
 
 @attrs.frozen
-class PostFailed(Event):
+class PostFailed(MemberEvent):
     """Says that the post of a request had no answer; it may lie in etcd."""
 
     error: Exception
 
 
 @attrs.frozen
-class RecordRead(Event):
+class RecordRead(MemberEvent):
     """Brings this member's key as `member`, or None if there is no record.
 
     The other fields are those of the `ReadRecord` that this answers.
@@ -161,7 +161,7 @@ class RecordRead(Event):
 
 
 @attrs.frozen
-class RecordReadFailed(Event):
+class RecordReadFailed(MemberEvent):
     """Says that this member's record could not be read.
 
     `lease` and `call` are those of the `ReadRecord`.
@@ -173,7 +173,7 @@ class RecordReadFailed(Event):
 
 
 @attrs.frozen
-class ChoreFailed(Event):
+class ChoreFailed(MemberEvent):
     """Says that a request failed that is made again anyway.
 
     `doing` says for people what it was for.
@@ -184,7 +184,7 @@ class ChoreFailed(Event):
 
 
 @attrs.frozen
-class LeaseLookedUp(Event):
+class LeaseLookedUp(MemberEvent):
     """Says whether etcd knows the lease that a record is bound to."""
 
     name: str
@@ -193,7 +193,7 @@ class LeaseLookedUp(Event):
 
 
 @attrs.frozen
-class LeaveAsked(Event):
+class LeaveAsked(MemberEvent):
     """Begins a leave that the user asked for, or makes one more urgent.
 
     `release_within` bounds the wait for handles, in seconds: the member's `leave_timeout` where
@@ -206,7 +206,7 @@ class LeaveAsked(Event):
 
 
 @attrs.frozen
-class Nudged(Event):
+class Nudged(MemberEvent):
     """Asks for a step: something under the lock changed, or time has passed.
 
     A release or a new waiter is such a change.

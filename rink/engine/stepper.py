@@ -11,7 +11,7 @@ import attrs
 from rink.core import effects as do
 from rink.core.claims import closed
 from rink.core.effects import Effect
-from rink.core.events import Event
+from rink.core.events import MemberEvent
 from rink.core.holds import Hold
 from rink.core.member import Node
 from rink.core.record_index import Pair
@@ -54,7 +54,7 @@ class Stepper:
         self._callbacks = callbacks
         self._pairs: frozenset[Pair] = frozenset()
 
-    def step_own(self, events: list[Event]) -> OwnStep:
+    def step_own(self, events: list[MemberEvent]) -> OwnStep:
         """Make the step of this member, whose effects others wait for."""
         # Invariant: in the hold of the lock that steps, each role is placed or in `unplaced`. Roles
         # are placed without the lock, so callers may add others meanwhile. Then the loop places
@@ -82,7 +82,7 @@ class Stepper:
             node.placement.forget_all_but(prefetch.pairs)
         return step
 
-    def _step_placed(self, events: list[Event], unplaced: set[str]) -> OwnStep:
+    def _step_placed(self, events: list[MemberEvent], unplaced: set[str]) -> OwnStep:
         """Step the core, in the hold of the lock that found all roles placed."""
         node, table = self._node, self._node.table
         gate = table.gate
