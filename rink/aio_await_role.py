@@ -12,13 +12,7 @@ from rink.errors import UsageError
 
 
 class AwaitedRole:
-    """Wait for a role when awaited, or when used in `async with`.
-
-    Args:
-        name: the role's name.
-        acquire: a function that waits for the role.
-        place: the place in user code that called `await_role()`.
-    """
+    """Wait for a role when awaited, or when used in `async with`."""
 
     def __init__(
         self, name: str, acquire: Callable[[], Coroutine[Any, Any, Role]], place: CodePlace
