@@ -41,12 +41,9 @@ def asyncio_loop(
 ) -> asyncio.AbstractEventLoop:
     """Return the running loop of asyncio.
 
-    Args:
-        package: the package that needs the loop, for the message.
-        blocking: the class that needs no loop, for the message.
-
     Raises:
-        UsageError: no loop of asyncio runs; the message says what runs, and what to write.
+        UsageError: no loop of asyncio runs. The message says what runs, that `package` needs the
+            loop, and that `blocking` needs none.
     """
     library = loop_library()
     if library == "asyncio":
