@@ -25,7 +25,7 @@ from rink.guards.errors import GuardError
 from rink.guards.guard import Guard, Part, check_told, cut_otherwise
 from rink.guards.processes import PerProcess
 from rink.guards.redis_line import Connect, Line, connected
-from rink.guards.redis_step import CommandBounds, RedisStep, shown
+from rink.guards.redis_step import CommandBounds, RedisStep, command_text
 from rink.guards.values import Batch, Fence
 
 MAX_COMMANDS = 50_000
@@ -177,9 +177,9 @@ class _RedisPart(Part[RedisStep]):
         )
         return GuardError(
             f"{place}, key {self._at!r}: command {done + 1} of {len(step.commands)}, "
-            f"{shown(step.commands[done])}, failed: {why}; {applied}. Part {self.number} of batch "
-            f"{self.batch.number} is not marked: correct the data under the key, and write the "
-            "part again",
+            f"{command_text(step.commands[done])}, failed: {why}; {applied}. Part {self.number} of "
+            f"batch {self.batch.number} is not marked: correct the data under the key, and write "
+            "the part again",
             place=f"{place}, key {self._at!r}",
         )
 

@@ -23,6 +23,7 @@ from rink.redis.blocking_client import (
     server_of,
 )
 from rink.redis.error_map import explained
+from rink.redis.reply_text import text
 from rink.redis.scripts import Script, ScriptCall, compose, read
 
 Connect = Callable[[], Client]
@@ -80,7 +81,7 @@ class Line:
     ) -> list[str]:
         """Run one step of ours; redis-py may repeat it, so it must be repeatable."""
         call = ScriptCall(script(name), keys, args, blobs)
-        with self.told(text(keys[0])), self._one_server():
+        with explained(self.server, text(keys[0])), self._one_server():
             [reply] = run_scripts(self.client, [call])
         return [text(word) for word in reply]
 
@@ -98,14 +99,14 @@ class Line:
 
     def fields(self, key: str, *fields: str) -> list[str | None]:
         """Return some fields of a hash."""
-        with self.told(key), self._one_server():
+        with explained(self.server, key), self._one_server():
             found = cast("Any", self.client).hmget(key, *fields)
         return [None if value is None else text(value) for value in found]
 
     def command(self, words: Sequence[bytes]) -> CommandSpec | None:
         """Return Redis' description of a command, or None; it is read once."""
         if not self._commands:
-            with self.told():
+            with explained(self.server):
                 self._commands = _table(cast("dict[str, Any]", self.client.command()))
         name = words[0].decode(errors="replace").lower()
         if len(words) > 1:
@@ -113,10 +114,6 @@ class Line:
             if found:
                 return found
         return self._commands.get(name)
-
-    def told(self, *keys: str) -> Any:
-        """Raise errors of redis-py inside as errors of ours."""
-        return explained(self.server, *keys)
 
     def close(self) -> None:
         """Close idle connections; another guard of the same URL may be in a part."""
@@ -139,11 +136,6 @@ def connected(source: str | Connect) -> Line:
         retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), 3)
         return Line(client_of(source, retry))
     return Line(checked(source(), "the function given as redis"))
-
-
-def text(value: Any) -> str:
-    """Return a reply of Redis as text, whether the client decodes or not."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def _spec(arity: Any, flags: Any, first: Any, last: Any, step: Any) -> CommandSpec:

@@ -70,7 +70,7 @@ class RedisStep(CoreCommands):
             raise UsageError("this part is over: a step takes commands only inside its `with`")
         words = self._encoded(args)
         known = self._line.command(words)
-        what = shown(words)
+        what = command_text(words)
         if known is None:
             raise UsageError(f"{what}: Redis at {self._line.server} has no such command")
         self._check(known, words, what)
@@ -151,7 +151,7 @@ class RedisStep(CoreCommands):
             self._digest.update(word)
 
 
-def shown(words: Sequence[bytes]) -> str:
+def command_text(words: Sequence[bytes]) -> str:
     """Return a command for messages: name and first word, but no values."""
     name, *others = (word.decode(errors="replace") for word in words[:2])
     return " ".join([name, *(repr(word[:100]) for word in others)])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -27,7 +26,11 @@ A number that may need more than 53 bits is text, since Lua would round it. An a
 value is left out.
 """
 
-_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _json(args: Args) -> str:
+    return _encode(args)
 
 
 @attrs.frozen
@@ -43,25 +46,25 @@ class ScriptCall:
     """One run of a script, with its keys and arguments.
 
     Attributes:
-        args: the named arguments; base.lua reads them from the JSON in `ARGV[1]`.
+        args: the named arguments, as the JSON that base.lua reads from `ARGV[1]`.
         blobs: the strings of any bytes, which JSON cannot hold: `ARGV[2]` and on.
     """
 
     script: Script
     keys: Sequence[Any]
-    args: Args
+    args: str = attrs.field(converter=_json)
     blobs: Sequence[str | bytes] = ()
 
     def evalsha(self) -> Command:
         """Return the command for a server that knows the script."""
-        return ("EVALSHA", self.script.sha, *self._words())
+        return self._command("EVALSHA", self.script.sha)
 
     def eval(self) -> Command:
         """Return the command that also makes the script known to the server."""
-        return ("EVAL", self.script.text, *self._words())
+        return self._command("EVAL", self.script.text)
 
-    def _words(self) -> Command:
-        return (len(self.keys), *self.keys, _json(self.args), *self.blobs)
+    def _command(self, *script: str) -> Command:
+        return (*script, len(self.keys), *self.keys, self.args, *self.blobs)
 
 
 def compose(parts: Iterable[str], flags: str) -> Script:
@@ -81,22 +84,6 @@ def compose(parts: Iterable[str], flags: str) -> Script:
 def read(package: str, name: str) -> str:
     """Return the text of the file `lua/NAME.lua` of a package."""
     return (resources.files(package) / "lua" / f"{name}.lua").read_text()
-
-
-@cache
-def _settle_script() -> Script:
-    return compose([read(__package__, "settle")], "")
-
-
-def settle_call(about: str, count: int, hasher: str) -> ScriptCall:
-    """Return the call that settles the partition count of a stream.
-
-    Args:
-        about: the stream's hash.
-        count: the number of partitions.
-        hasher: the fingerprint of the hasher; "" for the built-in one.
-    """
-    return ScriptCall(_settle_script(), [about], {"partitions": count, "hasher": hasher})
 
 
 def run(calls: Sequence[ScriptCall]) -> Generator[list[Command], list[Any], list[Any]]:

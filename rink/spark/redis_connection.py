@@ -29,7 +29,7 @@ from rink.redis.error_map import explained
 from rink.redis.errors import RedisUnavailable
 from rink.redis.partition_count import PartitionCount
 from rink.redis.retry import repeat_while_unavailable
-from rink.redis.scripts import Args, ScriptCall, settle_call
+from rink.redis.scripts import Args, ScriptCall
 from rink.spark.options import StreamPlace, named
 from rink.spark.scripts import script
 
@@ -121,7 +121,7 @@ class RedisConnection:
         # Write only if no program has written them. If Redis is out of memory, it also refuses a
         # write that changes nothing.
         if found is None and declared is not None:
-            self._run([settle_call(place.names.about, declared.count, declared.hasher)])
+            self._run([declared.settle(place.names.about)])
             self.partition_count(place)
 
     def _settled(self, place: StreamPlace) -> PartitionCount | None:

@@ -1,4 +1,4 @@
-"""Hold the arguments of scripts to what Redis must get of them: all digits, and all bytes.
+"""Check that scripts get all digits and all bytes of their arguments.
 
 The tests run on a Redis in memory and on a real one, as those of `steps_contract`.
 """

@@ -443,9 +443,7 @@ async def test_a_quarantined_partition_is_told_until_it_is_unquarantined(steps, 
     await steps.store.quarantine(place, 5, "0", "for a test")
     taken = await steps.take(6, first=2)
     assert (taken.quarantined, taken.first) == ("for a test", [])
-    answer = await steps.store.run(
-        "unquarantine", place.keys, processor=place.processor, start=place.start
-    )
+    answer = await steps.store.run("unquarantine", place.keys, **place.args)
     assert answer[0] == b"ok"
     assert (await steps.take(6)).quarantined == ""
     with pytest.raises(OffsetMoved):
@@ -459,9 +457,7 @@ async def test_what_was_sent_since_redis_lost_everything_comes_after_all(steps, 
     await steps.store.quarantine(place, 5, "0", "rolled back, for a test")
     await steps.redis.hdel(place.names.offsets, place.processor)
     await steps.add(3)
-    said, _, offset = await steps.store.run(
-        "unquarantine", place.keys, processor=place.processor, start=place.start
-    )
+    said, _, offset = await steps.store.run("unquarantine", place.keys, **place.args)
     assert (said, offset) == (b"ok", b"0-0")
     assert len((await steps.take(6, first=5)).first) == 3
 

@@ -1,7 +1,8 @@
 -- Write one part, once.
 --
 -- KEYS: its hash; on a cluster also all keys that it writes.
--- Arguments: token, query, batch, digest (of the commands), lengths (how many words each command has).
+-- Arguments: token, query, batch, digest (of the commands), lengths (the number of words of each
+--   command).
 -- ARGV[2] and on: the words of all commands.
 -- Answers ok, before (it was written before), stale, unknown (no `begin` under this token), failed
 --   (how many commands were carried out, why), or torn (other commands failed before).
@@ -10,8 +11,7 @@
 -- the same step. Redis does not roll back when a command fails. So `torn` then stores how many
 -- commands were carried out, and their digest: the same part continues there, another is refused.
 local at, token, query, batch, digest = KEYS[1], args.token, args.query, args.batch, args.digest
-local found = redis.call('HMGET', at, 'fence', 'mark:' .. query, 'torn:' .. query)
-local fence, mark, torn = found[1], found[2], found[3]
+local fence, mark, torn = fields_of(at, 'fence', 'mark:' .. query, 'torn:' .. query)
 if fence and less(token, fence) then return {'stale', fence} end
 if fence ~= token then return {'unknown', fence or ''} end
 if mark and not less(mark, batch) then return {'before'} end

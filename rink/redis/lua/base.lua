@@ -15,9 +15,14 @@ local FORMAT = '1'
 
 -- Raises an error if a hash has another format or none. Steps call it before their first write.
 local function check_format(key)
-  local found = redis.call('HGET', key, 'format')
-  if found == FORMAT or not found and redis.call('EXISTS', key) == 0 then return end
-  error({err = 'FORMAT ' .. (found or 'none') .. ' ' .. key})
+  local format = redis.call('HGET', key, 'format')
+  if format == FORMAT or not format and redis.call('EXISTS', key) == 0 then return end
+  error({err = 'FORMAT ' .. (format or 'none') .. ' ' .. key})
+end
+
+-- Returns the values of some fields of a hash; false for a field that is missing.
+local function fields_of(key, ...)
+  return unpack(redis.call('HMGET', key, ...))
 end
 
 -- Sets fields of a hash that may not exist yet, so it gets its format, too.

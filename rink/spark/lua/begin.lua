@@ -3,8 +3,8 @@
 --
 -- KEYS: at, the partition's.
 -- Arguments: group, token, start ('earliest', 'latest', or an id: the greatest entry up to it
---   counts), strict (do not register if events are gone), looks (change nothing), by (the reader's
---   id).
+--   counts), strict (do not register if events are gone), dry_run (change nothing), by (the
+--   reader's id).
 -- Answers ok, where it begins, and 1 if it was registered before; or gone: events after `start`
 --   may be gone.
 --
@@ -12,20 +12,20 @@
 -- registration, in the step that adds the group to the offsets. So trimming waits for the group
 -- from the first entry that it may read, and a repeated start reads the same first batch.
 local at, stream, offsets, group = KEYS[1], KEYS[2], KEYS[3], args.group
-local start, looks, part = args.start, args.looks, partition(2)
+local start, dry_run, part = args.start, args.dry_run, partition(2)
 check_format(at)
 check_format(offsets)
-local found = redis.call('HMGET', at, 'fence', 'advanced', 'from')
-if found[1] and less(args.token, found[1]) then return {'stale', found[1]} end
+local fence, advanced, first = fields_of(at, 'fence', 'advanced', 'from')
+if fence and less(args.token, fence) then return {'stale', fence} end
 local offset = redis.call('HGET', offsets, group)
-if offset and not found[3] then return {'worker', offset} end
-if offset and found[2] == '1' then return {'used', offset} end
-if offset and not looks then put(at, 'by', args.by) end
-if offset then return {'ok', found[3], 1} end
+if offset and not first then return {'worker', offset} end
+if offset and advanced == '1' then return {'used', offset} end
+if offset and not dry_run then put(at, 'by', args.by) end
+if offset then return {'ok', first, 1} end
 local from = entry_at(stream, start)
 local why = lack_of(stream, start, from, 'latest')
-if why ~= '' and (args.strict or looks) then return gone(why, stream) end
-if not looks then
+if why ~= '' and (args.strict or dry_run) then return gone(why, stream) end
+if not dry_run then
   registered(at, part, group, from, '0')
   put(at, 'by', args.by)
 end

@@ -14,17 +14,18 @@ local at, stream, offsets, group, start = KEYS[1], KEYS[2], KEYS[3], args.group,
 check_format(at)
 check_format(offsets)
 local part = partition(2, args.bounds)
-local found = redis.call('HMGET', at, 'fence', 'run', 'from', 'removed', 'followed')
-if found[1] and less(args.token, found[1]) then return {'stale', found[1]} end
+local fence, run, from, was_removed, followed =
+  fields_of(at, 'fence', 'run', 'from', 'removed', 'followed')
+if fence and less(args.token, fence) then return {'stale', fence} end
 local offset = redis.call('HGET', offsets, group)
-if offset and not found[3] then return {'worker', offset} end
-if found[2] and less(args.run, found[2]) then return {'other'} end
+if offset and not from then return {'worker', offset} end
+if run and less(args.run, run) then return {'other'} end
 
 -- As long as the entry at an offset is there, nothing after it was removed: trimming takes the
 -- oldest entry first.
 local lacks = start ~= '0-0' and not has_entry(stream, start)
-  or start == '0-0' and removed(stream) ~= (offset and found[4] or '0')
-local is_first, older = found[5] ~= args.run, ''
+  or start == '0-0' and removed(stream) ~= (offset and was_removed or '0')
+local is_first, older = followed ~= args.run, ''
 if is_first and offset and before(start, offset) then older = offset end
 if lacks and args.strict then
   return older ~= '' and {'old', older} or gone('trimmed', stream)

@@ -1,5 +1,6 @@
--- Append records to a staged list. A repeated call adds nothing. KEYS: list. Arguments: count (how many
--- records are in it), kept_s (seconds that it is kept). ARGV[2] and on: the records.
+-- Append records to a staged list. A repeated call adds nothing.
+-- KEYS: list. Arguments: count (how many records are in it), kept_s (seconds that it is kept).
+-- ARGV[2] and on: the records.
 local length = redis.call('LLEN', KEYS[1])
 if length == args.count + #ARGV - 1 then return {'ok'} end
 if length ~= args.count then return {'gone', length} end

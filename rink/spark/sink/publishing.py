@@ -17,6 +17,8 @@ import attrs
 
 from rink.core.keys import check_name, encode
 from rink.errors import RinkError, StaleToken, StateError
+from rink.redis.reply_text import text
+from rink.redis.scripts import Args
 from rink.redis.stored_format import STREAM_PREFIX
 from rink.spark.options import StreamPlace
 from rink.spark.redis_connection import RedisConnection, clear_after
@@ -60,10 +62,6 @@ class _Move:
     seq: int
     first: int
     count: int
-
-    @property
-    def args(self) -> dict[str, object]:
-        return {"seq": str(self.seq), "first": self.first, "count": self.count}
 
 
 @attrs.frozen
@@ -264,7 +262,7 @@ class Sink:
     def _publish(self, seq: int, manifest: Manifest) -> None:
         """Move all lists, but only after all of them were seen to be there."""
         moves = list(self._moves(seq, manifest))
-        looks = [(move.keys, {**move.args, **self._limits(0)}) for move in moves]
+        looks = [(move.keys, self._args(move, 0)) for move in moves]
         found = self._redis.run_each("publish", looks)
         lost = [move for move, (status, _) in zip(moves, found, strict=True) if status == b"gone"]
         if lost:
@@ -291,8 +289,7 @@ class Sink:
         """Move one list, after `before` records of the batch."""
         end = time.monotonic() + self._patience
         while True:
-            args = {**move.args, **self._limits(STEP)}
-            status, done = self._redis.run("publish", move.keys, **args)
+            status, done = self._redis.run("publish", move.keys, **self._args(move, STEP))
             if status == b"gone":
                 raise _Lost(move, before + done - move.first)
             if status == b"late":
@@ -336,8 +333,9 @@ class Sink:
                 key=self._key,
             )
 
-    def _limits(self, max_count: int) -> dict[str, object]:
+    def _args(self, move: _Move, max_count: int) -> Args:
         return {
+            "seq": str(move.seq), "first": move.first, "count": move.count,
             "max_count": max_count, "max_bytes": STEP_BYTES, "kept_s": _kept_s(self._once),
             "bounds": self._bounds.args,
         }  # fmt: skip
@@ -381,7 +379,7 @@ class Sink:
                 self._key,
             )
         return StateError(
-            f"sink {self.name!r} of {self._place} belongs to query {answer[1].decode()}, which "
+            f"sink {self.name!r} of {self._place} belongs to query {text(answer[1])}, which "
             "has another checkpoint. Nothing was written. Give this query another name. If the "
             "other query is gone for good, start this one under a new grant of its role, or "
             f"remove {self._key!r}",
@@ -420,8 +418,8 @@ def _dumps(manifest: Manifest) -> str:
     return json.dumps({attempt: manifest[attempt] for attempt in sorted(manifest)})
 
 
-def _loads(text: bytes) -> dict[str, dict[int, int]]:
+def _loads(manifest: bytes) -> dict[str, dict[int, int]]:
     return {
         attempt: {int(number): count for number, count in counts.items()}
-        for attempt, counts in json.loads(text).items()
+        for attempt, counts in json.loads(manifest).items()
     }

@@ -14,6 +14,7 @@ import attrs
 
 from rink.core.own_record import some
 from rink.errors import ConfigError, StateError
+from rink.redis.reply_text import text
 from rink.streams.admin.targets import (
     ProcessorPartition,
     change,
@@ -24,7 +25,7 @@ from rink.streams.admin.targets import (
     store_of,
 )
 from rink.streams.store import entry_ids
-from rink.streams.store.store import Store, text
+from rink.streams.store.store import Store
 from rink.streams.store.values import PartitionPlace
 
 if TYPE_CHECKING:
@@ -133,9 +134,7 @@ async def _unquarantine(
     if skip:
         status, *answer = await _skip(store, found, position.quarantined)
     else:
-        status, *answer = await store.run(
-            "unquarantine", place.keys, processor=place.processor, start=place.start
-        )
+        status, *answer = await store.run("unquarantine", place.keys, **place.args)
     if text(status) != "ok":  # another call has unquarantined it meanwhile
         return None
     reason, offset = (text(part) for part in answer)

@@ -20,8 +20,9 @@ from rink.redis.async_client import AnyRedis
 from rink.redis.error_map import explained, timed_out
 from rink.redis.errors import CrossSlot, RedisUnavailable
 from rink.redis.partition_count import PartitionCount
+from rink.redis.reply_text import text
 from rink.redis.script_pipeline import ScriptPipeline
-from rink.redis.scripts import ScriptCall, settle_call
+from rink.redis.scripts import ScriptCall
 from rink.streams.errors import OffsetMoved, PartitionFull, RedisRolledBack
 from rink.streams.retention import Retention
 from rink.streams.store import entry_ids
@@ -137,7 +138,7 @@ class Store:
         # Write only if no program has. While Redis is out of memory, it refuses even a write that
         # changes nothing.
         with explained(self.server, names.about):
-            await self._scripts.run(settle_call(names.about, count, hasher))
+            await self._scripts.run(PartitionCount(count, hasher).settle(names.about))
         await self.check_count(names, stream, count, hasher)
 
     async def check_count(self, names: Names, stream: str, count: int, hasher: str = "") -> bool:
@@ -248,22 +249,20 @@ class Store:
             for entry_id, fields in page:
                 yield entry_id, fields
             if newest_first:
-                last = f"({page[-1][0].decode()}"
+                last = f"({text(page[-1][0])}"
             else:
-                first = f"({page[-1][0].decode()}"
+                first = f"({text(page[-1][0])}"
 
     async def _newest(self, key: str) -> str:
         with explained(self.server, key):
             entries: Any = await self.redis.xrevrange(key, count=1)
-        return entries[0][0].decode() if entries else entry_ids.NONE
+        return text(entries[0][0]) if entries else entry_ids.NONE
 
     # ── positions ────────────────────────────────────────────────────────────────────────────
 
     async def register(self, place: PartitionPlace) -> str:
         """Register the processor, so that trimming waits; return its offset."""
-        return text(
-            await self.run("register", place.keys, processor=place.processor, start=place.start)
-        )
+        return text(await self.run("register", place.keys, **place.args))
 
     async def take(
         self,
@@ -288,9 +287,8 @@ class Store:
             RedisRolledBack: Redis has older data than this owner knows, or than the offset shows.
         """
         args: dict[str, object] = {
-            "processor": place.processor, "token": str(token), "start": place.start,
-            "first": first, "max_bytes": max_bytes, "loses": place.bounds.loses,
-            "now_us": self._now_us(),
+            **place.args, "token": str(token), "first": first, "max_bytes": max_bytes,
+            "loses": place.bounds.loses, "now_us": self._now_us(),
         }  # fmt: skip
         if known:
             args["known"] = {"epoch": known.epoch, "offset": known.offset, "seen": known.seen}
@@ -330,12 +328,15 @@ class Store:
         index = {names: number for number, (names, _) in enumerate(targets, 1)}
         args: dict[str, object] = {
             "processor": place.processor, "token": str(step.token), "epoch": step.epoch,
-            "expected": step.expected, "new": step.new, "ceiling": step.ceiling,
-            "processed": step.processed, "dead": step.dead, "loses": place.bounds.loses,
+            "expected": step.expected, "new": step.new, "processed": step.processed,
             "now_us": self._now_us(),
-            "targets": [(bounds or _SAYS_NOTHING).args for _, bounds in targets],
-            "outputs": [(index[output.target], len(output.fields)) for output in outputs],
         }  # fmt: skip
+        # Each argument costs time, and most commits have none of these.
+        rare = {"ceiling": step.ceiling, "dead": step.dead, "loses": place.bounds.loses}
+        args |= {arg: value for arg, value in rare.items() if value}
+        if outputs:
+            args["targets"] = [(bounds or _SAYS_NOTHING).args for _, bounds in targets]
+            args["outputs"] = [(index[output.target], len(output.fields)) for output in outputs]
         keys = [key for names, _ in targets for key in names.keys]
         fields = [field for output in outputs for field in output.fields]
         name = "write" if step.outputs else "commit"
@@ -388,15 +389,19 @@ class Store:
 
     async def extend(self, place: PartitionPlace, token: int, epoch: str, ceiling: str) -> None:
         """Raise the ceiling: the last event that may be yielded."""
-        await self._tell("extend", place, token, epoch, ceiling=ceiling, now_us=self._now_us())
+        await self._owner_step(
+            "extend", place, token, epoch, ceiling=ceiling, now_us=self._now_us()
+        )
 
     async def mark(self, place: PartitionPlace, token: int, epoch: str, entry_id: str) -> None:
         """Mark the event that is about to be processed alone, or none."""
-        await self._tell("mark", place, token, epoch, entry_id=entry_id, now_us=self._now_us())
+        await self._owner_step(
+            "mark", place, token, epoch, entry_id=entry_id, now_us=self._now_us()
+        )
 
     async def quarantine(self, place: PartitionPlace, token: int, epoch: str, reason: str) -> None:
         """Stop the partition until it is unquarantined."""
-        await self._tell("quarantine", place, token, epoch, reason=reason)
+        await self._owner_step("quarantine", place, token, epoch, reason=reason)
 
     async def accept(self, place: PartitionPlace, token: int) -> str:
         """Accept the data of Redis after a data loss.
@@ -404,10 +409,7 @@ class Store:
         Returns:
             The offset behind which this owner continues.
         """
-        answer = await self.run(
-            "unquarantine", place.keys,
-            processor=place.processor, start=place.start, token=str(token),
-        )  # fmt: skip
+        answer = await self.run("unquarantine", place.keys, **place.args, token=str(token))
         self._check(place, token, answer)
         return text(answer[2])
 
@@ -418,9 +420,7 @@ class Store:
             place: the partition.
             max_counted: the most events to count behind the offset, if Redis has lost the counters.
         """
-        answer = await self.run(
-            "look", place.keys, processor=place.processor, max_counted=max_counted
-        )
+        answer = await self.run("look", place.keys, **place.args, max_counted=max_counted)
         at, offsets, lag, first, length, lost, size, oldest, ms, bytes_kept, held, removed = answer
         return Look(
             position=_position(place, at, offsets),
@@ -472,7 +472,7 @@ class Store:
             case _:
                 raise _rolled_back(place, token, answer[1:], expected)
 
-    async def _tell(
+    async def _owner_step(
         self, name: str, place: PartitionPlace, token: int, epoch: str, **args: str
     ) -> None:
         """Run an owner's step on its hash, and raise its refusal."""
@@ -558,8 +558,3 @@ def _position(place: PartitionPlace, at: Sequence[Any], offsets: Sequence[Any]) 
 def _pairs(flat: Sequence[Any]) -> dict[str, str]:
     """Return the fields of a hash that a script returned."""
     return dict(zip(map(text, flat[::2]), map(text, flat[1::2]), strict=True))
-
-
-def text(value: Any) -> str:
-    """Return an answer of Redis as text."""
-    return value.decode() if isinstance(value, bytes) else str(value)

@@ -69,6 +69,11 @@ class PartitionPlace:
         return self.names.at(self.processor)
 
     @cached_property
+    def args(self) -> Args:
+        """Return the arguments that name a processor and its start."""
+        return {"processor": self.processor, "start": self.start}
+
+    @cached_property
     def keys(self) -> tuple[str, ...]:
         """Return the keys that every step on a position takes."""
         return self.at, *self.names.keys

@@ -15,7 +15,7 @@ if sent then
   if less(number, last) then return redis.error_reply('ERR an append came too late') end
 end
 local part, wanted = partition(1, args.bounds), #ARGV - 1
-local count, ids = math.min(wanted, math.max(room(part, wanted, '', ''), 0)), {}
+local count, ids = math.min(wanted, math.max(room(part, wanted), 0)), {}
 for i = 1, count do ids[i] = add(part, '*', 'd', ARGV[i + 1]) end
 if count > 0 then save(part) end
 local answered_ids = args.wants_ids and table.concat(ids, ' ') or ids[count] or ''

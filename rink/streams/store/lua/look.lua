@@ -22,7 +22,7 @@ else
     at_id = page[#page][1]
   end
 end
-local held = part.is_known and part.is_kept and unprocessed(part, -1, '', '', true) or length
+local held = part.is_known and part.is_kept and unprocessed(part, -1, nil, true) or length
 return {
   redis.call('HGETALL', at), all_offsets(offsets), count, next_one and next_one[1] or '', length,
   redis.call('HGET', part.lost, processor) or '0', start and whole(part.bytes - start.b) or '0',

@@ -1,13 +1,9 @@
 -- Makes the owner with this token the owner of the partition, and returns its first events.
 -- KEYS: at, the partition's 5.
--- Arguments:
---   processor, token
---   start             for a processor without an offset: earliest or latest
---   first, max_bytes  the most first events, and their bytes
---   loses             the partition drops its oldest events
---   known             epoch, offset and seen (the last id read) of an owner that retakes its
---                     partition after a reconnect; left out for a new owner
---   now_us
+-- Arguments: processor, token, start (for a processor without an offset: earliest or latest), first
+--   and max_bytes (the most first events, and their bytes), loses, now_us, known (epoch, offset and
+--   seen, the last id read, of an owner that retakes its partition after a reconnect; left out for
+--   a new owner).
 --
 -- 1. A token below the fence is refused. So of two owners, the later one wins for good.
 -- 2. Then `is_back` finds out whether Redis has lost data, before anything is written. The offset
@@ -31,24 +27,23 @@ local fence = redis.call('HGET', at, 'fence')
 if fence and less(token, fence) then return {'stale', fence} end
 
 local last = last_id(stream)
-local found = redis.call('HMGET', at, 'epoch', 'anchored', 'marked')
-local late = fence == token and found[3] and less(args.now_us, found[3])
+local stored_epoch, anchored, marked = fields_of(at, 'epoch', 'anchored', 'marked')
+local late = fence == token and marked and less(args.now_us, marked)
 local offset = redis.call('HGET', offsets, processor)
-local is_back = offset and (before(last, offset) or not found[1])
-  or offset and found[2] == '1' and not loses and not has_entry(stream, offset)
+local is_back = offset and (before(last, offset) or not stored_epoch)
+  or offset and anchored == '1' and not loses and not has_entry(stream, offset)
 if known then
   local seen = known.seen
-  is_back = is_back or fence ~= token or not offset or less(found[1] or '0', known.epoch)
-    or found[1] == known.epoch and before(offset, known.offset)
+  is_back = is_back or fence ~= token or not offset or less(stored_epoch or '0', known.epoch)
+    or stored_epoch == known.epoch and before(offset, known.offset)
     or before(last, seen) or before(offset, seen) and not loses and not has_entry(stream, seen)
 end
 if is_back then return {'back', fence or 'none', offset or 'none', last} end
 
 offset = register(at, partition(2), processor, args.start)
-found = redis.call(
-  'HMGET', at, 'epoch', 'open', 'suspect', 'careful', 'quarantined', 'ceiling', 'told'
+local epoch, open, suspect, careful, quarantined, ceiling, told = fields_of(
+  at, 'epoch', 'open', 'suspect', 'careful', 'quarantined', 'ceiling', 'told'
 )
-local epoch, open, suspect, careful, quarantined, ceiling, told = unpack(found, 1, 7)
 if open == '1' and fence ~= token then
   careful = ceiling
   if suspect and before(offset, suspect) then redis.call('HINCRBY', at, 'end:' .. suspect, 1) end

@@ -3,4 +3,4 @@
 local part = partition(1, args.bounds)
 -- Store the declared retention again if Redis has lost it.
 if part.declared and not part.has_retention then store_retention(part) end
-return trim(part, '', '')
+return trim(part)
