@@ -26,6 +26,7 @@ from rink.redis.blocking_client import (
     server_of,
 )
 from rink.redis.error_map import explained
+from rink.redis.reply_text import text
 from rink.redis.scripts import Script, ScriptCall, compose, read
 
 Connect = Callable[[], Client]
@@ -154,11 +155,6 @@ def connected(source: str | Connect) -> Line:
         retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), 3)
         return Line(client_of(source, retry))
     return Line(checked(source(), "the function given as redis"))
-
-
-def text(value: Any) -> str:
-    """Return a reply of Redis as text, whether the client decodes or not."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def _table(reply: dict[str, Any]) -> dict[str, CommandSpec]:

@@ -13,6 +13,7 @@ import attrs
 
 from rink.errors import StateError
 from rink.redis import stored_format
+from rink.redis.reply_text import text
 
 FIELDS = ("partitions", stored_format.FIELD, "hasher")
 """The fields of a stream's hash to read for `stored`."""
@@ -45,9 +46,9 @@ def stored(reply: Any, server: str, key: str) -> PartitionCount | None:
     count, format_number, hasher = reply
     if count is None:
         return None
-    if _text(format_number) != stored_format.FORMAT:
-        raise stored_format.other_format(server, key, _text(format_number))
-    return PartitionCount(int(count), _text(hasher))
+    if text(format_number) != stored_format.FORMAT:
+        raise stored_format.other_format(server, key, text(format_number))
+    return PartitionCount(int(count), text(hasher))
 
 
 def check_same(
@@ -84,7 +85,3 @@ def check_same(
 
 def _hasher(settled: PartitionCount) -> str:
     return f"a hasher of fingerprint {settled.hasher}" if settled.hasher else "the built-in hasher"
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value or "")

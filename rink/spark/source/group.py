@@ -21,6 +21,7 @@ import attrs
 
 from rink.core.keys import check_name
 from rink.errors import StaleToken, StateError
+from rink.redis.reply_text import text
 from rink.spark.options import StreamPlace
 from rink.spark.redis_connection import RedisConnection, clear_after
 from rink.spark.source.offsets import Offsets
@@ -97,7 +98,7 @@ class Group:
         ]
         with self.withdrawn_on_error():
             answers = self._begin(edges, looks=False)
-        return {number: _text(answer[1]) for number, answer in answers.items()}
+        return {number: text(answer[1]) for number, answer in answers.items()}
 
     @contextmanager
     def withdrawn_on_error(self) -> Iterator[None]:
@@ -154,7 +155,7 @@ class Group:
             self._check(number, answer, start[number])
             self._warn(number, start[number], *answer[2:])
         self._processed = dict(start)
-        return {number: _text(answer[1]) for number, answer in answers.items()}
+        return {number: text(answer[1]) for number, answer in answers.items()}
 
     def advance(self, end: Offsets) -> None:
         """Commit the events that Spark has committed.
@@ -168,7 +169,7 @@ class Group:
             for number, at in changed.items()
         ]
         for number, answer in zip(changed, self._redis.run_each("advance", calls), strict=True):
-            if _text(answer[0]) == "stale":
+            if text(answer[0]) == "stale":
                 self._check(number, answer)
         self._processed.update(changed)
 
@@ -177,7 +178,7 @@ class Group:
         keys = [self._names(number).at(self.name) for number in numbers]
         client = self._redis.client
         found = [self._redis.repeated(partial(client.hget, key, "removed"), key) for key in keys]
-        return {n: int(text or 0) for n, text in zip(numbers, found, strict=True)}
+        return {n: int(count or 0) for n, count in zip(numbers, found, strict=True)}
 
     def _keys(self, number: int) -> tuple[str, ...]:
         names = self._names(number)
@@ -188,7 +189,7 @@ class Group:
 
     def _check(self, number: int, answer: Sequence[Any], start: str = "") -> None:
         at = self._names(number).at(self.name)
-        match _text(answer[0]):
+        match text(answer[0]):
             case "ok":
                 return
             case "stale":
@@ -203,7 +204,7 @@ class Group:
             case "used":
                 raise StateError(
                     f"group {self.name!r} of {self._place} is in use by a query with another "
-                    f"checkpoint (it has read up to {_text(answer[1])} in partition {number}; "
+                    f"checkpoint (it has read up to {text(answer[1])} in partition {number}; "
                     f"{self._other()}). Give this query another group. If the other query is gone "
                     f"for good, run `{self._forget()}`",
                     key=at,
@@ -223,7 +224,7 @@ class Group:
                     key=at,
                 )
             case "old":
-                raise StateError(self._older(number, start, _text(answer[1])), key=at)
+                raise StateError(self._older(number, start, text(answer[1])), key=at)
         tell_gone(self._place, number, start, EventsGone.of(answer), strict=self._strict)
 
     def _warn(self, number: int, start: str, gone: Sequence[Any], older: Any) -> None:
@@ -235,7 +236,7 @@ class Group:
                 "the checkpoint of a query is older than its group %r in Redis: in partition %d "
                 "of %s the query continues after %s, although %s is committed, and reads the "
                 "events between again. Was the checkpoint restored from an older state?",
-                self.name, number, self._place, start, _text(older),
+                self.name, number, self._place, start, text(older),
             )  # fmt: skip
 
     def _older(self, number: int, start: str, offset: str) -> str:
@@ -259,7 +260,7 @@ class Group:
         """Return the reader of this group, as far as is known."""
         at = self._names(0).at(self.name)
         return (
-            _text(self._redis.repeated(lambda: self._redis.client.hget(at, "who"), at)) or "unknown"
+            text(self._redis.repeated(lambda: self._redis.client.hget(at, "who"), at)) or "unknown"
         )
 
 
@@ -289,7 +290,7 @@ class EventsGone:
     @classmethod
     def of(cls, answer: Sequence[Any]) -> EventsGone:
         """Read the answer of the Lua function `gone`."""
-        _, why, removed, first, deleted, last = map(_text, answer)
+        _, why, removed, first, deleted, last = map(text, answer)
         return cls(why, int(removed), first, deleted, last)
 
     def cause(self, start: str) -> str:
@@ -341,7 +342,3 @@ def _event(at: str) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value or "")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from rink.errors import StateError
+from rink.redis.reply_text import text
 from rink.streams.admin.targets import Found, change, each, find, read, store_of
 from rink.streams.errors import PartitionFull
 from rink.streams.store import entry_ids
-from rink.streams.store.store import Store, text
+from rink.streams.store.store import Store
 
 if TYPE_CHECKING:
     from rink.streams.app import App

@@ -14,9 +14,10 @@ import attrs
 
 from rink.core.own_record import some
 from rink.errors import ConfigError, StateError
+from rink.redis.reply_text import text
 from rink.streams.admin.targets import Found, change, check_not_sparks, each, find, read, store_of
 from rink.streams.store import entry_ids
-from rink.streams.store.store import Store, text
+from rink.streams.store.store import Store
 from rink.streams.store.values import PartitionPlace
 
 if TYPE_CHECKING:

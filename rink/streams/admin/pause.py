@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from rink.redis.reply_text import text
 from rink.streams.admin.targets import Found, change, check_not_sparks, find, store_of
-from rink.streams.store.store import Store, text
+from rink.streams.store.store import Store
 
 if TYPE_CHECKING:
     from rink.streams.app import App

@@ -20,6 +20,7 @@ from rink.redis.async_client import AnyRedis
 from rink.redis.error_map import explained, timed_out
 from rink.redis.errors import CrossSlot, RedisUnavailable
 from rink.redis.partition_count import PartitionCount
+from rink.redis.reply_text import text
 from rink.redis.script_pipeline import ScriptPipeline
 from rink.redis.scripts import settle_script
 from rink.streams.errors import OffsetMoved, PartitionFull, RedisRolledBack
@@ -541,8 +542,3 @@ def _position(place: PartitionPlace, at: Sequence[Any], offsets: Sequence[Any]) 
 def _pairs(flat: Sequence[Any]) -> dict[str, str]:
     """Return the fields of a hash that a script returned."""
     return dict(zip(map(text, flat[::2]), map(text, flat[1::2]), strict=True))
-
-
-def text(value: Any) -> str:
-    """Return an answer of Redis as text."""
-    return value.decode() if isinstance(value, bytes) else str(value)
