@@ -187,11 +187,11 @@ class Driver:
             found = call()
         return found
 
-    def run(self, name, keys, *given):
-        return self.repeated(lambda: self.plain.run(name, keys, *given))
+    def run(self, name, keys, blobs=(), /, **args):
+        return self.repeated(lambda: self.plain.run(name, keys, blobs, **args))
 
     def run_each(self, name, asked):
-        return [self.run(name, keys, *given) for keys, given in asked]
+        return [self.run(name, keys, **args) for keys, args in asked]
 
 
 def play(world, schedule):

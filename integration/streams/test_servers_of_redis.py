@@ -226,7 +226,7 @@ async def test_restored_redis_quarantines_partition_until_unquarantine(
         await until(lambda: shop.numbers(shop.of_key(other)) == [1, 2])
         opened = await shop.app.connections.open()
         place = shop.app.processors["note"].place(number)
-        await opened.store.run("unquarantine", place.keys, "note")
+        await opened.store.run("unquarantine", place.keys, processor="note")
         await shop.send(10, 11)
         await until(lambda: shop.numbers("a")[-2:] == [10, 11])
 

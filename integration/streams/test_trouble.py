@@ -138,7 +138,7 @@ async def test_quarantined_partition_waits_and_the_others_go_on(shop):
         broken[0] = False
         opened = await shop.app.connections.open()
         place = shop.app.processors["note"].place(0)
-        await opened.store.run("unquarantine", place.keys, "note")
+        await opened.store.run("unquarantine", place.keys, processor="note")
         await until(lambda: shop.numbers(bad) == [1, 2, 3])
         labels = {"app": "shop", "processor": "note", "stream": "legs"}
         count = worker.metrics.registry.get_sample_value(
@@ -453,7 +453,7 @@ async def test_unquarantine_forgets_the_crashes_before(shop):
         assert tries == []
         opened = await shop.app.connections.open()
         place = shop.app.processors["note"].place(number)
-        await opened.store.run("unquarantine", place.keys, "note")
+        await opened.store.run("unquarantine", place.keys, processor="note")
         await until(lambda: tries == [1])
 
 

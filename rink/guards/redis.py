@@ -16,6 +16,7 @@ all of them when it returns. A single server works like a cluster, but raises th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from rink.arguments import check_count
@@ -25,7 +26,7 @@ from rink.guards.errors import GuardError
 from rink.guards.guard import Guard, Part, check_told, cut_otherwise
 from rink.guards.processes import PerProcess
 from rink.guards.redis_line import Connect, Line, connected
-from rink.guards.redis_step import CommandBounds, RedisStep, shown
+from rink.guards.redis_step import CommandBounds, RedisStep, command_text
 from rink.guards.values import Batch, Fence
 
 MAX_COMMANDS = 50_000
@@ -76,15 +77,17 @@ class RedisGuard(Guard):
     def raise_fence(self, fence: Fence) -> None:  # noqa: D102 - as of Guard
         check_told(fence)
         line = self._line()
-        reply = line.run("begin", [self._key(fence)], fence.token, "", "")
+        reply = line.run("begin", [self._key(fence)], token=str(fence.token))
         self._refuse(fence, None, reply)
         self._open(line, fence, int(reply[1]))
 
     def begin(self, fence: Fence, batch: Batch) -> None:  # noqa: D102
         check_told(fence, batch)
         line = self._line()
-        query = encode(batch.query)
-        reply = line.run("begin", [self._key(fence)], fence.token, query, batch.parts)
+        reply = line.run(
+            "begin", [self._key(fence)],
+            token=str(fence.token), query=encode(batch.query), parts=str(batch.parts),
+        )  # fmt: skip
         self._refuse(fence, batch, reply)
         # Open the parts each time. So lost hashes (a failover, FLUSHALL) are restored, and the
         # query is not refused forever.
@@ -125,7 +128,7 @@ class RedisGuard(Guard):
 
     def _open(self, line: Line, fence: Fence, parts: int) -> None:
         keys = [self._of_part(fence, number) for number in range(parts)]
-        self._refuse(fence, None, line.run_on_all("open", keys, fence.token))
+        self._refuse(fence, None, line.run_on_all("open", keys, token=str(fence.token)))
 
     def _refuse(self, fence: Fence, batch: Batch | None, reply: Sequence[str]) -> None:
         match reply:
@@ -155,13 +158,12 @@ class _RedisPart(Part[RedisStep]):
 
     def _commit(self, step: RedisStep) -> None:
         line, place = self._guard._line(), self._guard._place()  # noqa: SLF001
-        flat: list[Any] = []
-        for words in step.commands:
-            flat += [len(words), *words]
-        count = len(step.commands)
-        keys: list[str | bytes] = [self._at, *step.keys_written]
-        args = self.fence.token, self._query, self.batch.number, step.close(), count
-        match line.run("part", keys, *args, *flat):
+        reply = line.run(
+            "part", [self._at, *step.keys_written], list(chain.from_iterable(step.commands)),
+            token=str(self.fence.token), query=self._query, batch=str(self.batch.number),
+            digest=step.close(), lengths=list(map(len, step.commands)),
+        )  # fmt: skip
+        match reply:
             case ["stale", newer]:
                 raise self.fence.stale(int(newer), place)
             case ["unknown", seen]:
@@ -183,9 +185,9 @@ class _RedisPart(Part[RedisStep]):
         )
         return GuardError(
             f"{place}, key {self._at!r}: command {done + 1} of {len(step.commands)}, "
-            f"{shown(step.commands[done])}, failed: {why}; {applied}. Part {self.number} of batch "
-            f"{self.batch.number} is not marked: correct the data under the key, and write the "
-            "part again",
+            f"{command_text(step.commands[done])}, failed: {why}; {applied}. Part {self.number} of "
+            f"batch {self.batch.number} is not marked: correct the data under the key, and write "
+            "the part again",
             place=f"{place}, key {self._at!r}",
         )
 

@@ -90,14 +90,16 @@ class Line:
             return int(cast("Any", self.client).keyslot(key))
         return 0
 
-    def run(self, name: str, keys: Sequence[str | bytes], *args: Any) -> list[str]:
+    def run(
+        self, name: str, keys: Sequence[str | bytes], blobs: Sequence[bytes] = (), /, **args: object
+    ) -> list[str]:
         """Run one step of ours; redis-py may repeat it, so it must be repeatable."""
-        call = ScriptCall(script(name), keys, args)
-        with self.told(text(keys[0])), self._one_server():
+        call = ScriptCall(script(name), keys, args, blobs)
+        with explained(self.server, text(keys[0])), self._one_server():
             [reply] = run_scripts(self.client, [call])
         return [text(word) for word in reply]
 
-    def run_on_all(self, name: str, keys: Sequence[str], *args: Any) -> list[str]:
+    def run_on_all(self, name: str, keys: Sequence[str], **args: object) -> list[str]:
         """Run a step for many keys, a slot at a time.
 
         It returns the first answer that is not ok, else ok.
@@ -107,21 +109,21 @@ class Line:
             by_slot.setdefault(self.slot(key), []).append(key)
         for some in by_slot.values():
             for i in range(0, len(some), MAX_STEP_KEYS):
-                reply = self.run(name, some[i : i + MAX_STEP_KEYS], *args)
+                reply = self.run(name, some[i : i + MAX_STEP_KEYS], **args)
                 if reply[0] != "ok":
                     return reply
         return ["ok"]
 
     def fields(self, key: str, *fields: str) -> list[str | None]:
         """Return some fields of a hash."""
-        with self.told(key), self._one_server():
+        with explained(self.server, key), self._one_server():
             found = cast("Any", self.client).hmget(key, *fields)
         return [None if value is None else text(value) for value in found]
 
     def command(self, words: Sequence[bytes]) -> CommandSpec | None:
         """Return Redis' description of a command, or None; it is read once."""
         if not self._commands:
-            with self.told():
+            with explained(self.server):
                 self._commands = _table(cast("dict[str, Any]", self.client.command()))
         name = words[0].decode(errors="replace").lower()
         if len(words) > 1:
@@ -129,10 +131,6 @@ class Line:
             if found:
                 return found
         return self._commands.get(name)
-
-    def told(self, *keys: str) -> Any:
-        """Raise errors of redis-py inside as errors of ours."""
-        return explained(self.server, *keys)
 
     def close(self) -> None:
         """Close idle connections; another guard of the same URL may be in a part."""

@@ -73,7 +73,7 @@ class RedisStep(CoreCommands):
             raise UsageError("this part is over: a step takes commands only inside its `with`")
         words = self._encoded(args)
         known = self._line.command(words)
-        shown = _shown(words)
+        shown = command_text(words)
         self._check(known, words, shown)
         self._count(words, shown)
         assert known is not None
@@ -155,7 +155,7 @@ class RedisStep(CoreCommands):
             self._digest.update(word)
 
 
-def _shown(words: Sequence[bytes]) -> str:
+def command_text(words: Sequence[bytes]) -> str:
     """Return a command for messages: name and first word, but no values."""
     return " ".join(
         [
@@ -163,8 +163,3 @@ def _shown(words: Sequence[bytes]) -> str:
             *(repr(word.decode(errors="replace")[:100]) for word in words[1:2]),
         ]
     )
-
-
-def shown(words: Sequence[bytes]) -> str:
-    """Return a command for messages."""
-    return _shown(words)

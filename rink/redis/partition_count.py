@@ -14,6 +14,7 @@ import attrs
 from rink.errors import StateError
 from rink.redis import stored_format
 from rink.redis.reply_text import text
+from rink.redis.scripts import ScriptCall, compose, read
 
 FIELDS = ("partitions", stored_format.FIELD, "hasher")
 """The fields of a stream's hash to read for `stored`."""
@@ -30,6 +31,11 @@ class PartitionCount:
 
     count: int
     hasher: str = ""
+
+    def settle(self, key: str) -> ScriptCall:
+        """Return the call that settles this in a stream's hash, if no program has."""
+        script = compose([read(__package__, "settle")], "")
+        return ScriptCall(script, [key], {"partitions": self.count, "hasher": self.hasher})
 
 
 def stored(reply: Any, server: str, key: str) -> PartitionCount | None:

@@ -8,23 +8,15 @@ a cluster each call goes to its node by itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-import attrs
 from redis import exceptions as of_redis
 from redis.asyncio import RedisCluster
 
 from rink._cancel import end
 from rink.redis.async_client import AnyRedis
-from rink.redis.scripts import Command, Script, ScriptCall, run
-
-
-@attrs.frozen(eq=False)
-class _Waiting:
-    call: ScriptCall
-    size: int
-    reply: asyncio.Future[Any]
+from rink.redis.scripts import Command, ScriptCall, run
 
 
 class ScriptPipeline:
@@ -32,28 +24,19 @@ class ScriptPipeline:
 
     Args:
         redis: the client.
-        max_bytes: about how many bytes of arguments one pipeline has; at least one call goes in.
+        max_bytes: about how many bytes of blobs one pipeline has; at least one call goes in.
     """
 
     def __init__(self, redis: AnyRedis, max_bytes: int) -> None:
         self._redis = redis
         self._max_bytes = max_bytes
-        self._queue: list[_Waiting] = []
+        self._queue: list[tuple[ScriptCall, asyncio.Future[Any]]] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def run(
-        self, script: Script, keys: Sequence[str], args: Sequence[Any], size: int = 0
-    ) -> Any:
-        """Run a script and return its reply; raise what redis-py raises.
-
-        Args:
-            script: the script.
-            keys: its keys.
-            args: its other arguments.
-            size: the bytes of the arguments, if they may be many.
-        """
+    async def run(self, call: ScriptCall) -> Any:
+        """Run a script and return its reply; raise what redis-py raises."""
         reply = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(ScriptCall(script, keys, args), size, reply))
+        self._queue.append((call, reply))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._flush())
         return await reply
@@ -66,26 +49,26 @@ class ScriptPipeline:
         """
         if self._task is not None:
             await end([self._task])
-        for waiting in self._queue:
-            if not waiting.reply.done():
-                waiting.reply.set_exception(of_redis.ConnectionError("the client was closed"))
+        for _, reply in self._queue:
+            if not reply.done():
+                reply.set_exception(of_redis.ConnectionError("the client was closed"))
         self._queue.clear()
 
     async def _flush(self) -> None:
         await asyncio.sleep(0)  # calls of the same turn of the event loop join the batch
         while self._queue:
-            sizes = (waiting.size for waiting in self._queue)
+            sizes = (sum(map(len, call.blobs)) for call, _ in self._queue)
             batch = self._queue[: batch_length(sizes, self._max_bytes, len(self._queue))]
-            replies = await self._run([waiting.call for waiting in batch])
+            answers = await self._run([call for call, _ in batch])
             # A batch stays in the queue until it is answered: `close` must find its calls.
             del self._queue[: len(batch)]
-            for waiting, reply in zip(batch, replies, strict=True):
-                if waiting.reply.done():  # its caller was cancelled
+            for (_, reply), answer in zip(batch, answers, strict=True):
+                if reply.done():  # its caller was cancelled
                     continue
-                if isinstance(reply, BaseException):
-                    waiting.reply.set_exception(reply)
+                if isinstance(answer, BaseException):
+                    reply.set_exception(answer)
                 else:
-                    waiting.reply.set_result(reply)
+                    reply.set_result(answer)
 
     async def _run(self, calls: list[ScriptCall]) -> list[Any]:
         steps = run(calls)

@@ -8,8 +8,8 @@ place.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterable, Sequence
-from functools import cache
+import json
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -18,6 +18,19 @@ from redis.exceptions import NoScriptError
 
 Command = tuple[Any, ...]
 """The words of one command of Redis."""
+
+Args = Mapping[str, object]
+"""The named arguments of a script.
+
+A number that may need more than 53 bits is text, since Lua would round it. An argument without a
+value is left out.
+"""
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _json(args: Args) -> str:
+    return _encode(args)
 
 
 @attrs.frozen
@@ -30,19 +43,28 @@ class Script:
 
 @attrs.frozen(eq=False)
 class ScriptCall:
-    """One run of a script, with its keys and other arguments."""
+    """One run of a script, with its keys and arguments.
+
+    Attributes:
+        args: the named arguments, as the JSON that base.lua reads from `ARGV[1]`.
+        blobs: the strings of any bytes, which JSON cannot hold: `ARGV[2]` and on.
+    """
 
     script: Script
     keys: Sequence[Any]
-    args: Sequence[Any]
+    args: str = attrs.field(converter=_json)
+    blobs: Sequence[str | bytes] = ()
 
     def evalsha(self) -> Command:
         """Return the command for a server that knows the script."""
-        return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, *self.args)
+        return self._command("EVALSHA", self.script.sha)
 
     def eval(self) -> Command:
         """Return the command that also makes the script known to the server."""
-        return ("EVAL", self.script.text, len(self.keys), *self.keys, *self.args)
+        return self._command("EVAL", self.script.text)
+
+    def _command(self, *script: str) -> Command:
+        return (*script, len(self.keys), *self.keys, self.args, *self.blobs)
 
 
 def compose(parts: Iterable[str], flags: str) -> Script:
@@ -62,12 +84,6 @@ def compose(parts: Iterable[str], flags: str) -> Script:
 def read(package: str, name: str) -> str:
     """Return the text of the file `lua/NAME.lua` of a package."""
     return (resources.files(package) / "lua" / f"{name}.lua").read_text()
-
-
-@cache
-def settle_script() -> Script:
-    """Return the script that settles the partition count of a stream."""
-    return compose([read(__package__, "settle")], "")
 
 
 def run(calls: Sequence[ScriptCall]) -> Generator[list[Command], list[Any], list[Any]]:

@@ -13,7 +13,7 @@ BOUNDS = [
     lua(
         "a take brings events however large they are",
         "common",
-        "      if left < 0 then return found, bytes_of(entry) end\n",
+        "      if left < 0 then return read, bytes_of(entry) end\n",
         "",
         BYTES,
     ),
@@ -167,8 +167,8 @@ BOUNDS = [
     base(
         "a hash of another format is taken for ours",
         "base",
-        "  if found == FORMAT or not found",
-        "  if true or not found",
+        "  if format == FORMAT or not format",
+        "  if true or not format",
         LAYOUT,
     ),
     base(

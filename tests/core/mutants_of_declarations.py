@@ -27,7 +27,7 @@ DECLARATIONS = [
     base(
         "the hasher is not written with the number of partitions",
         "settle",
-        "if ARGV[2] ~= '' then redis.call('HSET', KEYS[1], 'hasher', ARGV[2]) end\n",
+        "if args.hasher ~= '' then redis.call('HSET', KEYS[1], 'hasher', args.hasher) end\n",
         "",
         HASHER,
     ),
@@ -69,7 +69,7 @@ DECLARATIONS = [
     lua(
         "a letter that is passed over becomes another letter",
         "skip",
-        "if ARGV[4] == '1' then\n",
+        "if args.is_trimmed then\n",
         "if true then\n",
         LETTERS,
     ),

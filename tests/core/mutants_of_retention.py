@@ -36,7 +36,7 @@ RETENTION = [
     lua(
         "events stay for ever where something is sent",
         "partition",
-        "  elseif part.is_kept then trim(part, '', '') end\n",
+        "  elseif part.is_kept then trim(part) end\n",
         "  end\n",
         KEEP,
         COUNTERS,
@@ -51,7 +51,7 @@ RETENTION = [
     lua(
         "fewer bytes are kept than were asked for",
         "partition",
-        "      if part.bytes - start.b < part.keep_bytes then return found end\n",
+        "      if part.bytes - start.b < part.keep_bytes then return oldest end\n",
         "      if part.bytes - start.b < part.keep_bytes then return start end\n",
         KEEP,
     ),
@@ -82,7 +82,7 @@ RETENTION = [
     lua(
         "senders wait for what is kept",
         "partition",
-        "  if part.is_kept then return room_of_kept(part, wanted, mine, moved) end\n  free = free",
+        "  if part.is_kept then return room_of_kept(part, wanted, commit) end\n  free = free",
         "  free = free",
         KEEP,
     ),
@@ -112,8 +112,8 @@ RETENTION = [
     lua(
         "what an operator has removed holds senders back",
         "partition",
-        "  return last and before(from, last[1]) and found or 0\n",
-        "  return found\n",
+        "  return last and before(from, last[1]) and behind or 0\n",
+        "  return behind\n",
         KEEP,
     ),
     lua(
@@ -141,9 +141,8 @@ RETENTION = [
     lua(
         "a program that says nothing ends retention",
         "partition",
-        "    if part.says and not part.has_retention then",
-        "    if true then part.keep, part.keep_bytes = unpack(part.says or {0, 0}) elseif "
-        "part.says then",
+        "    if part.declared and not part.has_retention then",
+        "    if not part.declared then part.keep, part.keep_bytes = 0, 0 else",
         KEEP,
     ),
     python(
@@ -192,7 +191,7 @@ RETENTION = [
     lua(
         "retention that Redis has lost stays lost",
         "trim",
-        "if part.says and not part.has_retention then store_retention(part) end",
+        "if part.declared and not part.has_retention then store_retention(part) end",
         "if false then store_retention(part) end",
         KEEP,
     ),

@@ -41,21 +41,21 @@ SPARK = [
     lua(
         "a stale driver's query goes on reading",
         "follow",
-        "if found[1] and less(ARGV[2], found[1]) then return {'stale', found[1]} end\n",
+        "if fence and less(args.token, fence) then return {'stale', fence} end\n",
         "",
         SOURCE,
     ),
     lua(
         "of two readers of one group both go on",
         "follow",
-        "if found[2] and less(ARGV[3], found[2]) then return {'other'} end\n",
+        "if run and less(args.run, run) then return {'other'} end\n",
         "",
         SOURCE,
     ),
     lua(
         "a query reads on where events are gone",
         "follow",
-        "if lacks and ARGV[5] == '1' then\n",
+        "if lacks and args.strict then\n",
         "if false then\n",
         SOURCE,
     ),
@@ -69,14 +69,14 @@ SPARK = [
     lua(
         "a commit that comes late sets a query back",
         "advance",
-        "if before(offset, ARGV[4]) then",
+        "if before(offset, args.to) then",
         "if true then",
         SOURCE,
     ),
     lua(
         "a query trims although Redis lost how long events stay",
         "common",
-        "if part.says or part.is_known or redis.call('EXISTS', part.segments) == 0 then",
+        "if part.declared or part.is_known or redis.call('EXISTS', part.segments) == 0 then",
         "if true then",
         SOURCE,
     ),
@@ -125,7 +125,7 @@ SPARK = [
     lua(
         "a new checkpoint takes a group that is in use",
         "begin",
-        "if offset and found[2] == '1' then return {'used', offset} end\n",
+        "if offset and advanced == '1' then return {'used', offset} end\n",
         "",
         SOURCE,
     ),
@@ -147,7 +147,7 @@ SPARK = [
     lua(
         "a stale driver decides on a batch",
         "decide",
-        "if found[1] and less(token, found[1]) then return {'stale', found[1]} end\n",
+        "if fence and less(token, fence) then return {'stale', fence} end\n",
         "",
         SINK,
     ),
@@ -198,23 +198,23 @@ SPARK = [
     lua(
         "a batch takes the place of one that is not published yet",
         "decide",
-        "if manifest ~= '' and seq ~= ARGV[5] then return {'pending', seq, manifest} end\n",
+        "if manifest ~= '' and seq ~= args.replaces then return {'pending', seq, manifest} end\n",
         "",
         SINK,
     ),
     lua(
         "another query takes a sink under the same token",
         "decide",
-        "if found[2] and found[2] ~= query and not less(found[6], token) then return {'other', "
-        "found[2]} end\n",
+        "if last and last ~= query and not less(last_token, token) then return {'other', "
+        "last} end\n",
         "",
         SINK,
     ),
     lua(
         "a sink's numbers begin anew where it was removed",
         "decide",
-        "seq = later_than(found[4])",
-        "seq = string.format('%.0f', tonumber(found[4] or '0') + 1)",
+        "seq = later_than(last_seq)",
+        "seq = string.format('%.0f', tonumber(last_seq or '0') + 1)",
         SINK,
     ),
     lua(
@@ -227,7 +227,7 @@ SPARK = [
     lua(
         "whoever comes late publishes again",
         "publish",
-        "if found[1] and less(seq, found[1]) then return {'late', first + count} end\n",
+        "if last_seq and less(seq, last_seq) then return {'late', first + count} end\n",
         "",
         SINK,
     ),
@@ -241,14 +241,14 @@ SPARK = [
     lua(
         "staging adds again what was added",
         "stage",
-        "if length == before_it + #ARGV - 2 then return {'ok'} end\n",
+        "if length == args.count + #ARGV - 1 then return {'ok'} end\n",
         "",
         BOUNDS,
     ),
     lua(
         "a step of publishing ends at no size",
         "publish",
-        "while moved < wanted and size < tonumber(ARGV[5]) do",
+        "while moved < wanted and size < args.max_bytes do",
         "while moved < wanted do",
         BOUNDS,
     ),
@@ -262,22 +262,22 @@ SPARK = [
     lua(
         "a decision on what is written once has no end",
         "decide",
-        "if ARGV[6] ~= '0' then redis.call('EXPIRE', sink, ARGV[6]) end\n",
+        "if args.kept_s > 0 then redis.call('EXPIRE', sink, args.kept_s) end\n",
         "redis.call('PERSIST', sink)\n",
         ONCE,
     ),
     lua(
         "marks of what is written once have no end",
         "publish",
-        "if ARGV[6] ~= '0' then redis.call('EXPIRE', mark, ARGV[6]) end\n",
+        "if args.kept_s > 0 then redis.call('EXPIRE', mark, args.kept_s) end\n",
         "",
         ONCE,
     ),
     lua(
         "a decision may outlive the marks of what is published of it",
         "open",
-        "ARGV[2], 'NX')",
-        "ARGV[2])",
+        "args.kept_s, 'NX')",
+        "args.kept_s)",
         ONCE,
     ),
     python(
@@ -481,8 +481,8 @@ SPARK = [
     lua(
         "a time asks for what is left of its window",
         "common",
-        "local id, told = string.match(start, '^%(?(%d+%-%d+)$'), told_of(stream)",
-        "local id, told = string.match(start, '^(%d+%-%d+)$'), told_of(stream)",
+        "local id, info = string.match(start, '^%(?(%d+%-%d+)$'), info_of(stream)",
+        "local id, info = string.match(start, '^(%d+%-%d+)$'), info_of(stream)",
         LOSSES,
     ),
     lua(
@@ -516,7 +516,7 @@ SPARK = [
     lua(
         "a start that fails takes away the group of another driver",
         "withdraw",
-        "found[2] and found[2] ~= ARGV[2] or ",
+        "by and by ~= args.by or ",
         "",
         SOURCE,
     ),
@@ -572,7 +572,7 @@ SPARK = [
     python(
         "a start that is refused leaves partitions registered",
         "spark/source/group",
-        "        looked = self._begin(edges, looks=True)\n",
+        "        looked = self._begin(edges, dry_run=True)\n",
         "        looked = {}\n",
         LOSSES,
     ),

@@ -41,7 +41,7 @@ STREAMS = [
     lua(
         "a commit counts wherever the offset is",
         "common",
-        "  if offset == expected then return nil end",
+        "  if offset == expected then return nil, ceiling end",
         "  do return nil end",
     ),
     lua(
@@ -89,20 +89,20 @@ STREAMS = [
     lua(
         "a committed event that is missing is not looked for",
         "take",
-        "  or offset and found[2] == '1' and not loses and not has_entry(stream, offset)",
+        "  or offset and anchored == '1' and not loses and not has_entry(stream, offset)",
         "",
     ),
     lua(
         "an owner that comes back is believed",
         "take",
-        "if known_epoch ~= '' then\n  is_back",
-        "if false then\n  is_back",
+        "if known then\n  local seen",
+        "if false then\n  local seen",
     ),
     lua(
         "a quarantined partition gives its events along",
         "take",
-        "if not quarantined and tonumber(ARGV[4]) > 0 then",
-        "if tonumber(ARGV[4]) > 0 then",
+        "if not quarantined and args.first > 0 then",
+        "if args.first > 0 then",
     ),
     lua(
         "outputs are written whether there is room or not",
@@ -113,8 +113,8 @@ STREAMS = [
     lua(
         "a commit that is refused has made room",
         "commit",
-        "could_have(part, wanted, part.mine, new)",
-        "room(part, wanted, part.mine, new)",
+        "could_have(part, wanted, part.commit)",
+        "room(part, wanted, part.commit)",
     ),
     lua(
         "an append that found no room is not remembered",
@@ -125,7 +125,7 @@ STREAMS = [
     lua(
         "after a loss of everything what was sent since is passed over",
         "unquarantine",
-        "ARGV[2] == 'latest' and last or '0-0'",
+        "args.start == 'latest' and last or '0-0'",
         "last",
     ),
     lua(
@@ -137,7 +137,7 @@ STREAMS = [
     lua(
         "an event that is gone is committed",
         "commit",
-        "if ARGV[9] ~= '1' and not has_entry(stream, new) then",
+        "if not args.loses and not has_entry(stream, new) then",
         "if false then",
     ),
     lua(
@@ -149,13 +149,13 @@ STREAMS = [
     lua(
         "an append that is repeated is appended again",
         "append",
-        "  if number == tonumber(last) then return {tonumber(count), ids} end\n",
+        "  if number == last then return {tonumber(count), ids} end\n",
         "",
     ),
     lua(
         "a requeued event is for every processor",
         "requeue",
-        "'d', data or '', 'only', ARGV[1])",
+        "'d', data or '', 'only', args.processor)",
         "'d', data or '')",
     ),
     lua(
@@ -201,8 +201,8 @@ STREAMS = [
     lua(
         "Redis does not note when it heard of an owner",
         "extend",
-        " redis.call('HSET', KEYS[1], 'told', ARGV[4])",
-        "",
+        ", 'told', args.now_us)",
+        ")",
         CAREFUL,
     ),
     python(
@@ -285,20 +285,20 @@ STREAMS = [
     lua(
         "a mark that comes late names an event of before",
         "mark",
-        "if marked and less(ARGV[4], marked) then return {'ok'} end",
+        "if marked and less(args.now_us, marked) then return {'ok'} end",
         "",
     ),
     lua(
         "the marks of one owner hold back those of the next",
         "take",
-        ", 'marked', ARGV[9])",
+        ", 'marked', args.now_us)",
         ")",
     ),
     lua(
         "a take that comes late begins anew",
         "take",
-        "if known_epoch == '' and not late then",
-        "if known_epoch == '' then",
+        "if not known and not late then",
+        "if not known then",
     ),
     python(
         "an error that is no Exception ends the worker",

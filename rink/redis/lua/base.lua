@@ -1,5 +1,9 @@
 -- Every script begins with this file.
 
+-- The named arguments of the script. Tokens, times and other numbers that may need more than the 53
+-- bits of a Lua number are text. An argument that is left out is nil.
+local args = cjson.decode(ARGV[1])
+
 -- Compares numbers as text, since a Lua number is exact only up to 2^53.
 local function less(a, b)
   if #a ~= #b then return #a < #b end
@@ -11,9 +15,14 @@ local FORMAT = '1'
 
 -- Raises an error if a hash has another format or none. Steps call it before their first write.
 local function check_format(key)
-  local found = redis.call('HGET', key, 'format')
-  if found == FORMAT or not found and redis.call('EXISTS', key) == 0 then return end
-  error({err = 'FORMAT ' .. (found or 'none') .. ' ' .. key})
+  local format = redis.call('HGET', key, 'format')
+  if format == FORMAT or not format and redis.call('EXISTS', key) == 0 then return end
+  error({err = 'FORMAT ' .. (format or 'none') .. ' ' .. key})
+end
+
+-- Returns the values of some fields of a hash; false for a field that is missing.
+local function fields_of(key, ...)
+  return unpack(redis.call('HMGET', key, ...))
 end
 
 -- Sets fields of a hash that may not exist yet, so it gets its format, too.

@@ -1,14 +1,14 @@
 -- Return how far so many entries reach, or the first of them that hold so many bytes. Lua holds
--- them all in memory meanwhile. KEYS: stream. ARGV: after this id, up to this id, most entries,
--- bytes.
-local at, count, most, left = ARGV[1], 0, tonumber(ARGV[3]), tonumber(ARGV[4])
+-- them all in memory meanwhile. KEYS: stream. Arguments: after and end_at (ids), max_count,
+-- max_bytes.
+local at, count, most, left = args.after, 0, args.max_count, args.max_bytes
 repeat
   local limit = math.min(most - count, 100)
-  local found = redis.call('XRANGE', KEYS[1], '(' .. at, ARGV[2], 'COUNT', limit)
-  for _, entry in ipairs(found) do
+  local page = redis.call('XRANGE', KEYS[1], '(' .. at, args.end_at, 'COUNT', limit)
+  for _, entry in ipairs(page) do
     for _, text in ipairs(entry[2]) do left = left - #text end
     at = entry[1]
   end
-  count = count + #found
-until #found < 100 or count >= most or left <= 0
+  count = count + #page
+until #page < 100 or count >= most or left <= 0
 return {count, at}

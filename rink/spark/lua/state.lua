@@ -1,4 +1,4 @@
 -- Return the last decision. KEYS: sink. Answers seq, manifest ('' if it is published).
 check_format(KEYS[1])
-local found = redis.call('HMGET', KEYS[1], 'seq', 'manifest')
-return {found[1] or '0', found[2] or ''}
+local seq, manifest = fields_of(KEYS[1], 'seq', 'manifest')
+return {seq or '0', manifest or ''}

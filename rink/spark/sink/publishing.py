@@ -17,6 +17,8 @@ import attrs
 
 from rink.core.keys import check_name, encode
 from rink.errors import RinkError, StaleToken, StateError
+from rink.redis.reply_text import text
+from rink.redis.scripts import Args
 from rink.redis.stored_format import STREAM_PREFIX
 from rink.spark.options import StreamPlace
 from rink.spark.redis_connection import RedisConnection, clear_after
@@ -61,10 +63,6 @@ class _Move:
     first: int
     count: int
 
-    @property
-    def args(self) -> tuple[int, int, int]:
-        return self.seq, self.first, self.count
-
 
 @attrs.frozen
 class _Decided:
@@ -98,7 +96,7 @@ def raise_fence(
         StaleToken: the sink has seen a greater token.
     """
     key = _state(place, name, once)
-    answer = redis.run("open", (key,), token, _kept(once))
+    answer = redis.run("open", (key,), token=str(token), kept_s=_kept_s(once))
     if answer[0] == b"stale":
         raise _stale(place, name, token, int(answer[1]), key)
 
@@ -207,8 +205,11 @@ class Sink:
 
         None: this batch was published before.
         """
-        args = (self._token, batch.query, batch.number, _dumps(manifest), replaces)
-        answer = self._redis.run("decide", (self._key,), *args, _kept(self._once))
+        answer = self._redis.run(
+            "decide", (self._key,),
+            token=str(self._token), query=batch.query, batch=str(batch.number),
+            manifest=_dumps(manifest), replaces=replaces, kept_s=_kept_s(self._once),
+        )  # fmt: skip
         if answer[0] in (b"stale", b"other", b"back"):
             # Redis would answer "again" for a decided batch. So this batch was not decided, and
             # never will be.
@@ -252,8 +253,8 @@ class Sink:
     def _count(self, manifest: Manifest) -> None:
         """Check that all staged records are there, and keep them for a while."""
         lists = self._lists(manifest)
-        kept = KEPT_S if self._resumes else WAITS_S
-        found = self._redis.run_each("keep", [((key,), (kept,)) for key, _ in lists])
+        args = {"kept_s": KEPT_S if self._resumes else WAITS_S}
+        found = self._redis.run_each("keep", [((key,), args) for key, _ in lists])
         for (key, count), length in zip(lists, found, strict=True):
             if length != count:
                 raise gone(key, count, length)
@@ -261,7 +262,7 @@ class Sink:
     def _publish(self, seq: int, manifest: Manifest) -> None:
         """Move all lists, but only after all of them were seen to be there."""
         moves = list(self._moves(seq, manifest))
-        looks = [(move.keys, (*move.args, 0, *self._limits())) for move in moves]
+        looks = [(move.keys, self._args(move, 0)) for move in moves]
         found = self._redis.run_each("publish", looks)
         lost = [move for move, (status, _) in zip(moves, found, strict=True) if status == b"gone"]
         if lost:
@@ -271,7 +272,7 @@ class Sink:
         for move in moves:
             self._move(move, before)
             before += move.count
-        self._redis.run("finish", (self._key,), seq)
+        self._redis.run("finish", (self._key,), seq=str(seq))
 
     def _moves(self, seq: int, manifest: Manifest) -> Iterator[_Move]:
         for number in sorted({number for counts in manifest.values() for number in counts}):
@@ -288,7 +289,7 @@ class Sink:
         """Move one list, after `before` records of the batch."""
         end = time.monotonic() + self._patience
         while True:
-            status, done = self._redis.run("publish", move.keys, *move.args, STEP, *self._limits())
+            status, done = self._redis.run("publish", move.keys, **self._args(move, STEP))
             if status == b"gone":
                 raise _Lost(move, before + done - move.first)
             if status == b"late":
@@ -332,8 +333,12 @@ class Sink:
                 key=self._key,
             )
 
-    def _limits(self) -> tuple[int | str, ...]:
-        return STEP_BYTES, _kept(self._once), *self._bounds.given
+    def _args(self, move: _Move, max_count: int) -> Args:
+        return {
+            "seq": str(move.seq), "first": move.first, "count": move.count,
+            "max_count": max_count, "max_bytes": STEP_BYTES, "kept_s": _kept_s(self._once),
+            "bounds": self._bounds.args,
+        }  # fmt: skip
 
     def _mark(self, number: int) -> str:
         return (
@@ -374,7 +379,7 @@ class Sink:
                 self._key,
             )
         return StateError(
-            f"sink {self.name!r} of {self._place} belongs to query {answer[1].decode()}, which "
+            f"sink {self.name!r} of {self._place} belongs to query {text(answer[1])}, which "
             "has another checkpoint. Nothing was written. Give this query another name. If the "
             "other query is gone for good, start this one under a new grant of its role, or "
             f"remove {self._key!r}",
@@ -404,7 +409,7 @@ def _state(place: StreamPlace, name: str, once: bool) -> str:
     return f"{STREAM_PREFIX}{{{place.names.root}}}:sink:{_key_name(name, once)}"
 
 
-def _kept(once: bool) -> int:
+def _kept_s(once: bool) -> int:
     """Return for how many seconds state and marks are kept; 0: forever."""
     return KEPT_S if once else 0
 
@@ -413,8 +418,8 @@ def _dumps(manifest: Manifest) -> str:
     return json.dumps({attempt: manifest[attempt] for attempt in sorted(manifest)})
 
 
-def _loads(text: bytes) -> dict[str, dict[int, int]]:
+def _loads(manifest: bytes) -> dict[str, dict[int, int]]:
     return {
         attempt: {int(number): count for number, count in counts.items()}
-        for attempt, counts in json.loads(text).items()
+        for attempt, counts in json.loads(manifest).items()
     }

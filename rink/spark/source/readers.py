@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.types import StructType
 
 from rink.errors import ConfigError, StateError
+from rink.redis.reply_text import text
 from rink.spark import schema as schemas
 from rink.spark.compat import SupportsTriggerAvailableNow, check_read_limit
 from rink.spark.options import Options, StreamPlace
@@ -85,10 +86,13 @@ class _Reading:
         Both edges of a partition are taken at one moment.
         """
         calls = [
-            ((self._place.names.partition(number).stream,), (edge, to[number]))
+            (self._keys(number), {"start": edge, "end_at": to[number]})
             for number, edge in begin.items()
         ]
         return dict(zip(begin, self._redis.run_each("place", calls), strict=True))
+
+    def _keys(self, number: int) -> tuple[str]:
+        return (self._place.names.partition(number).stream,)
 
     def _parts(
         self, start: Offsets, end: Offsets, removed: dict[int, int], group: str
@@ -132,7 +136,7 @@ class BatchReader(_Reading, DataSourceReader):
             if gone:
                 events_gone = EventsGone.of(gone)
                 tell_gone(self._place, number, begin[number], events_gone, strict=self._is_strict)
-            start[number], end[number] = first.decode(), last.decode()
+            start[number], end[number] = text(first), text(last)
             removed[number] = int(count)
         return self._parts(start, end, removed, "")
 
@@ -268,22 +272,19 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def _last(self) -> Offsets:
         answers = self._placed(self._edges("earliest"), self._edges("latest"))
-        return {number: answer[2].decode() for number, answer in answers.items()}
+        return {number: text(answer[2]) for number, answer in answers.items()}
 
     def _bound(
         self, last: Offsets, cursors: Mapping[int, tuple[str, int]]
     ) -> dict[int, tuple[int, str]]:
         steps = [
-            (
-                (self._place.names.partition(number).stream,),
-                (cursor, last[number], count, ANSWER_BYTES),
-            )
-            for number, (cursor, count) in cursors.items()
-        ]
+            (self._keys(n), {
+                "after": at, "end_at": last[n], "max_count": count, "max_bytes": ANSWER_BYTES,
+            })
+            for n, (at, count) in cursors.items()
+        ]  # fmt: skip
         answers = self._redis.run_each("bound", steps)
-        return {
-            n: (int(count), at.decode()) for n, (count, at) in zip(cursors, answers, strict=True)
-        }
+        return {n: (int(count), text(at)) for n, (count, at) in zip(cursors, answers, strict=True)}
 
 
 def _id_of(edge: str | dict[int, str]) -> tuple[int, int]:

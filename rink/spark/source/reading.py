@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from rink.redis.reply_text import text
 from rink.spark.options import StreamPlace
 from rink.spark.redis_connection import RedisConnection
 from rink.spark.source.group import tell_gone
@@ -64,14 +65,14 @@ def pages(redis: RedisConnection, wanted: Range, size: int = PAGE) -> Iterator[l
             has_reported = True
         if not found:
             return
-        at, count = found[-1][0].decode(), min(size, _fitting(found))
+        at, count = text(found[-1][0]), min(size, _fitting(found))
         yield found
 
 
 def _fitting(page: list[Entry]) -> int:
     """Return how many entries of this size make one answer."""
     some = page[:: len(page) // 100 + 1]  # looking at all would take a tenth of the time
-    length = sum(len(text) for _, fields in some for text in fields)
+    length = sum(len(value) for _, fields in some for value in fields)
     return max(1, ANSWER_BYTES * len(some) // max(1, length))
 
 
@@ -86,7 +87,7 @@ def _page(
         return found, False
     # In this order, a removal between the two calls is noticed.
     found = redis.repeated(lambda: _range(redis, stream, "-", wanted.end, size), stream)
-    removed = int(redis.run("place", (stream,), "earliest", "latest")[3])
+    removed = int(redis.run("place", (stream,), start="earliest", end_at="latest")[3])
     return found, removed == wanted.removed
 
 
@@ -96,5 +97,5 @@ def _range(redis: RedisConnection, stream: str, start: str, end: str, count: int
         "XRANGE", stream, start, end, "COUNT", count
     )
     if redis.is_cluster:  # the clients of its nodes do so all the same
-        return [(at, [text for pair in fields.items() for text in pair]) for at, fields in found]
+        return [(at, [value for pair in fields.items() for value in pair]) for at, fields in found]
     return list(found)

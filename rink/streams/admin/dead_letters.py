@@ -177,7 +177,9 @@ async def _requeue(store: Store, found: Found, letter: str, before: int) -> Requ
     place = found.place
     names, bounds = place.names, place.bounds
     keys = [names.dead(place.processor), *names.keys]
-    status, *answer = await store.run("requeue", keys, place.processor, letter, *bounds.given)
+    status, *answer = await store.run(
+        "requeue", keys, processor=place.processor, letter=letter, bounds=bounds.args
+    )
     match text(status):
         case "gone":
             return None

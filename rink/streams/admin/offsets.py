@@ -124,7 +124,7 @@ async def _unquarantine(store: Store, found: Found, *, skip: bool) -> Unquaranti
     if skip:
         status, *answer = await _skip(store, found, position.quarantined)
     else:
-        status, *answer = await store.run("unquarantine", place.keys, place.processor, place.start)
+        status, *answer = await store.run("unquarantine", place.keys, **place.args)
     if text(status) != "ok":  # another call has unquarantined it meanwhile
         return None
     reason, offset = (text(part) for part in answer)
@@ -148,9 +148,11 @@ async def _skip(store: Store, found: Found, reason: str) -> list[object]:
             key=place.at,
         )
     keys = [*place.keys, place.names.dead(place.processor)]
-    letter = f"Skipped by an operator: {reason}"
-    args = (place.processor, culprit[1], letter, int(found.stream.is_trimmed))
-    answer: list[object] = await store.run("skip", keys, *args)
+    answer: list[object] = await store.run(
+        "skip", keys,
+        processor=place.processor, entry_id=culprit[1],
+        error=f"Skipped by an operator: {reason}", is_trimmed=found.stream.is_trimmed,
+    )  # fmt: skip
     match text(answer[0]):
         case "none" | "other":
             state = f"is {text(answer[1])}" if len(answer) > 1 else "is not there"
@@ -269,7 +271,7 @@ async def _within(
 async def _reset(
     store: Store, place: PartitionPlace, target: str, gone_before: str
 ) -> Moved | None:
-    answer = await store.run("reset", place.keys, place.processor, target)
+    answer = await store.run("reset", place.keys, processor=place.processor, to=target)
     status, *offsets = (text(part) for part in answer)
     if status != "ok":
         return None
@@ -328,7 +330,7 @@ async def _forget(store: Store, found: Found, *, force: bool) -> Forgotten:
     waited = await store.lag(place)
     dead = place.names.dead(place.processor)
     letters = await read(store, dead, lambda redis: redis.xlen(dead))
-    answer = await store.run("forget", place.keys, place.processor, int(force))
+    answer = await store.run("forget", place.keys, processor=place.processor, force=force)
     if text(answer[0]) == "open":
         raise _at_work(place.processor, [place.role])
     is_trimmed = found.stream.trim == "committed"

@@ -110,5 +110,5 @@ async def _select(
 
 async def _set(store: Store, found: Found, *, paused: bool) -> int | None:
     """Return the lag; None if there was nothing to change."""
-    answer = await store.run("pause", [found.place.at], int(paused))
+    answer = await store.run("pause", [found.place.at], paused=paused)
     return await store.lag(found.place) if text(answer[0]) == "ok" else None

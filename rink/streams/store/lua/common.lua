@@ -1,7 +1,8 @@
 -- Defines what the scripts of streams have in common. The keys and arguments that several share:
 --   "the partition's 5" keys are stream, offsets, lost, kept and segments;
---   "the partition's 4" arguments are limit (0: none), loses (1: drop the oldest events to make
---   room), keep and keep_bytes ('': leave the retention as it is). `partition` reads both.
+--   `bounds` are limit (0: none), loses (drop the oldest events to make room) and retention (ms and
+--   size; left out: leave it as it is). `partition` reads both.
+--   `now_us` is the owner's time in microseconds, as text.
 --
 -- `at` is the hash of one processor in one partition:
 --   format       the format of Rink's data
@@ -29,11 +30,11 @@ end
 
 -- Returns the offset of each registered processor, as names and offsets in turn.
 local function all_offsets(offsets)
-  local found, all = {}, redis.call('HGETALL', offsets)
+  local named, all = {}, redis.call('HGETALL', offsets)
   for i = 1, #all, 2 do
-    if all[i] ~= 'format' then found[#found + 1], found[#found + 2] = all[i], all[i + 1] end
+    if all[i] ~= 'format' then named[#named + 1], named[#named + 2] = all[i], all[i + 1] end
   end
-  return found
+  return named
 end
 
 local function has_entry(stream, id)
@@ -49,22 +50,22 @@ end
 -- Returns the entries behind an id, limited by count and bytes. There are none if the first entry
 -- alone exceeds the bytes. The second result is the size of the next entry if it was left out
 -- because of its size, and otherwise 0.
-local function entries(stream, id, most, bytes)
-  local found, left, size = {}, bytes, 1
-  while #found < most do
-    size = math.min(size, most - #found)
+local function entries(stream, id, max_count, bytes)
+  local read, left, size = {}, bytes, 1
+  while #read < max_count do
+    size = math.min(size, max_count - #read)
     local page = redis.call('XRANGE', stream, '(' .. id, '+', 'COUNT', size)
     for _, entry in ipairs(page) do
       left = left - bytes_of(entry)
-      if left < 0 then return found, bytes_of(entry) end
-      found[#found + 1] = entry
+      if left < 0 then return read, bytes_of(entry) end
+      read[#read + 1] = entry
     end
-    if #page < size then return found, 0 end
+    if #page < size then return read, 0 end
     -- The next page takes half of the bytes that are left, if its entries are as large as those
     -- before. So a page of larger entries costs at most a few reads in vain.
-    id, size = page[#page][1], math.max(1, math.floor(#found * left / (bytes - left + 1) / 2))
+    id, size = page[#page][1], math.max(1, math.floor(#read * left / (bytes - left + 1) / 2))
   end
-  return found, 0
+  return read, 0
 end
 
 local function last_id(stream)
@@ -87,7 +88,8 @@ local function begin_anew(at)
   end
 end
 
--- Returns why the owner with this token may not advance from `expected` to `new`; nil if it may.
+-- Returns why the owner with this token may not advance from `expected` to `new`; nil, and the
+-- ceiling, if it may.
 --
 -- The order of the checks matters. A lower token is stale, whatever else holds. Then the fence must
 -- be exactly this token, with an offset and an epoch that is not lower: if not, Redis has lost this
@@ -96,32 +98,32 @@ end
 -- equal to `new` means that this commit was done and its answer lost: the retry is answered 'ok'.
 -- An offset before `expected` means that Redis lost a commit.
 local function objection(at, offsets, processor, token, epoch, expected, new)
-  local found = redis.call('HMGET', at, 'fence', 'epoch')
-  local fence, now, offset = found[1], found[2], redis.call('HGET', offsets, processor)
+  local fence, now, ceiling = fields_of(at, 'fence', 'epoch', 'ceiling')
+  local offset = redis.call('HGET', offsets, processor)
   if fence and less(token, fence) then return {'stale', fence} end
   if fence ~= token or not offset or not now or less(now, epoch) then
     return {'back', fence or 'none', offset or 'none'}
   end
   if now ~= epoch then return {'moved', offset} end
-  if offset == expected then return nil end
+  if offset == expected then return nil, ceiling end
   if offset == new then return {'ok'} end
   if before(offset, expected) then return {'back', fence, offset} end
   return {'moved', offset}
 end
 
--- Raises the ceiling: the last event that may be yielded. A lower id arrives late and changes
--- nothing. Returns whether the ceiling was raised.
-local function raise_ceiling(at, to)
-  local ceiling = redis.call('HGET', at, 'ceiling')
+-- Raises the ceiling, the last event that may be yielded, and sets other fields with it. A lower id
+-- arrives late and changes nothing. Returns whether the ceiling was raised.
+local function raise_ceiling(at, ceiling, to, ...)
   if ceiling and not before(ceiling, to) then return false end
-  put(at, 'ceiling', to)
+  put(at, 'ceiling', to, ...)
   return true
 end
 
--- Returns the refusal of an owner that has been replaced, or whose offset was moved; otherwise nil.
+-- Returns the refusal of an owner that has been replaced, or whose offset was moved; otherwise nil,
+-- and the ceiling.
 local function dismissal(at, token, epoch)
-  local found = redis.call('HMGET', at, 'fence', 'epoch')
-  if found[1] and less(token, found[1]) then return {'stale', found[1]} end
-  if found[2] and less(epoch, found[2]) then return {'moved', ''} end
-  return nil
+  local fence, now, ceiling = fields_of(at, 'fence', 'epoch', 'ceiling')
+  if fence and less(token, fence) then return {'stale', fence} end
+  if now and less(epoch, now) then return {'moved', ''} end
+  return nil, ceiling
 end

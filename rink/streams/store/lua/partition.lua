@@ -33,30 +33,29 @@ local function ms_of(id)
 end
 
 -- Reads the partition, as this step sees it.
---   key  the first of the partition's 5 in KEYS
---   arg  the first of the partition's 4 in ARGV; nil if the step has none
--- `is_known` is true if Redis has the counters, and `has_retention` if it has a retention. `says`
--- is the retention that the program declares.
-local function partition(key, arg)
+--   key     the first of the partition's 5 in KEYS
+--   bounds  what the program declares: limit, loses and retention; nil if the step has none
+-- `is_known` is true if Redis has the counters, and `has_retention` if it has a retention.
+local function partition(key, bounds)
   local part = {
     stream = KEYS[key], offsets = KEYS[key + 1], lost = KEYS[key + 2], kept = KEYS[key + 3],
     segments = KEYS[key + 4],
   }
-  local found = redis.call(
-    'HMGET', part.kept, 'added', 'bytes', 'keep', 'keep_bytes', 'next_n', 'next_b', 'next_ms',
-    'format'
+  local added, bytes, keep, keep_bytes, next_n, next_b, next_ms, format = fields_of(
+    part.kept, 'added', 'bytes', 'keep', 'keep_bytes', 'next_n', 'next_b', 'next_ms', 'format'
   )
-  if found[8] ~= FORMAT then check_format(part.kept) end
-  part.is_known, part.has_retention = found[1], found[3]
-  part.added, part.bytes = tonumber(found[1] or 0), tonumber(found[2] or 0)
-  part.keep, part.keep_bytes = tonumber(found[3] or 0), tonumber(found[4] or 0)
-  part.next_n, part.next_b = tonumber(found[5] or 0), tonumber(found[6] or 0)
-  part.next_ms = tonumber(found[7] or nil)
-  if arg then
-    part.limit, part.loses = tonumber(ARGV[arg]), ARGV[arg + 1] == '1'
-    if ARGV[arg + 2] ~= '' then part.says = {tonumber(ARGV[arg + 2]), tonumber(ARGV[arg + 3])} end
+  if format ~= FORMAT then check_format(part.kept) end
+  part.is_known, part.has_retention = added, keep
+  part.added, part.bytes = tonumber(added or 0), tonumber(bytes or 0)
+  part.keep, part.keep_bytes = tonumber(keep or 0), tonumber(keep_bytes or 0)
+  part.next_n, part.next_b = tonumber(next_n or 0), tonumber(next_b or 0)
+  part.next_ms = tonumber(next_ms or nil)
+  if bounds then
+    part.limit, part.loses, part.declared = bounds.limit, bounds.loses, bounds.retention
     -- A sender sets the retention only if there is none yet. Workers may change it, see retain.lua.
-    if part.says and not part.has_retention then part.keep, part.keep_bytes = unpack(part.says) end
+    if part.declared and not part.has_retention then
+      part.keep, part.keep_bytes = part.declared.ms, part.declared.size
+    end
   end
   part.is_kept = part.keep > 0 or part.keep_bytes > 0
   return part
@@ -64,7 +63,7 @@ end
 
 -- Stores the declared retention.
 local function store_retention(part)
-  put(part.kept, 'keep', whole(part.says[1]), 'keep_bytes', whole(part.says[2]))
+  put(part.kept, 'keep', whole(part.declared.ms), 'keep_bytes', whole(part.declared.size))
 end
 
 -- ── segments ────────────────────────────────────────────────────────────────────────────────────
@@ -122,12 +121,17 @@ local function lower_of(id, other)
   return id and before(id, other) and id or other
 end
 
--- Returns the lowest offset of all registered processors; nil without any. The offset of the
--- processor `mine` counts as `moved`.
-local function lowest(part, mine, moved)
-  local found, all = nil, all_offsets(part.offsets)
-  for i = 1, #all, 2 do found = lower_of(found, all[i] == mine and moved or all[i + 1]) end
-  return found
+-- Returns the i-th of all offsets. `commit`, a commit that this step writes later, or nil, counts
+-- already: `new` is the offset of its processor.
+local function offset_at(all, i, commit)
+  return commit and all[i] == commit.processor and commit.new or all[i + 1]
+end
+
+-- Returns the lowest offset of all registered processors; nil without any.
+local function lowest(part, commit)
+  local lowest_offset, all = nil, all_offsets(part.offsets)
+  for i = 1, #all, 2 do lowest_offset = lower_of(lowest_offset, offset_at(all, i, commit)) end
+  return lowest_offset
 end
 
 -- Returns the start of the last segment, if all events are too old. The last event gets a segment
@@ -162,16 +166,16 @@ end
 local function oldest_in_bytes(part, low)
   local lowest_start = low and start_of(part, low)
   if lowest_start and part.bytes - lowest_start.b >= part.keep_bytes then return lowest_start end
-  local found, from = nil, '-'
+  local oldest, from = nil, '-'
   repeat
     local page = redis.call('XRANGE', part.segments, from, low or '+', 'COUNT', 10)
     for _, entry in ipairs(page) do
       local start = read_start(entry)
-      if part.bytes - start.b < part.keep_bytes then return found end
-      found, from = start, '(' .. start.id
+      if part.bytes - start.b < part.keep_bytes then return oldest end
+      oldest, from = start, '(' .. start.id
     end
   until #page < 10
-  return found
+  return oldest
 end
 
 -- Returns the first segment that is kept; nil if all are. It does not lie behind `low`. Without
@@ -193,8 +197,8 @@ end
 
 -- Trims events that all processors have passed and that are not kept. Returns their number, which
 -- is 0 without a processor.
-local function trim(part, mine, moved)
-  local low = lowest(part, mine, moved)
+local function trim(part, commit)
+  local low = lowest(part, commit)
   if not low or low == '0-0' then return 0 end
   if not part.is_kept then return redis.call('XTRIM', part.stream, 'MINID', low) end
   local start = oldest_kept(part, low)
@@ -242,9 +246,9 @@ local function save(part)
   redis.call('HSET', part.kept, 'next_n', whole(part.next_n), 'next_b', whole(part.next_b))
   if part.next_ms then redis.call('HSET', part.kept, 'next_ms', whole(part.next_ms))
   else redis.call('HDEL', part.kept, 'next_ms') end
-  if part.says and not part.has_retention then store_retention(part) end
+  if part.declared and not part.has_retention then store_retention(part) end
   if part.is_kept and part.loses then expire(part)
-  elseif part.is_kept then trim(part, '', '') end
+  elseif part.is_kept then trim(part) end
   local first = redis.call('XRANGE', part.stream, '-', '+', 'COUNT', 1)[1]
   local start = first and start_of(part, first[1])
   if start then redis.call('XTRIM', part.segments, 'MINID', start.id) end
@@ -266,17 +270,17 @@ end
 -- Returns the id behind which senders wait for events; nil without a registered processor. When
 -- a processor is registered or reset, the events up to the end of the stream at that time are its
 -- replay. Senders do not wait for a replay.
-local function awaited(part, mine, moved)
-  local found, all, fields = nil, all_offsets(part.offsets), {}
+local function awaited(part, commit)
+  local lowest_offset, all, fields = nil, all_offsets(part.offsets), {}
   if #all == 0 then return nil end
   for i = 1, #all, 2 do fields[#fields + 1] = 'replay:' .. all[i] end
   local replays = redis.call('HMGET', part.kept, unpack(fields))
   for i = 1, #all, 2 do
-    local offset, replay = all[i] == mine and moved or all[i + 1], replays[(i + 1) / 2]
+    local offset, replay = offset_at(all, i, commit), replays[(i + 1) / 2]
     if replay and before(offset, replay) then offset = replay end
-    found = lower_of(found, offset)
+    lowest_offset = lower_of(lowest_offset, offset)
   end
-  return found
+  return lowest_offset
 end
 
 -- Returns how many events some processor has not passed, without replays. If that is `enough` or
@@ -285,8 +289,8 @@ end
 -- An exact count continues from the last exact count, `low` and `passed`, so that each event is
 -- read once. This is right only if both ids lie in one segment, since then none of the events
 -- between them has been removed.
-local function unprocessed(part, enough, mine, moved, only_reads)
-  local from, length = awaited(part, mine, moved), redis.call('XLEN', part.stream)
+local function unprocessed(part, enough, commit, only_reads)
+  local from, length = awaited(part, commit), redis.call('XLEN', part.stream)
   if not from then return length end
   local start = start_of(part, from)
   local n = (start or first_start(part) or {n = 0}).n
@@ -299,11 +303,11 @@ local function unprocessed(part, enough, mine, moved, only_reads)
     count = passed(part, from)
   end
   if not only_reads then put(part.kept, 'low', from, 'passed', whole(count)) end
-  local found = math.min(length, part.added - count)
-  if found <= enough then return found end
+  local behind = math.min(length, part.added - count)
+  if behind <= enough then return behind end
   -- Senders must not wait for events that an operator has removed by hand.
   local last = redis.call('XREVRANGE', part.stream, '+', '-', 'COUNT', 1)[1]
-  return last and before(from, last[1]) and found or 0
+  return last and before(from, last[1]) and behind or 0
 end
 
 -- ── room ────────────────────────────────────────────────────────────────────────────────────────
@@ -324,17 +328,17 @@ end
 
 -- Returns how many events fit, with retention. Then `limit` bounds only the unprocessed events, and
 -- with `loses` nothing.
-local function room_of_kept(part, wanted, mine, moved)
+local function room_of_kept(part, wanted, commit)
   if part.loses then return wanted end
-  return part.limit - unprocessed(part, part.limit - wanted, mine, moved)
+  return part.limit - unprocessed(part, part.limit - wanted, commit)
 end
 
 -- Returns how many events fit. If fewer than wanted fit, it first removes events.
-local function room(part, wanted, mine, moved)
+local function room(part, wanted, commit)
   local free = part.limit - redis.call('XLEN', part.stream)
   if free >= wanted then return free end
-  if part.is_kept then return room_of_kept(part, wanted, mine, moved) end
-  free = free + trim(part, mine, moved)
+  if part.is_kept then return room_of_kept(part, wanted, commit) end
+  free = free + trim(part, commit)
   if free >= wanted or not part.loses then return free end
   drop_oldest(part, math.min(wanted, part.limit) - free)
   return part.limit - redis.call('XLEN', part.stream)
@@ -342,10 +346,10 @@ end
 
 -- Returns how many events `room` could make fit, without removing any. It counts up to the wanted
 -- number.
-local function could_have(part, wanted, mine, moved)
-  if part.is_kept then return room(part, wanted, mine, moved) end
+local function could_have(part, wanted, commit)
+  if part.is_kept then return room(part, wanted, commit) end
   local free = part.limit - redis.call('XLEN', part.stream)
-  local id = lowest(part, mine, moved)
+  local id = lowest(part, commit)
   if free < wanted and id and id ~= '0-0' then
     free = free + #redis.call('XRANGE', part.stream, '-', '(' .. id, 'COUNT', wanted - free)
   end

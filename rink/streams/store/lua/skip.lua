@@ -1,12 +1,12 @@
 -- Skips the next event of a quarantined partition, for an operator. It becomes a dead letter.
 -- KEYS: at, the partition's 5, dead.
--- ARGV: processor, the id that the event must have ('': any), the error of the dead letter, 1 to
---       write a dead letter (0: the event is a dead letter already, and stays).
-local at, stream, offsets, processor = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+-- Arguments: processor, entry_id (of that event), error (of the dead letter), is_trimmed (false:
+--   the event is a dead letter already, and stays).
+local at, stream, offsets, processor = KEYS[1], KEYS[2], KEYS[3], args.processor
 local quarantined = redis.call('HGET', at, 'quarantined')
 local offset = redis.call('HGET', offsets, processor)
 if not quarantined or not offset then return {'free'} end
-local found, from = nil, offset
+local event, from = nil, offset
 repeat
   -- Pages are short, since events may be large.
   local page = redis.call('XRANGE', stream, '(' .. from, '+', 'COUNT', 10)
@@ -15,20 +15,20 @@ repeat
     local fields = {}
     for i = 1, #entry[2], 2 do fields[entry[2][i]] = entry[2][i + 1] end
     if not fields.only or fields.only == processor then
-      found = {id = entry[1], data = fields.d or ''}
+      event = {id = entry[1], data = fields.d or ''}
       break
     end
   end
-until found or #page < 10
-if not found then return {'none'} end
-if ARGV[2] ~= '' and found.id ~= ARGV[2] then return {'other', found.id} end
-if ARGV[4] == '1' then
+until event or #page < 10
+if not event then return {'none'} end
+if event.id ~= args.entry_id then return {'other', event.id} end
+if args.is_trimmed then
   redis.call(
-    'XADD', KEYS[7], '*', 'd', found.data, 'id', found.id, 'error', ARGV[3], 'trace', '',
+    'XADD', KEYS[7], '*', 'd', event.data, 'id', event.id, 'error', args.error, 'trace', '',
     'attempts', '0'
   )
 end
-redis.call('HSET', offsets, processor, found.id)
+redis.call('HSET', offsets, processor, event.id)
 redis.call('HINCRBY', at, 'dead', 1)
 begin_anew(at)
-return {'ok', quarantined, found.id}
+return {'ok', quarantined, event.id}
