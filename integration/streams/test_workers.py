@@ -1,6 +1,7 @@
 """Hold workers to their contracts on real servers, in real time."""
 
 import pytest
+from trouble_contract import *  # noqa: F403
 from workers_contract import *  # noqa: F403
 
 pytestmark = pytest.mark.deep
