@@ -1,6 +1,8 @@
 """Hold workers to their contracts on real servers, in real time."""
 
 import pytest
+from failures_contract import *  # noqa: F403
+from pauses_contract import *  # noqa: F403
 from trouble_contract import *  # noqa: F403
 from workers_contract import *  # noqa: F403
 
