@@ -1,6 +1,11 @@
 """Hold workers to their contracts on real servers, in real time."""
 
 import pytest
+from dead_letters_contract import *  # noqa: F403
+from failures_contract import *  # noqa: F403
+from hooks_contract import *  # noqa: F403
+from pauses_contract import *  # noqa: F403
+from trouble_contract import *  # noqa: F403
 from workers_contract import *  # noqa: F403
 
 pytestmark = pytest.mark.deep

@@ -9,7 +9,7 @@ from mutant import Mutant
 from mutants_of_streams import base, lua, python
 
 HASHER = "../integration/streams/test_hasher_agreed"
-LETTERS = "../integration/streams/test_dead_letters"
+LETTERS = "streams/test_dead_letters_in_memory"
 ON_SPARK = "../integration/spark/test_source_and_sink_options"
 HASHERS = "streams/test_hashers"
 DEAD_LETTER_STREAM = "streams/test_dead_letter_stream"

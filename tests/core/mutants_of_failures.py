@@ -8,7 +8,9 @@ OUTAGES = "streams/test_outages"
 TRANSIENT_ERRORS = "streams/test_transient_errors"
 CIRCUIT_BREAKER = "streams/test_circuit_breaker"
 ERROR_LOG = "streams/test_error_log"
+FAILURES = "streams/test_failures_in_memory"
 FAILURES_ON_SERVERS = "../integration/streams/test_failures"
+PAUSES = "streams/test_pauses_in_memory"
 
 FAILURES = [
     python(
@@ -163,14 +165,14 @@ FAILURES = [
         "take",
         "local paused = redis.call('HGET', at, 'paused') or ''",
         "local paused = ''",
-        FAILURES_ON_SERVERS,
+        PAUSES,
     ),
     lua(
         "an owner of before takes lost data for the truth",
         "unquarantine",
         "if token and fence and less(token, fence) then return {'stale', fence} end\n",
         "",
-        FAILURES_ON_SERVERS,
+        PAUSES,
     ),
     python(
         "an outage is over for the first partition that goes on",
@@ -199,13 +201,13 @@ FAILURES = [
         '        else:\n            log.warning(\n                "%s was lost before',
         "        else:\n            self._note_quarantined(reason)\n            log.warning(\n"
         '                "%s was lost before',
-        FAILURES_ON_SERVERS,
+        FAILURES,
     ),
     lua(
         "events are given of a place that Redis has lost",
         "take",
         "(before(last, offset) or not stored_epoch)",
         "before(last, offset)",
-        FAILURES_ON_SERVERS,
+        PAUSES,
     ),
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mutant import Mutant
 
 STEPS = "../integration/streams/test_steps"
-WORKERS = "../integration/streams/test_workers"
-TROUBLE = "../integration/streams/test_trouble"
+WORKERS = "streams/test_workers_in_memory"
+TROUBLE = "streams/test_trouble_in_memory"
 CAREFUL = "../integration/streams/test_careful"
 BUFFER = "streams/test_buffer"
 POISON = "streams/test_poison"

@@ -8,6 +8,11 @@ from rink.testing.virtual import virtual_time
 
 
 @pytest.fixture
-def servers():
+def rink_redis():
+    return MemoryRedis()
+
+
+@pytest.fixture
+def servers(rink_redis):
     with virtual_time() as time:
-        yield MemoryServers(time, MemoryRedis())
+        yield MemoryServers(time, rink_redis)

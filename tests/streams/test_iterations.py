@@ -16,6 +16,8 @@ from processors_support import Leg, Shop, have_batches_wait, numbers, turns
 import rink.testing.streams as kit
 from rink import ConfigError, UsageError
 from rink.streams import RedisUnavailable
+from rink.streams.consumer.delivery import Delivery
+from rink.streams.processor_events import Events
 
 
 def test_two_iterations_at_once_are_refused_and_nothing_is_lost(caplog):
@@ -306,3 +308,11 @@ def test_commit_refuses_what_is_no_count(count):
     outcome = shop.process(2)
     assert shop.seen == [0, 1]
     assert numbers(outcome.processed) == [0, 1]
+
+
+def test_a_batch_larger_than_max_uncommitted_is_refused():
+    class Narrow:
+        max_uncommitted = 10
+
+    with pytest.raises(ConfigError, match="max_uncommitted=10"):
+        Events(Delivery(Narrow())).take(11)

@@ -34,10 +34,12 @@ class MemoryServers:
     Attributes:
         time: a `VirtualTime`, with an etcd.
         server: a `MemoryRedis`.
+        outage_s: how long an outage lasts.
     """
 
     time = attrs.field()
     server = attrs.field()
+    outage_s = 30
 
     def app(self, name):
         clock = {"clock": self.time.clock}
@@ -61,6 +63,7 @@ class RealServers:
         prefix: of the test's keys in etcd.
         url: how an app reaches it, if not by its plain URL.
         probe: a client for looking, if not one by `url`.
+        outage_s: how long an outage lasts.
     """
 
     server = attrs.field()
@@ -68,6 +71,7 @@ class RealServers:
     prefix = attrs.field()
     url = attrs.field(default=attrs.Factory(lambda self: self.server.url, takes_self=True))
     probe = attrs.field(default=None)
+    outage_s = 3
 
     def app(self, name):
         its_own = {"prefix": self.prefix}
@@ -180,22 +184,27 @@ class Shop:
 
 async def until(look, seconds=25.0, what=""):
     """Wait until something is so."""
-    end = loop_time() + seconds
+    began = loop_time()
     while not (found := look()):
-        assert loop_time() < end, f"not within {seconds} s: {what or look}"
-        await pass_time(0.005)
+        assert loop_time() < began + seconds, f"not within {seconds} s: {what or look}"
+        await _pass_a_moment(began)
     return found
+
+
+async def _pass_a_moment(began):
+    """Pass about a hundredth of the time since `began`."""
+    await pass_time(min(max((loop_time() - began) / 100, 0.005), 0.1))
 
 
 async def until_true(ask, seconds=25.0, what=""):
     """Wait as `until` does, for an awaitable condition."""
-    end = loop_time() + seconds
+    began = loop_time()
     while True:
         with contextlib.suppress(ConnectionError):  # Redis is just being restarted
             if found := await ask():
                 return found
-        assert loop_time() < end, f"not within {seconds} s: {what or ask}"
-        await pass_time(0.01)
+        assert loop_time() < began + seconds, f"not within {seconds} s: {what or ask}"
+        await _pass_a_moment(began)
 
 
 async def until_seen(shop, count, seconds=25.0):

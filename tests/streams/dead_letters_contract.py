@@ -3,10 +3,8 @@
 A processor reads the letters of another one in order, and removes none.
 """
 
-import asyncio
-
 import pytest
-from workers_support import QUICK, Leg, until, until_true, with_shop
+from workers_support import QUICK, Leg, pass_time, until, until_true, with_shop
 
 from rink.errors import ConfigError, UsageError
 from rink.streams import DeadLetter, Worker, admin
@@ -91,11 +89,11 @@ async def test_reading_letters_removes_none(shop):
     failing(shop)
     letters = reading(shop)
     async with shop.workers("w"):
-        await shop.send(*range(200))
-        await until(lambda: len(letters) == 200)
-        await until_true(lambda: committed(shop, "alert", 200))
+        await shop.send(*range(80))
+        await until(lambda: len(letters) == 80)
+        await until_true(lambda: committed(shop, "alert", 80))
     assert [one.event for one in await kept(shop)] == [letter.event for *_, letter in letters[-20:]]
-    assert (await admin.dead_letters(shop.app)).total == 200
+    assert (await admin.dead_letters(shop.app)).total == 80
 
 
 async def committed(shop, processor, count):
@@ -143,12 +141,12 @@ async def test_letters_come_once_and_in_order_over_hand_overs(shop):
     letters = reading(shop)
     async with shop.workers("w0", "w1") as (start, stop):
         for number in range(4):
-            await shop.send_keys(40)
+            await shop.send_keys(20)
             await start(f"w{number + 2}")
             await stop(f"w{number}")
-        await until(lambda: len(letters) >= 160)
-        await until_true(lambda: committed(shop, "alert", 160))
-    assert len({(number, letter_id) for number, letter_id, _ in letters}) == len(letters) == 160
+        await until(lambda: len(letters) >= 80)
+        await until_true(lambda: committed(shop, "alert", 80))
+    assert len({(number, letter_id) for number, letter_id, _ in letters}) == len(letters) == 80
     by_partition = {}
     for number, letter_id, _ in letters:
         by_partition.setdefault(number, []).append(tuple(map(int, letter_id.split("-"))))
@@ -307,5 +305,5 @@ async def test_names_of_any_kind_have_their_own_letters(shop):
     async with shop.workers("w"):
         await shop.send(7)
         await until(lambda: len(seen) == 3)
-        await asyncio.sleep(0.05)
+        await pass_time(0.05)
     assert seen == {name: [(name, 7)] for name in seen}

@@ -1,13 +1,13 @@
 """Test when and for which owner hooks are called.
 
-The hooks are of workers and partitions, on a real etcd and a real Redis.
+The hooks are of workers and partitions.
 """
 
 import asyncio
 import threading
 
 import pytest
-from workers_support import QUICK, Leg, until, until_seen, until_true, with_shop
+from workers_support import QUICK, Leg, pass_time, until, until_seen, until_true, with_shop
 
 from rink.streams import Worker, WorkerHalted, admin
 
@@ -131,7 +131,7 @@ async def test_hook_in_a_thread_at_the_end_keeps_the_role(shop):
         await until_seen(shop, 2)
         await begin("w2")
         leaving = asyncio.create_task(leave("w1"))
-        await asyncio.sleep(0.5)
+        await pass_time(0.5)
         assert len(shop.seen) == 2
         go.set()
         await leaving
