@@ -1,7 +1,6 @@
 """Load the app that a command names as `module:attr`, and run it.
 
-The command line enters `rink.streams` only here. That package needs an extra, so it is imported
-only when a command needs it.
+Only this module imports `rink.streams`, which needs an extra, and only when a command needs it.
 """
 
 from __future__ import annotations

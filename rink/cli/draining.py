@@ -1,7 +1,4 @@
-"""Make the sidecar in the same pod leave: `rink drain`.
-
-It starts fast, for preStop hooks.
-"""
+"""Make the sidecar in the same pod leave, fast: `rink drain`."""
 
 from __future__ import annotations
 

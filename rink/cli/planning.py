@@ -1,7 +1,6 @@
 """Show which roles would move when members leave and join: `rink plan`.
 
-`rink.spark.roles` counts them. The command reads only the newest version and the records of the
-group. Spark takes seconds to start, so everything that can be checked without it is checked first.
+Spark takes seconds to start, so everything that can be checked without it is checked first.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ MAX_FLOWS_SHOWN = 20
 
 
 def _names(_: click.Context, __: click.Parameter, value: Any) -> tuple[str, ...]:
-    """Return the names of one or several options, split at commas."""
     values = value if isinstance(value, tuple) else (value or "",)
     return tuple(name.strip() for text in values for name in text.split(",") if name.strip())
 
@@ -117,7 +115,6 @@ def plan(
 
 
 def _read(group: str, target: Target) -> tuple[Standing, str]:
-    """Read the newest version and the members that will gain or lose a rank."""
     with opened(target) as etcd, target.reading(group):
         # The import takes half a second, and it counts as time without an answer.
         from rink.spark.roles import Standing
@@ -184,7 +181,6 @@ def _compute(
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show the progress on a terminal until the result is shown."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(
         *columns,

@@ -414,7 +414,6 @@ class CommandGuard:
     # ── the start ────────────────────────────────────────────────────────────────────────────────
 
     def _start(self) -> bool:
-        """Start the command, and return whether it runs."""
         read, write = os.pipe2(os.O_CLOEXEC)
         guard = os.getpid()
         self._pid = os.fork()

@@ -234,7 +234,6 @@ class CommandSupervisor:
     # ── the role ─────────────────────────────────────────────────────────────────────────────
 
     async def _hold(self) -> ExitStatus:
-        """Wait for the role and run the command, repeatedly if so set."""
         settings = self._settings
         while True:
             try:
@@ -327,7 +326,6 @@ class CommandSupervisor:
         await asyncio.sleep(pause)
 
     async def _get_role(self) -> aio.Role | None:
-        """Join and wait for the role, or return None if the slot needs no run."""
         wait = self._settings.wait
         try:
             async with asyncio.timeout(wait):

@@ -1,11 +1,9 @@
-"""Refuse requests that no program of this pod would send.
+"""Refuse requests that no program of this pod would send, before the API.
 
-This is ASGI middleware before the API.
-
-The API listens on loopback or on a unix socket. A web page in a browser on the same machine can
-send requests there, too. So a request must not come from a page, and needs a `Host` that a page
-cannot have: the name of another site could resolve to 127.0.0.1. A body needs a content type that a
-page may only send after a preflight request (`rink.sidecar.bodies`).
+A web page in a browser on the same machine can send requests to loopback, too. So a request must
+not come from a page, and needs a `Host` that a page cannot have: the name of another site could
+resolve to 127.0.0.1. A body needs a content type that a page may only send after a preflight
+request (`rink.sidecar.bodies`).
 """
 
 from __future__ import annotations
@@ -111,7 +109,6 @@ class Access:
 
 
 def _is_loopback(host: bytes, server: tuple[str, int | None]) -> bool:
-    """Return whether a Host header names loopback and the right port."""
     name, colon, port = host.decode("latin-1").rpartition(":")
     if not colon or port != str(server[1]):
         return False

@@ -70,7 +70,6 @@ class EventStream:
 
     @staticmethod
     async def _next(inbox: ServiceInbox, writer: EventWriter) -> None:
-        """Wait for an event, or for the time at which the stream is idle."""
         try:
             async with asyncio.timeout(IDLE_INTERVAL_S):
                 await inbox.changed.wait()

@@ -245,7 +245,6 @@ class _Counted:
 
 
 def _view(fields: Callable[[], dict[str, Any]]) -> Call:
-    """Return a call that shows some fields."""
 
     async def call(_: Request) -> ASGIApp:
         return JSONResponse(fields())

@@ -1,7 +1,6 @@
 """Show roles and the group as JSON objects.
 
-The group is shown as by the command line's `--json`, with additional facts that only the member
-knows.
+The group is shown as by the command line's `--json`, with facts that only the member knows.
 """
 
 from __future__ import annotations

@@ -282,7 +282,6 @@ class Membership:
             ended.cancel()
 
     async def _leave(self) -> None:
-        """Leave the group once every consumer has stopped."""
         assert self.rink is not None
         self.state = MembershipState.LEAVING
         leaving = asyncio.create_task(self.rink.leave(wait=True, now=self._now.is_set()))
@@ -305,7 +304,6 @@ class Membership:
     async def _first(
         task: asyncio.Task[Any], event: asyncio.Event, timeout_s: float | None = None
     ) -> None:
-        """Wait for a task or an event, without ending the task."""
         waiting = asyncio.create_task(event.wait())
         try:
             await asyncio.wait(

@@ -134,7 +134,6 @@ class Page:
         return HTMLResponse(self._body, headers=HEADERS)
 
     def _note(self, effect: Effect) -> None:
-        """Keep the texts of an event, and not its turn."""
         match effect:
             case Granted(turn):
                 what, why = Cell("granted", "good", is_short=True), ""

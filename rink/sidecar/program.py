@@ -1,7 +1,7 @@
 """Run one sidecar from its start to its end.
 
-A module that only one option needs is imported where the option is used: a sidecar runs in every
-pod, and each module costs memory there.
+A module that only one option needs is imported where it is used: each module costs memory in every
+pod.
 """
 
 from __future__ import annotations
@@ -217,7 +217,6 @@ class Program:
         )
 
     def _write_files(self, effect: Effect) -> None:
-        """Write or remove the files of ends after an effect."""
         assert self._files is not None
         match effect:
             case Granted(turn):
@@ -267,7 +266,6 @@ def _allow_files(streams: int) -> None:
 
 
 def _inode(path: str) -> int:
-    """Return the inode of a socket, or 0."""
     try:
         return Path(path).stat(follow_symlinks=False).st_ino if path else 0
     except FileNotFoundError:

@@ -123,7 +123,6 @@ class Service:
             raise
 
     def _follow_up(self) -> None:
-        """Execute the effects of an input, and set the timer."""
         now = self.clock()
         wake_at_ms = self.turns.step(now)
         for effect in self.turns.take_effects():
