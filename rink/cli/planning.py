@@ -197,9 +197,6 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
         yield say
 
 
-# ── output ────────────────────────────────────────────────────────────────────────────────────────
-
-
 def show(result: Plan, title: str = "") -> RenderableType:
     """Show a plan: its figures, the moves between members, and the balance."""
     head = Text(f"{result.moved:,} of {result.roles:,} roles would move", "bold")

@@ -221,10 +221,6 @@ class Service:
         with self.changing() as now:
             self.turns.lost(turn, why, now)
 
-    def obstacle(self, role: str) -> str:
-        """Return the owner of a role, or why this member does not hold it."""
-        return self.member.obstacle(role)
-
     def say_bye(self, why: str) -> None:
         """End every stream with the reason, also streams that open later."""
         self._bye = why

@@ -266,7 +266,7 @@ async def test_etcd_that_is_away_at_the_start_is_tried_again():
         await until(lambda: world.joins == 3)
         assert world.state is MembershipState.JOINING
         assert world.membership.trouble
-        assert world.membership.trouble in world.service.obstacle("a")
+        assert world.membership.trouble in world.membership.obstacle("a")
         world.etcd.heal()
         await world.turn()
         assert world.membership.trouble == ""
