@@ -63,7 +63,7 @@ class SidecarSettings:
     public: Address | None
     hold_s: float = 10.0
     absent_s: float = 10.0
-    grace_s: float | None = 60.0
+    grace_s: float = 60.0
     roles: tuple[str, ...] = ()
     label_pod: tuple[str, ...] = ()
     files: Path | None = None
@@ -119,8 +119,8 @@ class Program:
     ) -> None:
         self.settings = settings
         self.session = session
-        grace_ms = None if settings.grace_s is None else in_ms(settings.grace_s)
-        turns = ConsumerTurns(hold_ms(settings, session.ttl, session.margin), grace_ms)
+        span_ms = hold_ms(settings, session.ttl, session.margin)
+        turns = ConsumerTurns(span_ms, in_ms(settings.grace_s))
         self.service = Service(turns)
         stays = bool(settings.roles)
         self.membership = Membership(self.service, make, settings.absent_s, stays)

@@ -39,7 +39,7 @@ class World:
         self.cluster = MemoryCluster()
         self.etcd = self.cluster.client()
         self.session = aio.Session(self.etcd, ttl=10.0)
-        self.service = Service(ConsumerTurns(HOLD_MS, None))
+        self.service = Service(ConsumerTurns(HOLD_MS, 30_000))
         self.membership = Membership(self.service, self.make, absent_s, stays)
         self.made = []
         self.gate = None
