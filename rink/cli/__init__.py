@@ -12,18 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from rink.distribution import install_command
-
-NEEDED = {"click", "rich"}
-"""The modules that the extra `cli` installs. This module works without them."""
-
-
-def refuse_without_extra(error: ModuleNotFoundError) -> None:
-    """Exit with status 2 if the extra `cli` would bring the missing module."""
-    if (error.name or "").partition(".")[0] in NEEDED:
-        needs = f"the command line needs {error.name}: {install_command('cli')}"
-        print(f"rink: {needs}", file=sys.stderr)
-        sys.exit(2)
+from rink.cli.extras import refuse_without_extra
 
 
 def process_started_at() -> float:

@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from rink.cli import refuse_without_extra
 from rink.cli.exit_status import Failed, usage_wrapped
+from rink.cli.extras import refuse_without_extra
 from rink.distribution import DISTRIBUTION
 from rink.errors import RinkError
 

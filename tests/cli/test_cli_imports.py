@@ -22,6 +22,7 @@ IMPORTED_BY_VERSION = {
     "rink.cli",
     "rink.cli.commands",
     "rink.cli.exit_status",
+    "rink.cli.extras",
     "rink.distribution",
     "rink.errors",
     "rink._lazy",
