@@ -146,9 +146,9 @@ proto: ## generate rink/etcd/proto/*_pb2.py from the .proto, with tools in a ven
 	# generators refuse older protobufs.
 	tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT \
 	&& $(PYTHON) -m venv $$tools \
-	&& $$tools/bin/pip install -q 'grpcio-tools==1.62.3' 'mypy-protobuf==3.6.0' 'setuptools<81' \
-	&& PATH=$$tools/bin:$$PATH $$tools/bin/python -m grpc_tools.protoc \
-		-I. --python_out=. --mypy_out=. rink/etcd/proto/rinketcd.proto
+	&& $$tools/bin/pip install -q 'grpcio-tools==1.62.3' 'setuptools<81' \
+	&& $$tools/bin/python -m grpc_tools.protoc \
+		-I. --python_out=. --pyi_out=. rink/etcd/proto/rinketcd.proto
 
 .PHONY: protobuf-majors
 protobuf-majors: $(READY) ## the client's tests with each major of protobuf, and the oldest one

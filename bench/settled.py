@@ -46,7 +46,7 @@ class Group:
         if self.node.coordinates != coordinates:
             raise AssertionError("another member coordinates")
 
-    def step(self, *events: ev.Event) -> list[do.Effect]:
+    def step(self, *events: ev.MemberEvent) -> list[do.Effect]:
         """Step with these events; return what is to be done."""
         own = self._stepper.step_own(list(events))
         return own.effects + self._stepper.step_group(own.unplaced)

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 
-from rink.testing.etcd_server.start import free_ports
+from rink.testing.process.ports import free_ports
 
 HOST = "127.0.0.1"
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rink._asyncio import in_loop, soon_in_loop, wait_in_loop
@@ -74,17 +73,7 @@ class Session(AsyncWith, BaseSession):  # noqa: D101 - documented by its base
     __doc__ = BaseSession.__doc__
 
     async def close(self, timeout: float | None = None) -> None:
-        """Leave every group and close the connection.
-
-        A second close does nothing, and so does a close in a forked child.
-
-        Args:
-            timeout: seconds to wait at most, half of them for roles to be released. None: as long
-                as `Rink.leave` waits.
-
-        Raises:
-            ConfigError: the timeout cannot be used.
-        """
+        """Leave every group and close the connection, as `rink.Session.close`."""
         within = None if timeout is None else check_seconds("timeout", timeout) / 2
         if self._is_over:
             return
@@ -101,12 +90,7 @@ class Session(AsyncWith, BaseSession):  # noqa: D101 - documented by its base
         asyncio_loop()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -118,16 +102,10 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
     _supervisor_class = TaskSupervisor
     _caller = staticmethod(caller_id)
 
-    # ── join and leave ───────────────────────────────────────────────────────────────────────
-
     async def join(self) -> Self:
-        """Join the group.
-
-        Returns once the record exists and the view is loaded. The member may not be ranked yet.
+        """Join the group, as `rink.Rink.join` does.
 
         Raises:
-            EtcdError: etcd could not be reached, or refused.
-            MemberNameTaken: another live member has this name, and had it for `join_timeout`.
             UsageError: this Rink was joined before, or no event loop of asyncio runs here.
         """
         asyncio_loop()  # before anything is opened
@@ -144,21 +122,9 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
     async def leave(
         self, keep_rank: bool = False, *, wait: bool = False, now: bool = False
     ) -> None:
-        """Hand every role over, and leave the group.
+        """Hand every role over, and leave the group, as `rink.Rink.leave` does.
 
-        First it waits until a waiting member has this member's rank, at most `handover_wait`. Then
-        it waits until the group goes on without this member, at most `leave_timeout`. Then `lost`
-        is set, and it waits until user code has released its roles, again at most `leave_timeout`.
-        A role that is not released by then stays claimed until the lease ends by itself, within the
-        TTL. After that, only the fencing token guards it. An ERROR line names the handle. A
-        cancelled leave goes on. A second leave does nothing, and so does one in a forked child.
-
-        Args:
-            keep_rank: for a planned restart under the same name within `leave_delay`: the rank is
-                kept, and nothing moves. A second leave with `keep_rank` keeps no rank, and gives up
-                every role at once.
-            wait: wait for handles without a limit, or up to `grace`.
-            now: skip `handover_wait`; if a leave is under way, end that wait.
+        A cancelled leave goes on.
         """
         await self._end_leave(self._begin_leave(keep_rank=keep_rank, wait=wait, now=now))
 
@@ -173,33 +139,16 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
     async def __aenter__(self) -> Self:
         return await self.join()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.leave()
-
-    # ── roles ────────────────────────────────────────────────────────────────────────────────
 
     def await_role(
         self, name: str, timeout: float | None = None, *, token_above: int = 0
     ) -> AwaitedRole:
-        """Wait until the role is mine.
+        """Wait until the role is mine, as `rink.Rink.await_role` does.
 
-        `await` returns the role. `async with` also runs a body under it.
-
-        Args:
-            name: any non-empty string.
-            timeout: seconds; None waits without a limit. Cancelling the task ends the wait.
-            token_above: the token of an earlier grant. Wait for a grant with a greater token, also
-                if this member holds the role. It costs at most one write of this member's record.
-                Use it if the role passes to another process beside this member.
-
-        Raises:
-            RoleTimeout: the timeout is over; the message says who is in the way.
-            ClosedError: the group was left meanwhile.
+        `await` returns the role. `async with` also runs a body under it. Cancelling the task ends
+        the wait.
         """
         self._ready(name)
         place = made_at()
@@ -234,19 +183,8 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
         """
         return self._supervised(name)
 
-    # ── the group ────────────────────────────────────────────────────────────────────────────
-
     async def wait_settled(self, timeout: float | None = None) -> bool:
-        """Wait until the group is settled.
-
-        It is settled when every live member follows the newest version and nothing drains.
-
-        Returns:
-            Whether it is settled: False after `timeout` seconds, or if the group was left.
-
-        Raises:
-            ConfigError: the timeout is no number of 0 or more.
-        """
+        """Wait until the group is settled, as `rink.Rink.wait_settled` does."""
         engine = self._engine
         seconds = None if timeout is None else check_seconds("timeout", timeout)
         with contextlib.suppress(TimeoutError):
@@ -257,21 +195,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
         return self._is_settled()
 
     async def wait_ranked(self, timeout: float | None = None) -> int:
-        """Wait until this member has a rank, and roles can be granted under it.
-
-        Right after `join()` a member is rarely ranked: the first member waits for its own version,
-        and the others for their delays. `get_role` returns None until then.
-
-        Args:
-            timeout: seconds; None waits without a limit.
-
-        Returns:
-            The rank, 0 or above.
-
-        Raises:
-            RoleTimeout: the timeout is over; the message says when the group grows for this member.
-            ClosedError: the group was left meanwhile.
-        """
+        """Wait until this member has a rank, as `rink.Rink.wait_ranked` does."""
         engine = self._engine
         seconds = None if timeout is None else check_seconds("timeout", timeout)
         wait = RankWait(engine)
@@ -289,12 +213,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
         raise wait.timed_out(timeout)
 
     async def versions(self) -> AsyncIterator[Version]:
-        """Yield the newest version, then each one as it is proclaimed.
-
-        The iteration ends when the group is left. The last hundred versions are kept. A version's
-        `skipped` has the numbers that are missing before it. Code that only needs the newest ranks
-        can ignore it.
-        """
+        """Yield the newest version, then each one, as `rink.Rink.versions` does."""
         engine = self._engine
         newest = engine.node.view.newest
         number = newest.number - 1 if newest else 0
@@ -322,34 +241,19 @@ async def _changes(engine: Engine) -> AsyncIterator[asyncio.Event]:
 
 
 class RoleSet(AsyncFor, BaseRoleSet[Role]):
-    """Hold those of several roles that are mine.
+    """Hold those of several roles that are mine, as `rink.RoleSet` does.
 
-    This is an async context manager and iterator. `held` maps names to roles at this moment.
-    Iterate to get each change. Asking for the next change releases a role that was lost, so finish
-    its work before that. If nobody iterates, a lost role is released at once, and later iterations
-    skip its changes. The iteration ends when the group is left.
+    This is an async context manager and iterator. Asking for the next change releases a role that
+    was lost, so finish its work before that.
     """
 
-    def __init__(self, rink: Rink, names: list[str]) -> None:
-        super().__init__()
-        self._rink = rink
-        self._names = names
-        self._changed = asyncio.Event()
-
     async def __aenter__(self) -> Self:
-        self._engine = self._rink._engine  # noqa: SLF001 - a part of the same face
-        wake = soon_in_loop(self._changed.set)
-        self._tracker = Tracker(self._engine, Role, self._names, wake)
-        try:
-            self._tracker.start()
-        except BaseException:  # also Ctrl-C: no role may stay wanted
-            self._tracker.close()
-            raise
+        self._changed = asyncio.Event()
+        self._begin(soon_in_loop(self._changed.set))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._tracker is not None:
-            self._tracker.close()
+        self._close()
 
     async def __aiter__(self) -> AsyncIterator[Change[Role]]:
         if self._tracker is None:

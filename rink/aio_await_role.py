@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Coroutine, Generator
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rink.aio_role import Role
@@ -13,13 +12,7 @@ from rink.errors import UsageError
 
 
 class AwaitedRole:
-    """Wait for a role when awaited, or when used in `async with`.
-
-    Args:
-        name: the role's name.
-        acquire: a function that waits for the role.
-        place: the place in user code that called `await_role()`.
-    """
+    """Wait for a role when awaited, or when used in `async with`."""
 
     def __init__(
         self, name: str, acquire: Callable[[], Coroutine[Any, Any, Role]], place: CodePlace
@@ -44,14 +37,9 @@ class AwaitedRole:
         self._role = await self
         return await self._role.__aenter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         assert self._role is not None
-        return await self._role.__aexit__(kind, error, trace)
+        return await self._role.__aexit__(kind)
 
     # ── a missing `await` ────────────────────────────────────────────────────────────────────
 

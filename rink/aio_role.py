@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 from typing import Self
 
 from rink._asyncio import in_loop, wait_in_loop
@@ -28,10 +27,7 @@ class Lost:
         return self._signal.is_set()
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the handle is lost, at most `timeout` seconds.
-
-        Return whether it is lost.
-        """
+        """Wait at most `timeout` seconds, and return whether the handle is lost."""
         return await wait_in_loop(self._signal, timeout)
 
 
@@ -64,12 +60,7 @@ class Role(AsyncWith, BaseRole):
         self._body = _Body(self._signal(), self._handle)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         is_ours = self._body.end(kind)
         self.release()
         return is_ours
@@ -107,10 +98,7 @@ class _Body:
             self._task.cancel("the role was lost or released")
 
     def end(self, kind: type[BaseException] | None) -> bool:
-        """Stop watching the body.
-
-        Return True if the exception is the cancellation by this object.
-        """
+        """Stop watching the body; return whether this object cancelled it."""
         self._has_ended = True
         self._signal.forget(self._over)
         if not self._has_cancelled:

@@ -1,7 +1,4 @@
-"""Check numbers that users pass.
-
-This imports little, since each process of Spark loads it.
-"""
+"""Check numbers of users, with few imports: Spark's processes load this."""
 
 from __future__ import annotations
 

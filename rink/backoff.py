@@ -1,7 +1,4 @@
-"""Compute pauses between tries, which double and have jitter.
-
-Only this module uses tenacity.
-"""
+"""Compute pauses between tries, which double and have jitter, by tenacity."""
 
 from __future__ import annotations
 
@@ -14,13 +11,9 @@ T = TypeVar("T")
 
 
 class Backoff:
-    """Give pauses whose bound doubles.
+    """Give pauses whose bound doubles, from `first` to `longest` seconds.
 
     Each pause is drawn at random up to its bound, so that clients spread out.
-
-    Args:
-        first: bound of the first pause, in seconds.
-        longest: bound of every pause, in seconds.
     """
 
     def __init__(self, first: float, longest: float) -> None:
@@ -57,8 +50,8 @@ def repeat_for(
         timeout_s: time after which no try begins, and the last error is raised.
         call: the call; it must be safe to repeat.
         passing: the errors after which it is repeated.
-        first: bound of the first pause, in seconds.
-        longest: bound of every pause, in seconds.
+        first: bound of the first pause, as for `Backoff`.
+        longest: bound of every pause.
     """
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(passing),

@@ -48,16 +48,9 @@ def check_function(what: str, function: Callable[..., Any], *arguments: str) -> 
 def check_plain(
     what: str, function: Callable[..., Any], *arguments: str, instead: str = PLAIN
 ) -> None:
-    """Refuse an async function if its result would not be awaited.
+    """Refuse an async function, since its result would not be awaited.
 
-    Args:
-        what: the kind of function, as in `check_function`.
-        function: the user's function.
-        arguments: the names of the arguments that it is called with.
-        instead: advice for the message.
-
-    Raises:
-        ConfigError: it is async, or `check_function` refuses it.
+    Also refuse what `check_function` refuses. `instead` is advice for the message.
     """
     check_function(what, function, *arguments)
     if is_async(function):
@@ -83,20 +76,11 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def refuse_unrun(what: str, returned: object, instead: str) -> None:
-    """Raise a UsageError if a function returned a coroutine or generator.
-
-    Args:
-        what: the kind of function.
-        returned: the result of its call.
-        instead: advice for the message.
-    """
+    """Raise a UsageError if a function returned a coroutine or generator."""
     if inspect.iscoroutine(returned):
         returned.close()  # otherwise Python warns that it was never awaited
-    if (
-        inspect.isgenerator(returned)
-        or inspect.isasyncgen(returned)
-        or inspect.isawaitable(returned)
-    ):
+    tests = (inspect.isgenerator, inspect.isasyncgen, inspect.isawaitable)
+    if any(test(returned) for test in tests):
         raise UsageError(
             f"{what} is a plain function and returned {returned!r}, which nobody runs: {instead}"
         )

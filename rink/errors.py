@@ -1,29 +1,7 @@
 """Define every exception that Rink raises on purpose.
 
-    RinkError
-        ConfigError (ValueError)         a setting or a name that cannot be used
-            UnknownScheme                … no such scheme in this process (rink.core.schemes)
-            SchemeFailed                 … a custom scheme raised, or gave no rank (there too)
-        UsageError                       a call that cannot be made here
-            ForkedProcessError           … in a child process, of its parent's session
-            WrongThreadError             … a blocking call from a callback, or from a signal handler
-            ClosedError                  … after close or leave
-        JoinError                        the group could not be joined
-            MemberNameTaken              another live record has this name
-        RoleError
-            RoleTimeout (TimeoutError)   await_role waited for its whole timeout
-            RoleLost                     raised by Role.raise_if_lost
-            StaleToken                   a write under a stale token was refused
-        StateError                       data in etcd is missing, unreadable or not Rink's
-        EtcdError
-            EtcdUnavailable              no endpoint answered within the deadline
-            EtcdAuth                     user, password, token or permission refused
-            EtcdTls                      certificate or handshake refused
-            EtcdCompacted                the revision asked for has been compacted
-            EtcdTooLarge                 more operations, or bytes, than this etcd takes at once
-            EtcdClusterChanged           another cluster, or one whose history went back
-
-"Not mine" is None and a loss is a signal (`role.lost`). Neither is an exception.
+`rink.core.schemes` adds two kinds of ConfigError. "Not mine" is None and a loss is a signal
+(`role.lost`). Neither is an exception.
 
 An error's text is a whole sentence for people. Attributes have what code may need. An attribute
 that is unknown at the raise is "", 0 or an empty tuple.
@@ -107,10 +85,8 @@ class RoleLost(RoleError):  # noqa: N818 - the name is public and fixed
         token: the role's fencing token.
     """
 
-    def __init__(
-        self, *args: object, role: str = "", group: str = "", member: str = "", token: int = 0
-    ) -> None:
-        super().__init__(*args, role=role, group=group, member=member)
+    def __init__(self, *args: object, token: int = 0, **about: str) -> None:
+        super().__init__(*args, **about)
         self.token = token
 
 
@@ -123,16 +99,8 @@ class StaleToken(RoleError):  # noqa: N818 - the name is public and fixed
             nobody has taken over yet.
     """
 
-    def __init__(
-        self,
-        *args: object,
-        role: str = "",
-        group: str = "",
-        member: str = "",
-        token: int = 0,
-        newer: int = 0,
-    ) -> None:
-        super().__init__(*args, role=role, group=group, member=member)
+    def __init__(self, *args: object, token: int = 0, newer: int = 0, **about: str) -> None:
+        super().__init__(*args, **about)
         self.token = token
         self.newer = newer
 

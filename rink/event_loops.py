@@ -27,17 +27,23 @@ def loop_library() -> str:
     return "asyncio"
 
 
+def loop_time() -> float:
+    """Return the seconds by the clock of the running event loop.
+
+    It is the one clock of `rink.redis` and `rink.streams`. A `rink.testing.virtual_loop` takes it,
+    and so every wait on asyncio, from the virtual clock of the engines.
+    """
+    return asyncio.get_running_loop().time()
+
+
 def asyncio_loop(
     package: str = "rink.aio", blocking: str = "the blocking rink.Rink"
 ) -> asyncio.AbstractEventLoop:
     """Return the running loop of asyncio.
 
-    Args:
-        package: the package that needs the loop, for the message.
-        blocking: the class that needs no loop, for the message.
-
     Raises:
-        UsageError: no loop of asyncio runs; the message says what runs, and what to write.
+        UsageError: no loop of asyncio runs. The message says what runs, that `package` needs the
+            loop, and that `blocking` needs none.
     """
     library = loop_library()
     if library == "asyncio":

@@ -315,10 +315,10 @@ class BaseRink(Generic[R, S]):
             supervisor.start()
 
     def _is_settled(self) -> bool:
-        """Return whether the group is settled and this member may take roles.
+        """Return whether the group is settled and this member may take its roles.
 
-        A member without a rank has no roles to take. For others the gate must be open, because the
-        watch may show this member's record before the transaction that wrote it is answered.
+        The watch may show this member's record before the transaction that wrote it is answered.
+        So a member with a rank also needs an open gate.
         """
         engine = self._engine
         with engine.lock:
@@ -335,10 +335,7 @@ class BaseRink(Generic[R, S]):
         return engine.left.is_set() or engine.node.living.is_ending
 
     def _begin_wait(self, engine: Engine, handle: Handle, timeout: float | None) -> bool:
-        """Take the role if it is mine and free, else make the handle wait.
-
-        Return whether it was taken.
-        """
+        """Take the role and return True, or else make the handle wait."""
         if timeout is not None:
             check_seconds("timeout", timeout)
         if self._take(engine, handle, is_awaited=True):
@@ -440,12 +437,7 @@ class Subscription:
 
 
 class GrantWatch:
-    """Call back whenever ranks, claims or the session have changed.
-
-    Args:
-        engine: the member's engine.
-        callback: called on the engine's thread; it must be short and must not block.
-    """
+    """Call back on the engine's thread when the gate is another one."""
 
     def __init__(self, engine: Engine, callback: Callable[[], None]) -> None:
         self._engine = engine

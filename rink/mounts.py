@@ -37,21 +37,16 @@ def mounts() -> list[Mount]:
 
 
 def file_system_of(folder: Path) -> str:
-    """Return the type of a folder's file system, or "" if it is unknown.
+    """Return the type of the file system of an absolute path without links.
 
-    Args:
-        folder: an absolute path without links.
+    It is "" if it is unknown.
     """
     kinds = {mount.point: mount.kind for mount in mounts()}  # a later mount hides an earlier one
     return next((kinds[path] for path in (folder, *folder.parents) if path in kinds), "")
 
 
 def is_in_memory(folder: Path) -> bool:
-    """Return whether a folder lies on a file system that a reboot empties.
-
-    Args:
-        folder: an absolute path without links.
-    """
+    """Return whether a reboot empties the file system, as `file_system_of`."""
     return file_system_of(folder) in MEMORY
 
 

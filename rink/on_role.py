@@ -22,7 +22,6 @@ JOIN_TIMEOUT_S = 1.0
 """How long a leave waits for each function to end, after all roles were released."""
 
 MAX_BACKOFF_S = 30.0
-"""Longest pause before a function that keeps raising is called again."""
 
 RAISED_TEXT = "on_role(%r): %r raised"
 ENDED_TEXT = "on_role(%r) ends, and its function is not called again"
@@ -36,14 +35,6 @@ class Supervisor(abc.ABC):
     It is called again after a loss or an error. The function has a handle of its own. If it
     releases that handle, or returns, the role is still kept until it is lost. So the function is
     called again with the next grant, and not in a tight loop.
-
-    Args:
-        rink: the face's Rink, whose `await_role` is used.
-        name: the role's name.
-        function: the user's function.
-
-    Raises:
-        ConfigError: the function cannot be run this way.
     """
 
     def __init__(self, rink: Any, name: str, function: Callable[[Any], Any]) -> None:
@@ -67,19 +58,12 @@ class Supervisor(abc.ABC):
 
     @abc.abstractmethod
     def start(self) -> None:
-        """Start, unless it was started before.
-
-        Both the decorator and the join may call this.
-        """
+        """Start once: both the decorator and the join may call this."""
 
     def _pause(self, failures: int) -> float | None:
-        """Return the pause in seconds after a number of failures in a row.
-
-        After 0 failures it is None, which means until the loss.
-        """
-        if not failures:
-            return None
-        return backoff(failures, f"{self._rink.name}/{self._name}", MAX_BACKOFF_S)
+        """Return the pause in seconds after failures in a row; None until a loss."""
+        name = f"{self._rink.name}/{self._name}"
+        return backoff(failures, name, MAX_BACKOFF_S) if failures else None
 
     def _log_still_running(self) -> None:
         text = "on_role(%r) still runs after the group was left; its function should return on loss"
@@ -118,10 +102,7 @@ class ThreadSupervisor(Supervisor):
         return threading.current_thread() is self._thread
 
     def join(self) -> None:
-        """Wait for the thread to end, at most `JOIN_TIMEOUT_S`.
-
-        All roles have been released or given up, so it ends soon or not at all.
-        """
+        """Wait for the thread to end: soon after all roles are released, or never."""
         if self._thread is not None:
             self._thread.join(JOIN_TIMEOUT_S)
             if self._thread.is_alive():
@@ -175,10 +156,7 @@ class TaskSupervisor(Supervisor):
             self._task = loop.create_task(self._run(), name=f"rink-{self._name}")
 
     async def end(self) -> None:
-        """Wait for the task to end, at most `JOIN_TIMEOUT_S`.
-
-        All roles have been released or given up, so it ends soon or not at all.
-        """
+        """Wait for the task to end: soon after all roles are released, or never."""
         if self._task is None or self._task is asyncio.current_task():
             return
         _, running = await asyncio.wait({self._task}, timeout=JOIN_TIMEOUT_S)

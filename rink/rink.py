@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rink.arguments import check_seconds
@@ -39,8 +38,6 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
     _role_class = Role
     _supervisor_class = ThreadSupervisor
     _caller = staticmethod(threading.get_ident)
-
-    # ── join and leave ───────────────────────────────────────────────────────────────────────
 
     def join(self) -> Self:
         """Join the group.
@@ -95,12 +92,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
     def __enter__(self) -> Self:
         return self.join()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.leave()
 
     # ── roles ────────────────────────────────────────────────────────────────────────────────
@@ -166,16 +158,14 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
         """
         engine = self._engine
         engine.refuse_own_thread("wait_settled()")
-        seconds = None if timeout is None else check_seconds("timeout", timeout)
-        until = None if seconds is None else engine.clock.now() + seconds
+        until = _until(engine, timeout)
         with Subscription(engine) as changes:
-            while True:
-                if self._is_settled():
-                    return True
-                left = None if until is None else until - engine.clock.now()
-                if engine.left.is_set() or (left is not None and left <= 0):
+            while not self._is_settled():
+                left = until - engine.clock.now()
+                if engine.left.is_set() or left <= 0:
                     return False
                 changes.wait(left)
+        return True
 
     def wait_ranked(self, timeout: float | None = None) -> int:
         """Wait until this member has a rank, and roles can be granted under it.
@@ -196,14 +186,14 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
         engine = self._engine
         engine.refuse_own_thread("wait_ranked()")
         warn_in_event_loop("Rink.wait_ranked()")
-        until = None if timeout is None else engine.clock.now() + check_seconds("timeout", timeout)
+        until = _until(engine, timeout)
         wait = RankWait(engine)
         with Subscription(engine) as changes:
             while (rank := wait.rank()) is None:
-                left = None if until is None else until - engine.clock.now()
+                left = until - engine.clock.now()
                 if self._is_ending(engine):
                     raise self._closed()
-                if timeout is not None and left is not None and left <= 0:
+                if timeout is not None and left <= 0:
                     raise wait.timed_out(timeout)
                 changes.wait(wait.pause(left))
         return rank
@@ -214,22 +204,13 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
         """Wait until it is known whether the role is mine, and return it or None.
 
         Wait until this member is ranked. If it owns the role, wait until the previous holder has
-        released it. So None always means that another member owns the role.
-
-        Args:
-            name: the role's name.
-            timeout: seconds for both waits; None waits without a limit.
-            go_on: called about once a second; it may raise to end the wait.
-
-        Raises:
-            RoleTimeout: the timeout is over; the message says who is in the way.
-            ClosedError: the group was left meanwhile.
+        released it. So None always means that another member owns the role. It raises as
+        `await_role` does. `timeout` is for both waits. `go_on` is called about once a second, and
+        may raise to end the wait.
         """
         engine = self._ready(name)
         engine.refuse_own_thread("a wait for a rank")
-        until = math.inf
-        if timeout is not None:
-            until = engine.clock.now() + check_seconds("timeout", timeout)
+        until = _until(engine, timeout)
         wait = RankWait(engine)
         with Subscription(engine) as changes:
             while True:
@@ -275,6 +256,12 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
                 changes.wait(None)
 
 
+def _until(engine: Engine, timeout: float | None) -> float:
+    """Return the time at which a wait ends; infinity for the timeout None."""
+    seconds = math.inf if timeout is None else check_seconds("timeout", timeout)
+    return engine.clock.now() + seconds
+
+
 class RoleSet(PlainFor, BaseRoleSet[Role]):
     """Hold those of several roles that are mine.
 
@@ -284,25 +271,13 @@ class RoleSet(PlainFor, BaseRoleSet[Role]):
     skip its changes. The iteration ends when the group is left.
     """
 
-    def __init__(self, rink: Rink, names: list[str]) -> None:
-        super().__init__()
-        self._rink = rink
-        self._names = names
-        self._changed = ClockEvent()
-
     def __enter__(self) -> Self:
-        self._engine = self._rink._engine  # noqa: SLF001 - a part of the same face
-        self._tracker = Tracker(self._engine, Role, self._names, self._changed.set)
-        try:
-            self._tracker.start()
-        except BaseException:  # Ctrl-C: withdraw all requests
-            self._tracker.close()
-            raise
+        self._changed = ClockEvent()
+        self._begin(self._changed.set)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._tracker is not None:
-            self._tracker.close()
+        self._close()
 
     def __iter__(self) -> Iterator[Change[Role]]:
         if self._tracker is None or self._engine is None:

@@ -6,7 +6,7 @@ import collections
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from rink.core.holds import Handle
 from rink.engine.caller_context import made_at
@@ -85,8 +85,7 @@ class Tracker(Generic[R]):
     def follow(self, iterates: bool) -> None:
         """Set whether somebody iterates, and so calls `done` for each loss.
 
-        Otherwise this releases lost roles. An iteration that ends by a `break` or an error must not
-        leave a lost role unreleased.
+        Otherwise this releases lost roles, also after a `break` or an error.
         """
         if self._engine.forked:
             return
@@ -223,14 +222,28 @@ class Tracker(Generic[R]):
 
 
 class BaseRoleSet(Generic[R]):
-    """Share what a `RoleSet` does on both faces.
+    """Share what a `RoleSet` does on both faces."""
 
-    Its `with` makes the tracker, and closes it.
-    """
-
-    def __init__(self) -> None:
-        self._tracker: Tracker[R] | None = None
+    def __init__(self, rink: Any, names: list[str]) -> None:
+        self._rink = rink
+        self._names = names
+        self._tracker: Tracker[R] | None = None  # made by the `with`
         self._engine: Engine | None = None
+
+    def _begin(self, wake: Callable[[], None]) -> None:
+        """Request every role; `wake` is the tracker's."""
+        engine = self._engine = self._rink._engine  # noqa: SLF001 - a part of the same face
+        role_class = self._rink._role_class  # noqa: SLF001 - as above
+        self._tracker = Tracker(engine, role_class, self._names, wake)
+        try:
+            self._tracker.start()
+        except BaseException:  # Ctrl-C: withdraw all requests
+            self._tracker.close()
+            raise
+
+    def _close(self) -> None:
+        if self._tracker is not None:
+            self._tracker.close()
 
     @property
     def held(self) -> Mapping[str, R]:

@@ -6,7 +6,6 @@ import atexit
 import logging
 import os
 import threading
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from rink.arguments import check_seconds
@@ -89,7 +88,21 @@ class BaseSession:
         timeout = check_seconds("timeout", timeout)
         if timeout == 0:
             raise ConfigError("timeout=0 would let no request succeed; give a few seconds")
-        self.etcd = _client(endpoints, timeout, clock, user, password, ca, cert, key)
+        if callable(getattr(endpoints, "keepalives", None)):
+            self.etcd: Etcd = endpoints  # an etcd of rink.testing, or a client made by hand
+        elif type(endpoints).__module__.partition(".")[0] == "etcd3":
+            self.etcd = Client.from_etcd3(endpoints, timeout=timeout, clock=clock.now)
+        else:
+            self.etcd = Client(
+                check_endpoints(endpoints),
+                timeout=timeout,
+                user=user,
+                password=password,
+                ca=ca,
+                cert=cert,
+                key=key,
+                clock=clock.now,
+            )
         self._request_threads = RequestThreads(clock)
         self._read_threads = RequestThreads(clock, "rink-read")
         self._lease_renewal = LeaseRenewal(self.etcd, clock)
@@ -223,9 +236,6 @@ class Session(PlainWith, BaseSession):  # noqa: D101 - documented by its base
         Args:
             timeout: seconds to wait at most, half of them for roles to be released. None: as long
                 as `Rink.leave` waits.
-
-        Raises:
-            ConfigError: the timeout cannot be used.
         """
         if timeout is not None:
             _close_within([self], check_seconds("timeout", timeout))
@@ -238,40 +248,8 @@ class Session(PlainWith, BaseSession):  # noqa: D101 - documented by its base
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _client(
-    endpoints: Any,
-    timeout: float,
-    clock: Clock,
-    user: str | None,
-    password: str | None,
-    ca: str | None,
-    cert: str | None,
-    key: str | None,
-) -> Etcd:
-    if callable(getattr(endpoints, "keepalives", None)):
-        etcd: Etcd = endpoints  # an etcd of rink.testing, or a client made by hand
-        return etcd
-    if type(endpoints).__module__.partition(".")[0] == "etcd3":
-        return Client.from_etcd3(endpoints, timeout=timeout, clock=clock.now)
-    return Client(
-        check_endpoints(endpoints),
-        timeout=timeout,
-        user=user,
-        password=password,
-        ca=ca,
-        cert=cert,
-        key=key,
-        clock=clock.now,
-    )
 
 
 _advised: set[str] = set()

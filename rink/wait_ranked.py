@@ -33,20 +33,18 @@ class RankWait:
         """Return the rank if roles can be granted under it, else None."""
         return rank_for_grants(self._engine)
 
-    def pause(self, left: float | None = None) -> float | None:
+    def pause(self, left: float = math.inf) -> float | None:
         """Return how long to wait for a change; None is without a limit.
 
-        The first pause that begins after ten seconds logs the reason of the wait.
-
-        Args:
-            left: seconds until the wait times out; None if it does not.
+        The first pause that begins after ten seconds logs the reason of the wait. `left` is the
+        seconds until the wait times out.
         """
         now = self._engine.clock.now()
         if now >= self._report_at:
             self._report_at = math.inf
             text = f"a rank has been waited for over {REPORT_AFTER_S:g} s: {self._because()}"
             log.info("group %r: %s", self._engine.group, text, extra=self._engine.member_log.about)
-        pause = min(math.inf if left is None else left, self._report_at - now)
+        pause = min(left, self._report_at - now)
         return None if pause == math.inf else pause
 
     def timed_out(self, timeout: float) -> RoleTimeout:

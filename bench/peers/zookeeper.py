@@ -16,7 +16,7 @@ from pathlib import Path
 import attrs
 
 from peers.common import NotToBeHadError
-from rink.testing.etcd_server.start import free_ports
+from rink.testing.process.ports import free_ports
 from rink.testing.process.process import ServerReaper
 
 JAR = Path("/usr/share/java/zookeeper.jar")

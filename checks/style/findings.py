@@ -133,8 +133,8 @@ class Checkout:
             "--select", "C901", "--config", limit, "--output-format", "json", *map(str, paths),
         ]  # fmt: skip
         done = subprocess.run(command, check=False, capture_output=True, text=True)
-        if done.returncode > 1:  # 1: ruff has found something
-            raise RuntimeError(f"ruff failed: {done.stderr}")
+        if not done.stdout:  # it prints a list of JSON, also of nothing
+            raise RuntimeError(f"ruff failed: {done.stderr}; run .venv/bin/python .ci/style")
         return [
             (str(Path(found["filename"]).relative_to(self.root)), found["location"]["row"])
             for found in json.loads(done.stdout)

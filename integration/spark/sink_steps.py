@@ -65,8 +65,8 @@ class DiesAfter:
     def __getattr__(self, name):
         return getattr(self.plain, name)
 
-    def run(self, name, keys, *given):
-        return self.run_each(name, [(keys, given)])[0]
+    def run(self, name, keys, blobs=(), /, **args):
+        return self.run_each(name, [(keys, args, blobs)])[0]
 
     def run_each(self, name, asked):
         if name in self.names:

@@ -54,10 +54,10 @@ class Steps(DiesAfter):
 
     def run_each(self, name, asked):
         found = self.plain.run_each(name, asked)
-        for (_, given), answer in zip(asked, found, strict=True):
+        for (_, args, *blobs), answer in zip(asked, found, strict=True):
             if name == "stage":
-                self.sizes.append(sum(map(len, given[2:])))
-            if name == "publish" and given[3]:  # 0: it only looks
+                self.sizes.append(sum(map(len, *blobs)))
+            if name == "publish" and args["max_count"]:  # 0: it only looks
                 self.moved.append(answer[1] - self.before)
                 self.before = answer[1]
         return found
@@ -184,7 +184,7 @@ def test_out_of_memory_nothing_is_staged_and_what_is_staged_goes_on(shop):
 def test_a_step_of_staging_whose_answer_was_lost_adds_nothing_twice(shop):
     staging = Staging(shop.place, shop.connection, 60)
     key = staged(shop.place, 0, staging.attempt)
-    shop.connection.run("stage", (key,), 0, 60, b"a", b"b")
+    shop.connection.run("stage", (key,), [b"a", b"b"], count=0, kept_s=60)
     staging.add([(0, b"a"), (0, b"b")])
     staging.end()
     assert shop.redis.lrange(key, 0, -1) == [b"a", b"b"]

@@ -19,6 +19,7 @@ from rink.cli import apps
 from rink.cli.commands import commands
 from rink.errors import StaleToken, StateError
 from rink.redis.blocking_client import run_scripts
+from rink.redis.scripts import ScriptCall
 from rink.spark import redis_connection
 from rink.spark.datasource import RinkDataSource
 from rink.spark.source import readers
@@ -62,15 +63,16 @@ class Sender:
 
     def __init__(self, shop):
         self._shop, self._calls = shop, 0
-        self._given = PartitionBounds(10, retention=Retention(7 * 86_400_000)).given
+        self._bounds = PartitionBounds(10, retention=Retention(7 * 86_400_000))
 
     def send(self, count):
         """Return how many of so many events found room."""
         self._calls += 1
         names = self._shop.names.partition(0)
         keys = (*names.keys, names.sent("a test"))
-        given = (self._calls, 0, *self._given, *[b"{}"] * count)
-        return self._shop.redis.eval(script("append").text, len(keys), *keys, *given)[0]
+        args = {"number": str(self._calls), "wants_ids": False, "bounds": self._bounds.args}
+        call = ScriptCall(script("append"), keys, args, [b"{}"] * count)
+        return self._shop.redis.execute_command(*call.eval())[0]
 
 
 def test_query_that_replays_what_is_kept_holds_no_sender_back(shop):
@@ -555,7 +557,7 @@ def test_start_that_fails_halfway_in_its_registration_leaves_no_group(shop, monk
     group = shop.group()
 
     def run(client, calls):
-        if len(calls) == COUNT and calls[0].args[-2] == 0:  # `looks`: 0 registers
+        if len(calls) == COUNT and not calls[0].args["looks"]:
             run_scripts(client, calls[:1])
             raise RuntimeError("on purpose")
         return run_scripts(client, calls)
@@ -634,10 +636,10 @@ def test_start_refused_in_one_partition_alone_leaves_no_group_in_others(shop, nu
 def test_failing_start_whose_withdrawal_was_not_answered_leaves_no_group(shop):
     plain = shop.connection.run
 
-    def run(name, *given):
+    def run(name, *given, **args):
         if name == "withdraw":
-            plain(name, *given)  # its answer is lost, and it is repeated
-        return plain(name, *given)
+            plain(name, *given, **args)  # its answer is lost, and it is repeated
+        return plain(name, *given, **args)
 
     shop.connection.run = run
     group = shop.group()

@@ -3,14 +3,15 @@
 They add events of another time, and count the events that exist.
 """
 
+from rink.redis.scripts import ScriptCall
 from rink.streams.store.scripts import compose_step
 
 DAY_MS = 86_400_000
 
 _ADD_AT = compose_step(
     """
-local part = partition(1, 1)
-for i = 5, #ARGV, 2 do add(part, ARGV[i], 'd', ARGV[i + 1]) end
+local part = partition(1, args.bounds)
+for i = 2, #ARGV, 2 do add(part, ARGV[i], 'd', ARGV[i + 1]) end
 save(part)
 """,
     "",
@@ -24,7 +25,8 @@ async def add_at(redis, names, bounds, entries):
     The entries are pairs of id and record.
     """
     given = [part for pair in entries for part in pair]
-    await redis.eval(_ADD_AT.text, len(names.keys), *names.keys, *bounds.given, *given)
+    call = ScriptCall(_ADD_AT, names.keys, {"bounds": bounds.args}, given)
+    await redis.execute_command(*call.eval())
 
 
 async def redis_ms(redis):

@@ -11,10 +11,11 @@ from test_cut_anywhere import Held
 from workers_support import until_true
 
 from rink.streams import App, Record
-from rink.streams.consumer.error_log import Complaints
+from rink.streams.consumer.error_log import ErrorLog
+from rink.streams.consumer.grant_run import ProcessorContext
 from rink.streams.consumer.metrics import WorkerMetrics
 from rink.streams.consumer.owner import GrantOwner
-from rink.streams.consumer.partition import PartitionGrant, Scene
+from rink.streams.consumer.partition import PartitionGrant
 from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.consumer.reader import make_reader
 from rink.streams.store import byte_limits
@@ -36,7 +37,7 @@ def owner_of(steps, token, taken):
     return GrantOwner(
         app.processors["bill"], steps.store, steps.place, token, taken,
         is_held=lambda: True, suspects=PoisonSuspects(), metrics=WorkerMetrics("shop"),
-        complaints=Complaints("bill"), wants_more=lambda owner: None, may_hold=lambda: 2**20,
+        error_log=ErrorLog("bill"), wants_more=lambda owner: None, may_hold=lambda: 2**20,
     )  # fmt: skip
 
 
@@ -104,13 +105,13 @@ async def test_crashing_event_that_quarantines_its_partition_holds_nobody_up(ste
 
     suspects, role = PoisonSuspects(), Held(7)
     role.role = steps.place.role
-    scene = Scene(
+    context = ProcessorContext(
         processor=app.processors["bill"], store=steps.store,
         reader=make_reader(steps.store, 1, byte_limits.SharedMemory(2**20)),
-        metrics=WorkerMetrics("shop"), suspects=suspects, complaints=Complaints("bill"),
+        metrics=WorkerMetrics("shop"), suspects=suspects, error_log=ErrorLog("bill"),
         halt=lambda reason: None, given_up=asyncio.Event(),
     )  # fmt: skip
-    owning = asyncio.create_task(PartitionGrant(scene, steps.place, role).run())
+    owning = asyncio.create_task(PartitionGrant(context, steps.place, role).run())
 
     async def is_quarantined():
         return (await steps.position()).quarantined

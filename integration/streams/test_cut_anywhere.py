@@ -13,9 +13,10 @@ from streams_support import driven
 
 from rink._cancel import end
 from rink.streams import App, Record, RedisUnavailable
-from rink.streams.consumer.error_log import Complaints
+from rink.streams.consumer.error_log import ErrorLog
+from rink.streams.consumer.grant_run import ProcessorContext
 from rink.streams.consumer.metrics import WorkerMetrics
-from rink.streams.consumer.partition import PartitionGrant, Scene
+from rink.streams.consumer.partition import PartitionGrant
 from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.consumer.reader import make_reader
 from rink.streams.store import byte_limits
@@ -86,14 +87,14 @@ class Owning:
         self.role, self.store = Held(token), CutStore(case.url, how, at, after=after)
         self.given_up = asyncio.Event()
         self.reader = make_reader(self.store, processor.prefetch, byte_limits.SharedMemory(2**20))
-        scene = Scene(
+        context = ProcessorContext(
             processor=processor, store=self.store, reader=self.reader,
-            metrics=WorkerMetrics("shop"), suspects=PoisonSuspects(), complaints=Complaints("bill"),
+            metrics=WorkerMetrics("shop"), suspects=PoisonSuspects(), error_log=ErrorLog("bill"),
             halt=lambda reason: None, given_up=self.given_up,
         )  # fmt: skip
         case.stores[token] = self.store
         self.reading = asyncio.create_task(self.reader.run())
-        self.grant = asyncio.create_task(PartitionGrant(scene, case.place, self.role).run())
+        self.grant = asyncio.create_task(PartitionGrant(context, case.place, self.role).run())
 
     async def dies(self):
         self.store.runs.clear()

@@ -12,7 +12,7 @@ import time
 
 import pytest
 from streams_support import stepping
-from workers_support import QUICK, Leg, Shop, until, until_seen, until_true, with_shop
+from workers_support import QUICK, Leg, RealServers, Shop, until, until_seen, until_true, with_shop
 
 from rink.errors import ConfigError, StaleToken
 from rink.report_interval import REPORT_INTERVAL_S
@@ -84,7 +84,7 @@ def test_outage_costs_no_event_and_no_order(rink_redis, etcd_url, prefix, caplog
 # `is_down` must end: it does when the time is over and each of the 16 partitions has failed in the
 # last second. It is called in turn for each partition, since its retries go on.
 async def _outage(server, etcd_url, prefix, caplog, takes):
-    shop = Shop(server.url, etcd_url, prefix, partition_count=16)
+    shop = Shop(RealServers(server, etcd_url, prefix), partition_count=16)
     failed, ends = set(), [None]
 
     def is_down(partition):
@@ -212,7 +212,9 @@ async def test_error_that_passes_within_retry_for_costs_no_event(shop):
 
 def bad_app(shop, **settings):
     """Return the same app after a deploy with a new required field."""
-    app = App("shop", redis=shop.server.url, etcd=shop.app.etcd, ttl=10, session=shop.app.session)
+    app = App(
+        "shop", redis=shop.servers.server.url, etcd=shop.app.etcd, ttl=10, session=shop.app.session
+    )
     legs = app.stream(
         "legs", record=LegWithSeat, partition_by="who", partition_count=shop.legs.partition_count
     )
@@ -434,7 +436,7 @@ async def test_idle_processor_and_slow_commit_are_not_timed_out(shop):
         async for leg in events.records():
             shop.seen.append((leg.who, leg.n))
             if leg.n == 1:
-                shop.server.freeze()
+                shop.servers.server.freeze()
                 frozen.set()
             await events.commit()
 
@@ -444,7 +446,7 @@ async def test_idle_processor_and_slow_commit_are_not_timed_out(shop):
         await shop.send(1)
         await frozen.wait()
         await asyncio.sleep(2)
-        shop.server.thaw()
+        shop.servers.server.thaw()
         await shop.send(2)
         await until_seen(shop, 2)
         assert counted(worker, "timeouts_total") == 0
@@ -607,13 +609,13 @@ async def test_restored_redis_with_continue_tells_what_comes_again(shop):
         async with shop.workers("a"):
             await shop.send(0, 1, 2)  # all of these are in the copy, and the first one is committed
             await until_seen(shop, 2)
-            copy = await asyncio.to_thread(shop.server.save_copy)
+            copy = await asyncio.to_thread(shop.servers.server.save_copy)
             go.set()
             await until_true(lambda: shop.are_committed("note", 3), what="committed")
             await shop.send(3)
             await until_seen(shop, 4)
             await until_true(lambda: shop.are_committed("note", 4), what="committed")
-            await asyncio.to_thread(shop.server.restore_copy, copy)
+            await asyncio.to_thread(shop.servers.server.restore_copy, copy)
             await shop.send(4)
             await until(lambda: lost_data(records), 20)
             await until_true(lambda: is_done(shop, 5), 20, what="all committed")

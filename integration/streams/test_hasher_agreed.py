@@ -11,7 +11,7 @@ import pytest
 from redis.asyncio import Redis
 
 from rink.errors import StateError
-from rink.redis.scripts import ScriptCall, settle_script
+from rink.redis.scripts import settle_call
 from rink.streams import App, Record, Worker, admin, partition_of
 
 
@@ -114,8 +114,7 @@ async def test_later_program_settles_nothing_anew(program, redis):
     """
     moves = program(first_letter)
     for count, hasher in ((2, "first"), (3, "second"), (3, "")):
-        call = ScriptCall(settle_script(), [moves.names.about], (count, hasher))
-        await redis.execute_command(*call.eval())
+        await redis.execute_command(*settle_call(moves.names.about, count, hasher).eval())
     found = await redis.hgetall(moves.names.about)
     assert found == {b"format": b"1", b"partitions": b"2", b"hasher": b"first"}
 

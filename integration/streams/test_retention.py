@@ -418,7 +418,7 @@ async def _loses(shop, lose):
     Meanwhile only senders without the setting go on.
     """
     seen = note_all(shop, "bill", on_data_loss="continue")
-    silent = Shop(shop.server.url, shop.app.etcd, shop.app.session["prefix"], partition_count=2)
+    silent = Shop(shop.servers, partition_count=2)
     names = shop.names(shop.partition("a"))
     store = (await shop.app.connections.open()).store
 

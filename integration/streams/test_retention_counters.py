@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 from retention_support import DAY_MS, add_at, redis_ms, told_size, true_size
 from streams_support import Steps, place_of
 
+from rink.redis.scripts import ScriptCall
 from rink.spark.scripts import script as sparks
 from rink.streams import PartitionFull
 from rink.streams.retention import Retention
@@ -81,9 +82,12 @@ class World:
         self.calls += 1
         data, room = self.records(self.rng.randrange(1, 15)), await self.room()
         await self.redis.rpush("staged", *data)
-        given = (self.calls, 0, len(data), 1000, 1_000_000, 0, *self.bounds.given)
-        keys = (*self.names.keys, "mark", "staged")
-        said, done = await self.redis.eval(sparks("publish").text, len(keys), *keys, *given)
+        args = {
+            "seq": str(self.calls), "first": 0, "count": len(data), "max_count": 1000,
+            "max_bytes": 1_000_000, "kept_s": 0, "bounds": self.bounds.args,
+        }  # fmt: skip
+        call = ScriptCall(sparks("publish"), (*self.names.keys, "mark", "staged"), args)
+        said, done = await self.redis.execute_command(*call.eval())
         assert done == max(min(len(data), room), 0)
         assert (said == b"full") == (done == 0)
         await self.redis.delete("staged")
@@ -97,7 +101,7 @@ class World:
     async def forget(self):
         if self.rng.random() < 0.1:
             name = self.rng.choice(PROCESSORS)
-            await self.store.run("forget", self.places[name].keys, name, 1)
+            await self.store.run("forget", self.places[name].keys, processor=name, force=True)
             self.replays.pop(name, None)
             self.lost.pop(name, None)
 
@@ -137,7 +141,9 @@ class World:
         letter = await self.redis.xadd(self.names.dead(name), {"d": self.records(1)[0]})
         room = await self.room()
         keys = [self.names.dead(name), *self.names.keys]
-        said, *_ = await self.store.run("requeue", keys, name, letter, *self.bounds.given)
+        said, *_ = await self.store.run(
+            "requeue", keys, processor=name, letter=letter.decode(), bounds=self.bounds.args
+        )
         assert (said == b"ok") == (room >= 1)
 
     async def reset(self):
@@ -145,7 +151,7 @@ class World:
         if offset is None or self.rng.random() < 0.7:
             return
         to = self.rng.choice([*(await self.there()), "earliest", "latest"])
-        await self.store.run("reset", self.places[name].keys, name, to)
+        await self.store.run("reset", self.places[name].keys, processor=name, to=to)
         if entry_ids.order((await self.offsets())[name]) < entry_ids.order(offset):
             self.replays[name] = await self.end()
 
@@ -155,7 +161,7 @@ class World:
     async def pass_all(self):
         for name, place in self.places.items():
             await self.store.register(place)
-            await self.store.run("reset", place.keys, name, "latest")
+            await self.store.run("reset", place.keys, processor=name, to="latest")
 
     async def chosen(self):
         offsets = await self.offsets()

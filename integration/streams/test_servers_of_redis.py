@@ -12,7 +12,7 @@ import pytest
 from pems import Files
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.sentinel import Sentinel
-from workers_support import QUICK, Leg, Shop, until, until_seen, until_true, with_shop
+from workers_support import QUICK, Leg, RealServers, Shop, until, until_seen, until_true, with_shop
 
 from rink.errors import ConfigError
 from rink.streams import (
@@ -38,7 +38,7 @@ async def shop_on(redis, etcd_url, prefix, probe, **stream):
 
     `probe` is a plain client for looking.
     """
-    shop = Shop(redis, etcd_url, prefix, probe=probe, **stream)
+    shop = Shop(RealServers(None, etcd_url, prefix, url=redis, probe=probe), **stream)
     try:
         yield shop
     finally:
@@ -200,7 +200,7 @@ async def test_a_redis_that_is_restarted_costs_a_pause(shop):
     async with shop.workers("a", "b"):
         await shop.send(*range(50))
         await until_seen(shop, 50)
-        await asyncio.to_thread(shop.server.restart)
+        await asyncio.to_thread(shop.servers.server.restart)
         await shop.send(*range(50, 100))
         await until_seen(shop, 100)
     assert shop.numbers("a") == list(range(100))
@@ -217,16 +217,16 @@ async def test_restored_redis_quarantines_partition_until_unquarantine(
         await shop.send(1, who=shop.of_key(other))
         await until_seen(shop, 6)
         await until_true(lambda: shop.are_committed("note", 6))
-        copy = await asyncio.to_thread(shop.server.save_copy)
+        copy = await asyncio.to_thread(shop.servers.server.save_copy)
         await shop.send(*range(5, 10))
         await until_seen(shop, 11)
-        await asyncio.to_thread(shop.server.restore_copy, copy)
+        await asyncio.to_thread(shop.servers.server.restore_copy, copy)
         assert "rolled back" in await shop.quarantined("note", number)
         await shop.send(2, who=shop.of_key(other))
         await until(lambda: shop.numbers(shop.of_key(other)) == [1, 2])
         opened = await shop.app.connections.open()
         place = shop.app.processors["note"].place(number)
-        await opened.store.run("unquarantine", place.keys, "note")
+        await opened.store.run("unquarantine", place.keys, processor="note")
         await shop.send(10, 11)
         await until(lambda: shop.numbers("a")[-2:] == [10, 11])
 
@@ -236,7 +236,7 @@ async def test_with_redis_out_of_memory_what_was_sent_is_processed_and_committed
     note_all(shop)
     await shop.send(*range(100))
     await shop.app.close()  # so that it begins anew, with its first checks
-    shop.server.call("CONFIG", "SET", "maxmemory", "1")
+    shop.servers.server.call("CONFIG", "SET", "maxmemory", "1")
     try:
         assert sum(one.lag for one in await admin.lag(shop.app)) == 100
         async with shop.workers("a"):
@@ -245,7 +245,7 @@ async def test_with_redis_out_of_memory_what_was_sent_is_processed_and_committed
             with pytest.raises(RedisOutOfMemory, match="out of memory"):
                 await shop.legs.send(Leg(n=100, who="a"), timeout=2)
     finally:
-        shop.server.call("CONFIG", "SET", "maxmemory", "0")
+        shop.servers.server.call("CONFIG", "SET", "maxmemory", "0")
 
 
 # ── faults at the start ──────────────────────────────────────────────────────────────────────

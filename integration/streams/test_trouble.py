@@ -138,7 +138,7 @@ async def test_quarantined_partition_waits_and_the_others_go_on(shop):
         broken[0] = False
         opened = await shop.app.connections.open()
         place = shop.app.processors["note"].place(0)
-        await opened.store.run("unquarantine", place.keys, "note")
+        await opened.store.run("unquarantine", place.keys, processor="note")
         await until(lambda: shop.numbers(bad) == [1, 2, 3])
         labels = {"app": "shop", "processor": "note", "stream": "legs"}
         count = worker.metrics.registry.get_sample_value(
@@ -390,7 +390,11 @@ def test_a_batch_larger_than_max_uncommitted_is_refused():
 @with_shop()
 async def test_without_etcd_a_worker_ends_with_one_error_that_says_so(shop):
     app = App(
-        "shop", redis=shop.server.url, etcd="http://127.0.0.1:1", ttl=3, session={"timeout": 0.5}
+        "shop",
+        redis=shop.servers.server.url,
+        etcd="http://127.0.0.1:1",
+        ttl=3,
+        session={"timeout": 0.5},
     )
     legs = app.stream("legs", record=Leg, partition_by="who", partition_count=2)
     for name in ("bill", "ship"):
@@ -453,7 +457,7 @@ async def test_unquarantine_forgets_the_crashes_before(shop):
         assert tries == []
         opened = await shop.app.connections.open()
         place = shop.app.processors["note"].place(number)
-        await opened.store.run("unquarantine", place.keys, "note")
+        await opened.store.run("unquarantine", place.keys, processor="note")
         await until(lambda: tries == [1])
 
 

@@ -17,6 +17,7 @@ from servers_support import client_of
 
 from rink.errors import ConfigError, UsageError
 from rink.testing import RedisServerUnavailable, TlsFiles, local_redis
+from rink.testing.process import ports
 from rink.testing.process.ports import free_ports
 from rink.testing.redis_server import start
 
@@ -219,7 +220,7 @@ def test_port_that_another_process_took_is_replaced(monkeypatch):
             chosen.append(free_ports(count) if chosen else [taken])
             return chosen[-1]
 
-        monkeypatch.setattr(start, "free_ports", taken_port_first)
+        monkeypatch.setattr(ports, "free_ports", taken_port_first)
         with local_redis() as node:
             assert node.is_healthy
             assert [node.port] == chosen[1]

@@ -27,6 +27,7 @@ from rink.etcd.api import Put
 from rink.etcd.client import Client
 from rink.testing import Place, TlsFiles, etcd_cluster, local_etcd
 from rink.testing.etcd_server import start
+from rink.testing.process import ports as port_blocks
 
 PUT = ((), (Put(b"a", b"1"),))
 
@@ -148,7 +149,7 @@ def test_a_server_without_fsync_and_with_quick_elections_runs():
 
 
 def test_port_that_another_process_took_is_replaced(monkeypatch):
-    choose = start.free_ports
+    choose = port_blocks.free_ports
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -160,7 +161,7 @@ def test_port_that_another_process_took_is_replaced(monkeypatch):
             chosen.append(ports if chosen else [taken, *ports[1:]])
             return chosen[-1]
 
-        monkeypatch.setattr(start, "free_ports", taken_port_first)
+        monkeypatch.setattr(port_blocks, "free_ports", taken_port_first)
         with local_etcd() as node:
             assert node.is_healthy
             assert node.endpoint == f"http://127.0.0.1:{chosen[1][0]}"
@@ -183,18 +184,18 @@ def test_taken_port_of_kept_data_is_an_error_and_keeps_the_data(tmp_path):
 
 def test_ports_of_a_living_run_are_not_given_to_another():
     """Another run's cluster must not get the ports of a node that is down."""
-    script = f"from {start.__name__} import free_ports; print(free_ports(300)); input()"
+    script = f"from {port_blocks.__name__} import free_ports; print(free_ports(300)); input()"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         other_ports = json.loads(other.stdout.readline())
-        assert set(start.free_ports(300)).isdisjoint(other_ports)
+        assert set(port_blocks.free_ports(300)).isdisjoint(other_ports)
         assert len(set(other_ports)) == 300
         other.stdin.close()
 
 
 def test_ports_are_free_and_below_those_of_outgoing_connections():
-    ports = start.free_ports(30)
+    ports = port_blocks.free_ports(30)
     assert len(set(ports)) == 30
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert max(ports) < first
@@ -220,7 +221,7 @@ def test_a_given_server_is_used_and_cannot_be_broken(how, monkeypatch):
 
 def test_given_address_without_a_server_names_it_in_the_error(monkeypatch):
     monkeypatch.setattr(start, "GIVEN_DEADLINE_S", 0.3)
-    port = start.free_ports(1)[0]
+    port = port_blocks.free_ports(1)[0]
     refused = pytest.raises(EtcdUnavailable, match=rf"(?s)127.0.0.1:{port}.*RINK_TEST_ETCD")
     with refused, local_etcd(endpoint=f"http://127.0.0.1:{port}"):
         pass

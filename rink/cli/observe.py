@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from rink.core import keys as names
-from rink.core.events import Changed, Event, HistoryChanged, Listed, ListFailed
+from rink.core.events import Changed, HistoryChanged, Listed, ListFailed, MemberEvent
 from rink.core.keys import Keys
 from rink.core.scheme_prefetch import seen
 from rink.core.view import View
@@ -87,7 +87,7 @@ def following(
             are yielded as `Trouble`, and the iterator goes on.
     """
     calls = RequestThreads(clock)
-    mailbox: Mailbox[Event] = clock.mailbox()
+    mailbox: Mailbox[MemberEvent] = clock.mailbox()
     follower = GroupWatch(etcd, keys, calls, clock, mailbox.put)
     follower.start()
     try:
@@ -105,7 +105,7 @@ class _Following:
     clock: Clock
     quiet_s: float
     until: float | None
-    mailbox: Mailbox[Event]
+    mailbox: Mailbox[MemberEvent]
     follower: GroupWatch
     view: View | None = None
     trouble: str = ""
@@ -133,7 +133,7 @@ class _Following:
         moments.append(self.until if self.view is not None else None)
         return min(moment for moment in moments if moment is not None)
 
-    def _take(self, event: Event) -> Iterator[View | Trouble]:
+    def _take(self, event: MemberEvent) -> Iterator[View | Trouble]:
         match event:
             case Listed(revision, entries):
                 self.view = View.listed(revision, entries)

@@ -11,14 +11,19 @@ from rink.core.values import MemberRecord, Request, Version
 
 
 @attrs.frozen
-class GrantLease:
+class Effect:
+    """One thing to be done after a step."""
+
+
+@attrs.frozen
+class GrantLease(Effect):
     """Ask etcd for a lease of `ttl` seconds."""
 
     ttl: int
 
 
 @attrs.frozen
-class KeepLease:
+class KeepLease(Effect):
     """Renew this lease from now on, until `RevokeLease` or `DropLease`."""
 
     lease: int
@@ -26,21 +31,21 @@ class KeepLease:
 
 
 @attrs.frozen
-class DropLease:
+class DropLease(Effect):
     """Renew this lease no more: etcd has ended it, or it is to run out."""
 
     lease: int
 
 
 @attrs.frozen
-class RevokeLease:
+class RevokeLease(Effect):
     """Renew this lease no more, and end it, which deletes the record."""
 
     lease: int
 
 
 @attrs.frozen
-class WriteRecord:
+class WriteRecord(Effect):
     """Put this member's record if its mod_revision is still `compare`.
 
     A `compare` of 0 means that there must be no record.
@@ -53,7 +58,7 @@ class WriteRecord:
 
 
 @attrs.frozen
-class Proclaim:
+class Proclaim(Effect):
     """Put a version if this member still coordinates (R4).
 
     The transaction checks that this member's record was created at `create_revision`. `after` is
@@ -68,7 +73,7 @@ class Proclaim:
 
 
 @attrs.frozen
-class ListGroup:
+class ListGroup(Effect):
     """Read the group's key range anew, since the view was thrown away.
 
     The lists that are requested from now on carry `wanted` (`Listed`).
@@ -78,7 +83,7 @@ class ListGroup:
 
 
 @attrs.frozen
-class ReadRecord:
+class ReadRecord(Effect):
     """Read this member's record, to judge a new keepalive call by it.
 
     `mod_revision` is that of the last answered write. The timeout is `within_s` seconds, or the
@@ -92,7 +97,7 @@ class ReadRecord:
 
 
 @attrs.frozen
-class PostRequest:
+class PostRequest(Effect):
     """Post a request under this id, unless it lies in etcd already."""
 
     id: str
@@ -100,14 +105,14 @@ class PostRequest:
 
 
 @attrs.frozen
-class Prune:
+class Prune(Effect):
     """Delete every version with a number below this one."""
 
     below: int
 
 
 @attrs.frozen
-class LookUpLease:
+class LookUpLease(Effect):
     """Ask etcd whether it knows the lease of a record.
 
     A `lease` of 0 means that the record is bound to none.
@@ -119,7 +124,7 @@ class LookUpLease:
 
 
 @attrs.frozen
-class RemoveRecord:
+class RemoveRecord(Effect):
     """Delete a dead record if it still has this mod_revision (R8)."""
 
     name: str
@@ -127,7 +132,7 @@ class RemoveRecord:
 
 
 @attrs.frozen
-class Lose:
+class Lose(Effect):
     """Set the signal of a role that was lost.
 
     The table says already that it is lost.
@@ -137,14 +142,14 @@ class Lose:
 
 
 @attrs.frozen
-class Grant:
+class Grant(Effect):
     """Set the signal of a waiting handle that got its role."""
 
     handle: Handle
 
 
 @attrs.frozen
-class Refuse:
+class Refuse(Effect):
     """Set the signal of a handle that waits in vain.
 
     The handle's `refused` says why.
@@ -154,31 +159,31 @@ class Refuse:
 
 
 @attrs.frozen
-class Joined:
+class Joined(Effect):
     """Report the join: the record exists, and the view has it."""
 
 
 @attrs.frozen
-class JoinFailed:
+class JoinFailed(Effect):
     """Report that the join is given up."""
 
     error: Exception
 
 
 @attrs.frozen
-class Left:
+class Left(Effect):
     """Report that the member has left the group."""
 
 
 @attrs.frozen
-class CoordinatorChanged:
+class CoordinatorChanged(Effect):
     """Report whether the member coordinates the group now."""
 
     coordinates: bool
 
 
 @attrs.frozen
-class RankChanged:
+class RankChanged(Effect):
     """Report the member's new rank; None without a rank."""
 
     rank: int | None
@@ -193,7 +198,7 @@ class Level(enum.Enum):
 
 
 @attrs.frozen
-class Report:
+class Report(Effect):
     """Write a line to the log.
 
     Warnings and errors also show in `status().last_error`. `version` and `role` are the version and
@@ -204,28 +209,3 @@ class Report:
     text: str
     version: int | None = None
     role: str | None = None
-
-
-Effect = (
-    GrantLease
-    | KeepLease
-    | DropLease
-    | RevokeLease
-    | WriteRecord
-    | Proclaim
-    | ListGroup
-    | ReadRecord
-    | PostRequest
-    | Prune
-    | LookUpLease
-    | RemoveRecord
-    | Lose
-    | Grant
-    | Refuse
-    | Joined
-    | JoinFailed
-    | Left
-    | CoordinatorChanged
-    | RankChanged
-    | Report
-)

@@ -9,7 +9,12 @@ from rink.core.view import Change
 
 
 @attrs.frozen
-class Listed:
+class MemberEvent:
+    """One thing that has happened."""
+
+
+@attrs.frozen
+class Listed(MemberEvent):
     """Brings the group's whole key range, as it was at `revision`.
 
     `wanted` is the number of the `ListGroup` that it answers, 0 for the list at the beginning.
@@ -21,7 +26,7 @@ class Listed:
 
 
 @attrs.frozen
-class Changed:
+class Changed(MemberEvent):
     """Brings the changes of whole revisions, up to `revision`, of a watch."""
 
     revision: int
@@ -29,14 +34,14 @@ class Changed:
 
 
 @attrs.frozen
-class ListFailed:
+class ListFailed(MemberEvent):
     """Says that the group's key range could not be read."""
 
     error: Exception
 
 
 @attrs.frozen
-class HistoryChanged:
+class HistoryChanged(MemberEvent):
     """Voids all that was seen of etcd.
 
     Another cluster answered, or this one's history went back.
@@ -46,7 +51,7 @@ class HistoryChanged:
 
 
 @attrs.frozen
-class LeaseGranted:
+class LeaseGranted(MemberEvent):
     """Grants a lease; `sent_at` is the clock just before it was asked for.
 
     `incarnation` is a fresh uuid for the record that will be bound to it.
@@ -59,7 +64,7 @@ class LeaseGranted:
 
 
 @attrs.frozen
-class LeaseFailed:
+class LeaseFailed(MemberEvent):
     """Says that no lease was granted.
 
     The request may have left one behind that nobody renews.
@@ -69,21 +74,21 @@ class LeaseFailed:
 
 
 @attrs.frozen
-class LeaseEnded:
+class LeaseEnded(MemberEvent):
     """Says that the lease is gone: etcd answered TTL 0."""
 
     lease: int
 
 
 @attrs.frozen
-class LeaseRevoked:
+class LeaseRevoked(MemberEvent):
     """Answers a revocation."""
 
     lease: int
 
 
 @attrs.frozen
-class RevokeFailed:
+class RevokeFailed(MemberEvent):
     """Says that a revocation was not answered."""
 
     lease: int
@@ -91,7 +96,7 @@ class RevokeFailed:
 
 
 @attrs.frozen
-class WriteAnswered:
+class WriteAnswered(MemberEvent):
     """Answers the transaction on this member's record, by either branch (R1).
 
     `member` is the key as the else branch returned it, or None if there was no record.
@@ -104,7 +109,7 @@ class WriteAnswered:
 
 
 @attrs.frozen
-class WriteFailed:
+class WriteFailed(MemberEvent):
     """Says that the transaction on this member's record had no answer.
 
     It may yet be applied.
@@ -115,7 +120,7 @@ class WriteFailed:
 
 
 @attrs.frozen
-class ProclaimAnswered:
+class ProclaimAnswered(MemberEvent):
     """Answers the transaction that proclaims a version."""
 
     number: int
@@ -123,7 +128,7 @@ class ProclaimAnswered:
 
 
 @attrs.frozen
-class ProclaimFailed:
+class ProclaimFailed(MemberEvent):
     """Says that the transaction that proclaims a version had no answer."""
 
     number: int
@@ -131,19 +136,19 @@ class ProclaimFailed:
 
 
 @attrs.frozen
-class RequestPosted:
+class RequestPosted(MemberEvent):
     """Says that the request of this member was posted."""
 
 
 @attrs.frozen
-class PostFailed:
+class PostFailed(MemberEvent):
     """Says that the post of a request had no answer; it may lie in etcd."""
 
     error: Exception
 
 
 @attrs.frozen
-class RecordRead:
+class RecordRead(MemberEvent):
     """Brings this member's key as `member`, or None if there is no record.
 
     The other fields are those of the `ReadRecord` that this answers.
@@ -156,7 +161,7 @@ class RecordRead:
 
 
 @attrs.frozen
-class RecordReadFailed:
+class RecordReadFailed(MemberEvent):
     """Says that this member's record could not be read.
 
     `lease` and `call` are those of the `ReadRecord`.
@@ -168,7 +173,7 @@ class RecordReadFailed:
 
 
 @attrs.frozen
-class ChoreFailed:
+class ChoreFailed(MemberEvent):
     """Says that a request failed that is made again anyway.
 
     `doing` says for people what it was for.
@@ -179,7 +184,7 @@ class ChoreFailed:
 
 
 @attrs.frozen
-class LeaseLookedUp:
+class LeaseLookedUp(MemberEvent):
     """Says whether etcd knows the lease that a record is bound to."""
 
     name: str
@@ -188,7 +193,7 @@ class LeaseLookedUp:
 
 
 @attrs.frozen
-class LeaveAsked:
+class LeaveAsked(MemberEvent):
     """Begins a leave that the user asked for, or makes one more urgent.
 
     `release_within` bounds the wait for handles, in seconds: the member's `leave_timeout` where
@@ -201,33 +206,8 @@ class LeaveAsked:
 
 
 @attrs.frozen
-class Nudged:
+class Nudged(MemberEvent):
     """Asks for a step: something under the lock changed, or time has passed.
 
     A release or a new waiter is such a change.
     """
-
-
-Event = (
-    Listed
-    | Changed
-    | ListFailed
-    | HistoryChanged
-    | LeaseGranted
-    | LeaseFailed
-    | LeaseEnded
-    | LeaseRevoked
-    | RevokeFailed
-    | WriteAnswered
-    | WriteFailed
-    | ProclaimAnswered
-    | ProclaimFailed
-    | RequestPosted
-    | PostFailed
-    | RecordRead
-    | RecordReadFailed
-    | ChoreFailed
-    | LeaseLookedUp
-    | LeaveAsked
-    | Nudged
-)

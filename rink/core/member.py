@@ -26,7 +26,7 @@ from rink.core import drains, grants
 from rink.core import effects as do
 from rink.core.claims import Gate, Obstacles
 from rink.core.effects import Effect, Level
-from rink.core.events import Event
+from rink.core.events import MemberEvent
 from rink.core.handover import GATHER_TIMEOUT_S
 from rink.core.member_state import RECORD_GONE, MemberState
 from rink.core.own_record import claims_of, some
@@ -44,13 +44,13 @@ __all__ = ["MemberSettings", "Node"]
 class Node(MemberState):
     """Derive what follows from the state of one member."""
 
-    def prefetch(self, events: Sequence[Event]) -> SchemePrefetch:
+    def prefetch(self, events: Sequence[MemberEvent]) -> SchemePrefetch:
         """Return the ranks that a step with these events needs; needs no lock."""
         counted = [event for event in events if self._is_heard(event)]
         return SchemePrefetch.of(self.view_state.fold(counted), self.share, self.following.newest)
 
     def step(
-        self, now: float, events: Sequence[Event], unplaced: Collection[str] = ()
+        self, now: float, events: Sequence[MemberEvent], unplaced: Collection[str] = ()
     ) -> list[Effect]:
         """Take in events, in order, and return everything to be done now.
 
@@ -63,7 +63,7 @@ class Node(MemberState):
         return self.step_own(now, events, unplaced) + self.step_group(now, unplaced)
 
     def step_own(
-        self, now: float, events: Sequence[Event], unplaced: Collection[str] = ()
+        self, now: float, events: Sequence[MemberEvent], unplaced: Collection[str] = ()
     ) -> list[Effect]:
         """Do the first half of a step, about the member's own roles."""
         for event in events:

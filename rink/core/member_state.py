@@ -14,7 +14,7 @@ from rink.core import events as ev
 from rink.core.claims import closed
 from rink.core.coordinator import Coordinator
 from rink.core.effects import Effect, Level
-from rink.core.events import Event
+from rink.core.events import MemberEvent
 from rink.core.grants import NOT_RANKED
 from rink.core.handover import Following
 from rink.core.holds import Hold, Table
@@ -248,7 +248,7 @@ class MemberState:
 
     # ── what events bring ────────────────────────────────────────────────────────────────────────
 
-    def _take(self, event: Event, now: float) -> None:
+    def _take(self, event: MemberEvent, now: float) -> None:
         match event:
             case ev.Listed() if self.view_state.is_heard(event):
                 self._list_failing_since = None
@@ -271,7 +271,7 @@ class MemberState:
             case _:
                 self._take_failure(event, now)
 
-    def _take_failure(self, event: Event, now: float) -> None:
+    def _take_failure(self, event: MemberEvent, now: float) -> None:
         match event:
             case ev.WriteFailed():
                 if self.writer.failed(event.attempt, now):
@@ -289,7 +289,7 @@ class MemberState:
             case _:
                 self._take_lease(event, now)
 
-    def _take_lease(self, event: Event, now: float) -> None:
+    def _take_lease(self, event: MemberEvent, now: float) -> None:
         # Invariant: an event about an earlier lease changes nothing. Most cases compare the lease.
         # A grant or its failure needs no such check, since a request is made only in the state
         # NONE, and `advance` accepts its answer only in the state ASKED.
@@ -394,7 +394,7 @@ class MemberState:
         """
         self.view_state.throw_view_away(self.out, lists=self.living.wants_lease)
 
-    def _is_heard(self, event: Event) -> bool:
+    def _is_heard(self, event: MemberEvent) -> bool:
         """Return whether the content of an event counts for the view."""
         if isinstance(event, ev.HistoryChanged):
             return not self._is_disproved()

@@ -14,7 +14,7 @@ import attrs
 
 from rink.core import events as ev
 from rink.core import schemes
-from rink.core.events import Event
+from rink.core.events import MemberEvent
 from rink.core.holds import Table
 from rink.core.placement import Placement
 from rink.core.record_index import Pair
@@ -22,7 +22,7 @@ from rink.core.values import Share, Version
 from rink.core.view import View
 
 
-def seen(view: View, event: Event) -> View:
+def seen(view: View, event: MemberEvent) -> View:
     """Return the view that an event leaves."""
     match event:
         case ev.Listed():

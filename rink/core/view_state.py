@@ -15,7 +15,7 @@ import attrs
 
 from rink.core.effects import Level, ListGroup
 from rink.core.etcd_history import EtcdHistory
-from rink.core.events import Changed, Event, Listed
+from rink.core.events import Changed, Listed, MemberEvent
 from rink.core.next_version import why_unrankable
 from rink.core.observed_times import ObservedTimes
 from rink.core.outbox import Outbox
@@ -37,18 +37,18 @@ class ViewState:
     history: EtcdHistory = attrs.field(factory=EtcdHistory)
     lists_wanted: int = 0
     why_unrankable: str = ""
-    _folded: deque[tuple[View, Event, View]] = attrs.field(factory=deque)
+    _folded: deque[tuple[View, MemberEvent, View]] = attrs.field(factory=deque)
     _sources: tuple[object, ...] = ()
     _reported: set[tuple[str, str]] = attrs.field(factory=set)
 
-    def is_heard(self, event: Event) -> bool:
+    def is_heard(self, event: MemberEvent) -> bool:
         """Return whether an event counts.
 
         A list that was requested before the view was thrown away does not count.
         """
         return not isinstance(event, Listed) or event.wanted >= self.lists_wanted
 
-    def fold(self, events: Sequence[Event]) -> View:
+    def fold(self, events: Sequence[MemberEvent]) -> View:
         """Return the view that events lead to.
 
         The view after each event is kept for the step, so the step does not fold again.
@@ -60,7 +60,7 @@ class ViewState:
             view = after
         return view
 
-    def _after(self, event: Event) -> View:
+    def _after(self, event: MemberEvent) -> View:
         """Return the view after an event.
 
         If `fold` has derived it from this very view, it is not derived again.

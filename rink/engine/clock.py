@@ -96,18 +96,15 @@ class Mailbox(Protocol[T]):
 
     def put(self, item: T) -> None:
         """Add a message; safe from any thread and from a finalizer."""
-        ...
 
     def take(self, until: float | None) -> list[T]:
         """Return all messages. If there is none, wait for the first one.
 
         `until` is the time by the clock at which the wait ends; None waits for ever.
         """
-        ...
 
     def close(self) -> None:
         """Close the mailbox after the last read."""
-        ...
 
 
 class Clock(Protocol):
@@ -115,22 +112,18 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Return the time now."""
-        ...
 
     def wall(self, ahead: float = 0.0) -> str:
         """Return the wall-clock time, or the time that many seconds later.
 
         It is for people, and is never compared.
         """
-        ...
 
     def mailbox(self) -> Mailbox[T]:
         """Return a new mailbox, to be read by one thread."""
-        ...
 
     def event(self) -> ClockEvent:
         """Return a new event for `wait`."""
-        ...
 
     def give_way(self, seconds: float) -> None:
         """Let other threads and processes run first, for about that many seconds.
@@ -138,14 +131,12 @@ class Clock(Protocol):
         No event ends this pause, and correctness does not depend on it. In virtual time it takes
         no time.
         """
-        ...
 
     def wait(self, event: ClockEvent, timeout: float | None) -> bool:
         """Wait on a user's thread for an event of this clock.
 
         Return whether it is set.
         """
-        ...
 
 
 def shown(moment: datetime, ahead: float) -> str:

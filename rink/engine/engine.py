@@ -26,7 +26,7 @@ from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.claims import closed
 from rink.core.effects import Effect
-from rink.core.events import Event
+from rink.core.events import MemberEvent
 from rink.core.holds import Handle, Hold
 from rink.core.keys import Keys
 from rink.core.member import MemberSettings, Node
@@ -42,7 +42,7 @@ from rink.engine.member_log import MemberLog
 from rink.engine.request_threads import RequestThreads
 from rink.engine.requests import Requests
 from rink.engine.signals import Signal, Subscribers
-from rink.engine.stepper import Stepper, reset_step_queue
+from rink.engine.stepper import Stepper, step_queue
 from rink.errors import ClosedError, WrongThreadError
 from rink.etcd.api import Etcd
 
@@ -89,7 +89,7 @@ class _Flush:
     """Request that noted log lines are written."""
 
 
-_Message = Event | Handle | _Tick | _Stop | _Flush
+_Message = MemberEvent | Handle | _Tick | _Stop | _Flush
 
 _FLUSH = _Flush()
 
@@ -159,11 +159,11 @@ class Engine:
             self.left.set()
             self._end_join()
 
-    def post(self, event: Event) -> None:
+    def post(self, event: MemberEvent) -> None:
         """Post an event to the engine."""
         self._mailbox.put(event)
 
-    def _answered(self, event: Event) -> None:
+    def _answered(self, event: MemberEvent) -> None:
         """Take the answer to a request.
 
         The record's answer may let a renewal count (R11), so it does not wait for a step.
@@ -361,7 +361,7 @@ class Engine:
         # - The group watch learns of a failed list before the step. So a list that the step
         #   requests waits for the restart and its pause, and is not tried at once.
         # - The log is written last, after all effects, because a log handler may block.
-        events: list[Event] = []
+        events: list[MemberEvent] = []
         is_nudged = False
         for message in messages:
             match message:
@@ -412,7 +412,7 @@ class Engine:
             self.member_log.released(hold)
         return must_step
 
-    def _advance(self, events: list[Event]) -> None:
+    def _advance(self, events: list[MemberEvent]) -> None:
         """Step the core twice: for this member first, then for its group."""
         # Invariant: each effect of the own step is carried out before the group step is computed.
         # Other threads and members wait for these effects: grants, losses, the record. The group
@@ -526,6 +526,6 @@ def mark_forked() -> None:
 
     A marked engine refuses each call. Nothing else of the engines is touched.
     """
-    reset_step_queue()
+    step_queue.reset()
     for engine in list(_engines):
         engine.forked = True

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from rink.core import codec
-from rink.core.events import Changed, Event, HistoryChanged, Listed, ListFailed
+from rink.core.events import Changed, HistoryChanged, Listed, ListFailed, MemberEvent
 from rink.core.keys import Keys
 from rink.core.retry_delay import backoff
 from rink.core.values import Entry
@@ -47,7 +47,7 @@ class GroupWatch:
         keys: Keys,
         request_threads: RequestThreads,
         clock: Clock,
-        post: Callable[[Event], None],
+        post: Callable[[MemberEvent], None],
     ) -> None:
         self._etcd = etcd
         self._keys = keys
@@ -61,7 +61,7 @@ class GroupWatch:
         self._lists = 0  # the number of requested lists; only the newest counts
         self._is_list_posted = False  # the newest list
         self._listed = 0  # the revision of the newest list
-        self._early: list[Event] = []  # changes that came before that list was posted
+        self._early: list[MemberEvent] = []  # changes that came before that list was posted
         self._wanted = 0
         self._epoch = etcd.epoch  # at the last list, or the last posted change of history
         self._failures = 0

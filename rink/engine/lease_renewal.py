@@ -32,46 +32,36 @@ class LeaseOwner(Protocol):
     @property
     def deadline(self) -> float:
         """Return the time at which its roles are lost without another renewal."""
-        ...
 
     @property
     def ticks_answered(self) -> int:
         """Return the number of ticks that it has answered."""
-        ...
 
     def tick(self) -> None:
         """Request a sign of life."""
-        ...
 
     def renewed(self, lease: int, sent_at: float, call: int) -> None:
         """Take an answered keepalive, which was sent at `sent_at`."""
-        ...
 
     @property
     def overdue_at(self) -> float:
         """Return the time at which to report that the lease is not renewed."""
-        ...
 
     def overdue(self, words: str) -> None:
         """Report that the lease is not renewed, and why, if the client knows."""
-        ...
 
     def ended(self, lease: int) -> None:
         """Report that etcd has ended the lease."""
-        ...
 
     def expire(self) -> None:
         """Lose every role if the deadline has passed."""
-        ...
 
     @property
     def trouble(self) -> str:
         """Return why answered keepalives do not count, or ""."""
-        ...
 
     def log_pending(self) -> None:
         """Write the pending log lines of an engine that hangs."""
-        ...
 
 
 @attrs.define(eq=False)

@@ -18,7 +18,7 @@ from rink.core import codec
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.effects import Effect
-from rink.core.events import Event
+from rink.core.events import MemberEvent
 from rink.core.keys import Keys
 from rink.core.values import Member
 from rink.engine.clock import Clock
@@ -45,7 +45,7 @@ class Requests:
         request_threads: RequestThreads,
         read_threads: RequestThreads,
         clock: Clock,
-        post: Callable[[Event], None],
+        post: Callable[[MemberEvent], None],
     ) -> None:
         self._etcd = etcd
         self._keys = keys
@@ -76,7 +76,7 @@ class Requests:
         if event is not None:
             self._post(event)
 
-    def _ask(self, effect: Effect) -> Event | None:
+    def _ask(self, effect: Effect) -> MemberEvent | None:
         match effect:
             case do.GrantLease(ttl=ttl):
                 return self._grant(ttl)
@@ -106,7 +106,7 @@ class Requests:
                 self._etcd.txn((Compare(key, TxnTarget.MOD, mod_revision),), (Delete(key),))
         return None
 
-    def _grant(self, ttl: int) -> Event:
+    def _grant(self, ttl: int) -> MemberEvent:
         """Grant a lease with an id that this process chooses.
 
         If the answer is lost, the lease can still be revoked by this id.
@@ -128,7 +128,7 @@ class Requests:
         with contextlib.suppress(RinkError):
             self._etcd.revoke(lease)
 
-    def _write(self, effect: do.WriteRecord) -> Event:
+    def _write(self, effect: do.WriteRecord) -> MemberEvent:
         key = self._own
         result = self._etcd.txn(
             (Compare(key, TxnTarget.MOD, effect.compare),),
@@ -144,7 +144,7 @@ class Requests:
         entry = read_entry(self._keys, kvs[0]) if kvs else None
         return entry if isinstance(entry, Member) else None
 
-    def _proclaim(self, effect: do.Proclaim) -> Event:
+    def _proclaim(self, effect: do.Proclaim) -> MemberEvent:
         version = attrs.evolve(effect.version, proclaimed=self._clock.wall())
         key = self._keys.version(version.number)
         guards = [
@@ -159,7 +159,7 @@ class Requests:
         return ev.ProclaimAnswered(version.number, result.succeeded)
 
 
-def _failed(effect: Effect, error: Exception) -> Event | None:
+def _failed(effect: Effect, error: Exception) -> MemberEvent | None:
     match effect:
         case do.GrantLease():
             return ev.LeaseFailed(error)

@@ -11,7 +11,7 @@ import attrs
 from rink.core import effects as do
 from rink.core.claims import closed
 from rink.core.effects import Effect
-from rink.core.events import Event
+from rink.core.events import MemberEvent
 from rink.core.holds import Hold
 from rink.core.member import Node
 from rink.core.record_index import Pair
@@ -22,7 +22,7 @@ from rink.engine.step_queue import StepQueue
 MAX_PLACINGS = 2
 """Largest number of placings before a step leaves out the roles that callers added meanwhile."""
 
-_step_queue = StepQueue()
+step_queue = StepQueue()
 
 
 @attrs.frozen
@@ -54,7 +54,7 @@ class Stepper:
         self._callbacks = callbacks
         self._pairs: frozenset[Pair] = frozenset()
 
-    def step_own(self, events: list[Event]) -> OwnStep:
+    def step_own(self, events: list[MemberEvent]) -> OwnStep:
         """Make the step of this member, whose effects others wait for."""
         # Invariant: in the hold of the lock that steps, each role is placed or in `unplaced`. Roles
         # are placed without the lock, so callers may add others meanwhile. Then the loop places
@@ -63,7 +63,7 @@ class Stepper:
         node = self._node
         prefetch = node.prefetch(events)
         for placings in itertools.count():
-            with _step_queue.turn(), self._lock:
+            with step_queue.turn(), self._lock:
                 missing = node.placing.missing(prefetch, node.table, node.placement)
                 unplaced = set[str]()
                 if placings >= MAX_PLACINGS and missing:
@@ -82,7 +82,7 @@ class Stepper:
             node.placement.forget_all_but(prefetch.pairs)
         return step
 
-    def _step_placed(self, events: list[Event], unplaced: set[str]) -> OwnStep:
+    def _step_placed(self, events: list[MemberEvent], unplaced: set[str]) -> OwnStep:
         """Step the core, in the hold of the lock that found all roles placed."""
         node, table = self._node, self._node.table
         gate = table.gate
@@ -96,7 +96,7 @@ class Stepper:
 
     def step_group(self, unplaced: Collection[str]) -> list[Effect]:
         """Make the step of this member's work for its group."""
-        with _step_queue.turn(), self._lock:
+        with step_queue.turn(), self._lock:
             return self._node.step_group(self._clock.now(), unplaced)
 
 
@@ -107,8 +107,3 @@ def _holds_of(effects: list[Effect]) -> list[Hold]:
     """
     holds = [effect.handle.hold for effect in effects if isinstance(effect, do.Grant)]
     return [hold for hold in dict.fromkeys(holds) if hold is not None]
-
-
-def reset_step_queue() -> None:
-    """Forget the turns of all engines in a forked child."""
-    _step_queue.reset()

@@ -180,14 +180,12 @@ class Watch(Protocol):
     @property
     def trouble(self) -> str:
         """Return why no server follows the range, for people, or ""."""
-        ...
 
     def wait_open(self, seconds: float) -> bool:
         """Wait until a server follows the range, or the watch is over.
 
         Return False if it takes longer.
         """
-        ...
 
     def note_list(self, revision: int | None) -> None:
         """Note the revision of the last list, or None while a list is under way.
@@ -197,7 +195,6 @@ class Watch(Protocol):
         before the list is requested. Otherwise the call could break between the list's answer and
         this note.
         """
-        ...
 
     def close(self) -> None:
         """Stop the watch.
@@ -205,7 +202,6 @@ class Watch(Protocol):
         After this has returned, nothing is delivered. If it is called within a delivery, that
         delivery still ends.
         """
-        ...
 
 
 class KeepAlives(Protocol):
@@ -214,22 +210,18 @@ class KeepAlives(Protocol):
     @property
     def trouble(self) -> str:
         """Return why there is no stream now, for people, or ""."""
-        ...
 
     def send(self, lease: int) -> None:
         """Request one renewal.
 
         This never blocks. It raises nothing while the stream is down.
         """
-        ...
 
     def forget(self, lease: int) -> None:
         """Stop sending requests of this lease, also unanswered ones."""
-        ...
 
     def close(self) -> None:
         """End the stream."""
-        ...
 
 
 class Etcd(Protocol):
@@ -243,23 +235,19 @@ class Etcd(Protocol):
     @property
     def timeout(self) -> float:
         """Return the default timeout of a call, in seconds."""
-        ...
 
     @property
     def endpoint(self) -> str:
         """Return the endpoint that is tried first now."""
-        ...
 
     @property
     def epoch(self) -> int:
         """Return how often another cluster or another history was seen."""
-        ...
 
     def range(
         self, key: bytes, range_end: bytes = b"", *, timeout: float | None = None
     ) -> RangeResult:
         """Read [key, range_end) linearizably, or one key if range_end is empty."""
-        ...
 
     def txn(
         self,
@@ -273,7 +261,6 @@ class Etcd(Protocol):
 
         It is sent once. If the answer is lost, this raises and does not retry.
         """
-        ...
 
     def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> GrantedLease:
         """Grant a new lease for `ttl` seconds.
@@ -282,18 +269,15 @@ class Etcd(Protocol):
         grant was not answered. It must be unique: if a repeated grant is refused because the lease
         exists, that lease is taken for the caller's own.
         """
-        ...
 
     def revoke(self, lease: int, *, timeout: float | None = None) -> None:
         """End a lease, and delete the keys bound to it.
 
         Ending a lease that etcd does not know does nothing.
         """
-        ...
 
     def time_to_live(self, lease: int, *, timeout: float | None = None) -> int:
         """Return the seconds that a lease has left, or -1 if it is unknown."""
-        ...
 
     def watch(
         self,
@@ -309,15 +293,12 @@ class Etcd(Protocol):
         must list the range again. `deliver` is called on the watch's own thread, one call at a
         time.
         """
-        ...
 
     def keepalives(self, deliver: Callable[[KeepAliveAnswer], None]) -> KeepAlives:
         """Open the keepalive stream.
 
         It reconnects by itself. `deliver` is called on its own thread.
         """
-        ...
 
     def close(self) -> None:
         """Close every channel, watch and stream."""
-        ...

@@ -22,7 +22,6 @@ class Tokens(Protocol):
     @property
     def can_refresh(self) -> bool:
         """Return whether a refused token can be replaced by a new one."""
-        ...
 
     def get(self, authenticate: Authenticate, seconds: float) -> str | None:
         """Return the token to send, or None.
@@ -34,11 +33,9 @@ class Tokens(Protocol):
         Raises:
             TimeoutError: it took longer.
         """
-        ...
 
     def refused(self, token: str | None) -> None:
         """Note that etcd refused this token."""
-        ...
 
 
 class UserTokens:

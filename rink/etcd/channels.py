@@ -31,11 +31,9 @@ class Answers(Protocol[Received_co]):
 
     def __iter__(self) -> Iterator[Received_co]:
         """Wait for each answer; raise grpc.RpcError when the stream breaks."""
-        ...
 
     def cancel(self) -> object:
         """End the stream, from any thread."""
-        ...
 
 
 OPTIONS: tuple[tuple[str, int], ...] = (

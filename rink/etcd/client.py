@@ -7,12 +7,12 @@ channel crash. docs/internals/design/0002-etcd-client.md says why Rink has its o
 from __future__ import annotations
 
 import atexit
+import os
 import time
 import weakref
 from typing import TYPE_CHECKING, Any, Self
 
 from rink.errors import EtcdError
-from rink.etcd import fork
 from rink.etcd.api import (
     Compare,
     GrantedLease,
@@ -40,7 +40,6 @@ from rink.etcd.watch import RunningWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import TracebackType
 
     from rink.etcd.cluster_identity import KnownCluster
 
@@ -144,17 +143,11 @@ class Client:
         self._transport = Transport(Ring(connections), tokens or GivenTokens())
         self._streams = Streams(self._transport)
         _clients.add(self)
-        fork.keep_when_forked(self)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -400,6 +393,17 @@ class Client:
 
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
+_kept_by_child: list[Client] = []
+
+
+def _keep_all() -> None:
+    """Keep the parent's clients in a forked child until it ends.
+
+    Calls over an inherited gRPC channel sometimes hang or fail, and so does closing it. A client
+    that is never collected runs no destructor of gRPC. docs/internals/design/0002-etcd-client.md
+    has the figures.
+    """
+    _kept_by_child.extend(_clients)
 
 
 def _close_all() -> None:
@@ -414,3 +418,4 @@ def _close_all() -> None:
 
 
 atexit.register(_close_all)
+os.register_at_fork(after_in_child=_keep_all)

@@ -6,9 +6,10 @@ protobuf package of Rink's own, while the paths are etcd's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 import attrs
+from google.protobuf.message import Message
 
 from rink.etcd.proto import rinketcd_pb2 as pb
 
@@ -22,10 +23,13 @@ class Answer(Protocol):
     @property
     def header(self) -> pb.ResponseHeader:
         """Return the header, which names the server."""
-        ...
+
+    @classmethod
+    def FromString(cls, s: bytes, /) -> Self:  # noqa: N802 - protobuf's name
+        """Decode an answer."""
 
 
-Request = TypeVar("Request")
+Request = TypeVar("Request", bound=Message)
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
 
@@ -39,69 +43,27 @@ class Method(Generic[Request, AnswerT]):
     decode: Callable[[bytes], AnswerT]
 
 
-RANGE: Method[pb.RangeRequest, pb.RangeResponse] = Method(
-    "range",
-    "/etcdserverpb.KV/Range",
-    pb.RangeRequest.SerializeToString,
-    pb.RangeResponse.FromString,
+def _method(
+    name: str, path: str, request: type[Request], answer: type[AnswerT]
+) -> Method[Request, AnswerT]:
+    path = f"/etcdserverpb.{path}"
+    return Method(name, path, request.SerializeToString, answer.FromString)
+
+
+RANGE = _method("range", "KV/Range", pb.RangeRequest, pb.RangeResponse)
+TXN = _method("txn", "KV/Txn", pb.TxnRequest, pb.TxnResponse)
+COMPACT = _method("compact", "KV/Compact", pb.CompactionRequest, pb.CompactionResponse)
+GRANT = _method("grant", "Lease/LeaseGrant", pb.LeaseGrantRequest, pb.LeaseGrantResponse)
+REVOKE = _method("revoke", "Lease/LeaseRevoke", pb.LeaseRevokeRequest, pb.LeaseRevokeResponse)
+TIME_TO_LIVE = _method(
+    "time_to_live", "Lease/LeaseTimeToLive", pb.LeaseTimeToLiveRequest, pb.LeaseTimeToLiveResponse
 )
-TXN: Method[pb.TxnRequest, pb.TxnResponse] = Method(
-    "txn",
-    "/etcdserverpb.KV/Txn",
-    pb.TxnRequest.SerializeToString,
-    pb.TxnResponse.FromString,
+AUTHENTICATE = _method(
+    "authenticate", "Auth/Authenticate", pb.AuthenticateRequest, pb.AuthenticateResponse
 )
-COMPACT: Method[pb.CompactionRequest, pb.CompactionResponse] = Method(
-    "compact",
-    "/etcdserverpb.KV/Compact",
-    pb.CompactionRequest.SerializeToString,
-    pb.CompactionResponse.FromString,
-)
-GRANT: Method[pb.LeaseGrantRequest, pb.LeaseGrantResponse] = Method(
-    "grant",
-    "/etcdserverpb.Lease/LeaseGrant",
-    pb.LeaseGrantRequest.SerializeToString,
-    pb.LeaseGrantResponse.FromString,
-)
-REVOKE: Method[pb.LeaseRevokeRequest, pb.LeaseRevokeResponse] = Method(
-    "revoke",
-    "/etcdserverpb.Lease/LeaseRevoke",
-    pb.LeaseRevokeRequest.SerializeToString,
-    pb.LeaseRevokeResponse.FromString,
-)
-TIME_TO_LIVE: Method[pb.LeaseTimeToLiveRequest, pb.LeaseTimeToLiveResponse] = Method(
-    "time_to_live",
-    "/etcdserverpb.Lease/LeaseTimeToLive",
-    pb.LeaseTimeToLiveRequest.SerializeToString,
-    pb.LeaseTimeToLiveResponse.FromString,
-)
-AUTHENTICATE: Method[pb.AuthenticateRequest, pb.AuthenticateResponse] = Method(
-    "authenticate",
-    "/etcdserverpb.Auth/Authenticate",
-    pb.AuthenticateRequest.SerializeToString,
-    pb.AuthenticateResponse.FromString,
-)
-STATUS: Method[pb.StatusRequest, pb.StatusResponse] = Method(
-    "status",
-    "/etcdserverpb.Maintenance/Status",
-    pb.StatusRequest.SerializeToString,
-    pb.StatusResponse.FromString,
-)
-MEMBERS: Method[pb.MemberListRequest, pb.MemberListResponse] = Method(
-    "members",
-    "/etcdserverpb.Cluster/MemberList",
-    pb.MemberListRequest.SerializeToString,
-    pb.MemberListResponse.FromString,
-)
-WATCH: Method[pb.WatchRequest, pb.WatchResponse] = Method(
-    "watch",
-    "/etcdserverpb.Watch/Watch",
-    pb.WatchRequest.SerializeToString,
-    pb.WatchResponse.FromString,
-)
-KEEPALIVE: Method[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse] = Method(
-    "keepalive",
-    "/etcdserverpb.Lease/LeaseKeepAlive",
-    pb.LeaseKeepAliveRequest.SerializeToString,
-    pb.LeaseKeepAliveResponse.FromString,
+STATUS = _method("status", "Maintenance/Status", pb.StatusRequest, pb.StatusResponse)
+MEMBERS = _method("members", "Cluster/MemberList", pb.MemberListRequest, pb.MemberListResponse)
+WATCH = _method("watch", "Watch/Watch", pb.WatchRequest, pb.WatchResponse)
+KEEPALIVE = _method(
+    "keepalive", "Lease/LeaseKeepAlive", pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
 )

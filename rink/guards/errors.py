@@ -1,12 +1,7 @@
 """Define the errors of guards, besides those of `rink.errors`.
 
-    RinkError
-        GuardError          a database or a directory failed, or Redis refused a user's command
-
-`StaleToken` is raised for a stale token. `StateError` is raised if the store holds data that is not
-ours, that was rolled back, or that was cut into other parts. `ConfigError` and `UsageError` are
-raised for wrong calls. Errors of Redis in our own steps are those of `rink.streams`:
-RedisUnavailable and others.
+`StateError` is raised if the store holds data that is not ours, that was rolled back, or that was
+cut into other parts. Errors of Redis in our own steps are those of `rink.streams`.
 """
 
 from __future__ import annotations
@@ -15,10 +10,10 @@ from rink.errors import RinkError
 
 
 class GuardError(RinkError):
-    """An error of a guard's store; the message never has a password.
+    """A database or a directory failed, or Redis refused a user's command.
 
-    The part's writes were rolled back, or the part is marked as written. So a repeated call never
-    writes it twice.
+    The message never has a password. The part's writes were rolled back, or the part is marked as
+    written. So a repeated call never writes it twice.
 
     Attributes:
         place: the store, and the place in it.

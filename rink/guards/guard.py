@@ -1,7 +1,6 @@
 """Define the rules and the interface of all guards.
 
-- A token counts from `raise_fence` (or `begin`) on. From then on, every lower token of that name is
-  refused.
+- From `raise_fence` (or `begin`) on, every lower token of that name is refused.
 - A part is written in one step with its mark, under the token that counts at that moment, or not at
   all.
 - A part is identified by (query, batch number, part). Marks keep the greatest batch number for each
@@ -16,7 +15,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from rink.arguments import check_count
@@ -63,12 +61,7 @@ class Part(ABC, Generic[S]):
     def _is_written(self) -> bool:
         return self.written is not None and self.written >= self.batch.number
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         step, self._step = self._step, None
         if step is None:
             return
@@ -154,11 +147,7 @@ class Guard(ABC):
 
 
 def check_told(fence: object, batch: object = None) -> None:
-    """Check the types of a fence and a batch.
-
-    Raises:
-        ConfigError: an argument is not a fence or not a batch.
-    """
+    """Raise ConfigError unless these are a fence and a batch."""
     if not isinstance(fence, Fence):
         raise ConfigError(f"fence must be a Fence, such as Fence.of(role), not {fence!r}")
     if batch is not None and not isinstance(batch, Batch):

@@ -5,9 +5,8 @@ Parts write files aside, and one manifest publishes a whole batch:
     {directory}/data/{query}/{batch}-{part}-{uuid}.parquet     written by parts, published or not
     {directory}/manifests/00000000000000000017.json            the published state, in its order
 
-So a batch is there as a whole or not at all. Readers use `files()` or `read()` and see nothing
-else. The fence is checked when the manifest is made. So a stale part leaves only an orphan file,
-which does no harm.
+So a batch is there as a whole or not at all. Readers use `files()` or `read()`. The fence is
+checked when the manifest is made. So a stale part leaves only an orphan file, which does no harm.
 """
 
 from __future__ import annotations
@@ -36,12 +35,7 @@ __all__ = ["ParquetGuard", "ParquetStep", "PartFile", "Vacuumed"]
 
 @attrs.frozen
 class Vacuumed:
-    """The number of files and manifests that `vacuum` has removed.
-
-    Attributes:
-        files: files of parts that were never published.
-        manifests: manifests that later ones repeat.
-    """
+    """The numbers of unpublished files and old manifests that are removed."""
 
     files: int
     manifests: int
@@ -58,7 +52,9 @@ class ParquetGuard(Guard):
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        if not os.fspath(_path(directory)):
+        if not isinstance(directory, str | os.PathLike):
+            raise ConfigError(f"directory must be a path, not {directory!r}")
+        if not os.fspath(directory):
             raise ConfigError("directory is empty: give a path")
         if re.match(r"[a-zA-Z][\w+.-]*://", os.fspath(directory)):
             raise ConfigError(
@@ -91,12 +87,7 @@ class ParquetGuard(Guard):
         return _ParquetPart(self, fence, batch, number)
 
     def finish(self, fence: Fence, batch: Batch, results: Sequence[Any]) -> None:
-        """Publish a batch: all its files, or none.
-
-        Args:
-            fence: the fence under which it was begun.
-            batch: the batch.
-            results: the `result` of each part, in any order.
+        """Publish all files of a batch, or none; the results come in any order.
 
         Raises:
             StaleToken: the guard has seen a greater token; nothing is published.
@@ -136,10 +127,7 @@ class ParquetGuard(Guard):
             return [str(self._directory / path) for path in log.files(fold)]
 
     def read(self) -> pa.Table:
-        """Return all published rows as one table.
-
-        It has no rows and no columns if nothing was published.
-        """
+        """Return all published rows as one table; without any, it is empty."""
         log = self._log()
         with log.folded() as fold:
             paths, schema = log.files(fold), fold.schema
@@ -209,17 +197,13 @@ class ParquetGuard(Guard):
     def _look_at(self, files: Sequence[PartFile], fold: Fold) -> None:
         for file in files:
             path = self._directory / file.path
-            if (
-                file.path not in fold.condemned
-                and path.is_file()
-                and path.stat().st_size == file.bytes
-            ):
-                continue
-            raise StateError(
-                f"{path} is not there as part {file.part} wrote it. vacuum removes files of its "
-                "given age. Write the batch anew",
-                key=file.path,
-            )
+            is_there = path.is_file() and path.stat().st_size == file.bytes
+            if file.path in fold.condemned or not is_there:
+                raise StateError(
+                    f"{path} is not there as part {file.part} wrote it. vacuum removes files of "
+                    "its given age. Write the batch anew",
+                    key=file.path,
+                )
 
     def _orphans(self, fold: Fold, horizon: float) -> set[str]:
         """Return old unpublished files, and condemned files that are still there.
@@ -274,12 +258,6 @@ class _ParquetPart(Part[ParquetStep]):
         # So a token above all seen ones is accepted here. `finish` checks again.
         self._guard._refuse_stale(self.fence, fold)  # noqa: SLF001
         self._guard._refuse_other_cut(self.batch, fold)  # noqa: SLF001
-
-
-def _path(directory: Any) -> str | os.PathLike[str]:
-    if isinstance(directory, str | os.PathLike):
-        return directory
-    raise ConfigError(f"directory must be a path, not {directory!r}")
 
 
 def newest_of(query: str, fold: Fold) -> int | None:

@@ -104,10 +104,6 @@ class Fold:
         condemned = set(stored["condemned"])
         return cls(**stored | {"queries": queries, "fences": fences, "condemned": condemned})
 
-    def copy(self) -> Fold:
-        """Return a copy."""
-        return Fold.of_json(self.as_json())
-
 
 class Log:
     """The manifests of a directory, for one process; safe for threads."""
@@ -173,9 +169,9 @@ class Log:
         )
 
     def remove_before(self, horizon: float) -> int:
-        """Remove old manifests before the newest fold, and temporary files.
+        """Remove old manifests before the newest fold, and old temporary files.
 
-        It keeps manifests that end a volume. It returns how many manifests it removed.
+        Keep manifests that end a volume. Return how many manifests were removed.
         """
         removed = 0
         with self._lock, told(self._directory):
@@ -202,7 +198,7 @@ class Log:
         header = {"rink": "guard", "format": FORMAT, "log": fold.log or uuid.uuid4().hex}
         entry = {**header, "number": number, **entry}
         if number % FOLD_INTERVAL == 0:
-            after = fold.copy()
+            after = Fold.of_json(fold.as_json())
             after.apply(entry)
             entry["fold"] = after.as_json()
         aside = self._folder / f".{uuid.uuid4().hex}.tmp"
@@ -345,9 +341,8 @@ def told(place: Path) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, RinkError):
             raise
-        where = (
-            f"{place}: {error.filename}" if error.filename not in {None, str(place)} else str(place)
-        )
+        is_place = error.filename in {None, str(place)}
+        where = str(place) if is_place else f"{place}: {error.filename}"
         raise GuardError(
             f"{where}: {error.strerror or error}: all writers must be able to write to a guard's "
             "directory, and its file system must have hard links",

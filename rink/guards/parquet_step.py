@@ -1,7 +1,4 @@
-"""Write a part of a ParquetGuard to one new file, as a stream.
-
-No reader sees the file before the batch is published.
-"""
+"""Write a part of a ParquetGuard to one new file, as a stream."""
 
 from __future__ import annotations
 
@@ -46,11 +43,7 @@ class PartFile:
 
 
 class ParquetStep:
-    """Write rows of one part to a file of its own; without rows there is none.
-
-    Attributes:
-        rows: how many rows it has taken.
-    """
+    """Write rows of one part to a file of its own; without rows there is none."""
 
     def __init__(self, directory: Path, batch: Batch, part: int, schema: str) -> None:
         self._directory, self._part = directory, part
@@ -132,10 +125,8 @@ class ParquetStep:
     def _ready(self, schema: pa.Schema) -> None:
         if not self._is_open:
             raise UsageError("this part is over: a step takes rows only inside its `with`")
-        for other, whose in (
-            (self._schema, "this part"),
-            (self._published, "the published files"),
-        ):
+        known = (self._schema, "this part"), (self._published, "the published files")
+        for other, whose in known:
             if other is not None and not schema.equals(other):
                 raise ConfigError(
                     f"the schema of these rows is not that of {whose}: {_plain(schema)} instead "

@@ -1,7 +1,7 @@
 """Keep a value for each process, such as the connections of a guard.
 
 Copies of a guard share what their process made, since a worker unpickles one for each task. A child
-does not touch what its parent made, and keeps it: closing it, or letting it be collected, could
+keeps what its parent made, and does not touch it: closing it, or letting it be collected, could
 write to the parent's connection.
 """
 
@@ -55,10 +55,7 @@ class PerProcess(Generic[T]):
         return cast("T", found)
 
     def ends_with(self, owner: object, end: Callable[[T], object] = lambda _: None) -> None:
-        """Forget this process's value, and end it, when its owner is collected.
-
-        Copies of the owner make it anew if they need it.
-        """
+        """Forget this process's value, and end it, when its owner is collected."""
 
         def ended(own: PerProcess[T]) -> None:
             made = own.take()

@@ -10,13 +10,13 @@ under the default prefix, Redis holds:
 A step sees one slot only, so the fence is stored with each part. `begin` first stores in the first
 hash into how many parts a query is cut, and refuses a stale token in the same step. Then it opens
 the hashes of the parts. So `raise_fence` finds there how many hashes may be written, and has raised
-all of them when it returns. A single server works like a cluster, but raises them in one step.
+all of them when it returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import chain
 
 from rink.arguments import check_count
 from rink.core.keys import encode
@@ -34,8 +34,6 @@ MAX_BYTES = 16 * 2**20
 
 class RedisGuard(Guard):
     """Guard keys in Redis; a part's step is a `RedisStep`.
-
-    A RedisStep records redis-py's methods.
 
     Args:
         redis: a URL, or a function without arguments that returns a blocking client of redis-py
@@ -76,15 +74,17 @@ class RedisGuard(Guard):
     def raise_fence(self, fence: Fence) -> None:  # noqa: D102 - as of Guard
         check_told(fence)
         line = self._line()
-        reply = line.run("begin", [self._key(fence)], fence.token, "", "")
+        reply = line.run("begin", [self._key(fence)], token=str(fence.token))
         self._refuse(fence, None, reply)
         self._open(line, fence, int(reply[1]))
 
     def begin(self, fence: Fence, batch: Batch) -> None:  # noqa: D102
         check_told(fence, batch)
         line = self._line()
-        query = encode(batch.query)
-        reply = line.run("begin", [self._key(fence)], fence.token, query, batch.parts)
+        reply = line.run(
+            "begin", [self._key(fence)],
+            token=str(fence.token), query=encode(batch.query), parts=str(batch.parts),
+        )  # fmt: skip
         self._refuse(fence, batch, reply)
         # Open the parts each time. So lost hashes (a failover, FLUSHALL) are restored, and the
         # query is not refused forever.
@@ -93,12 +93,7 @@ class RedisGuard(Guard):
     def part(self, fence: Fence, batch: Batch, number: int) -> Part[RedisStep]:  # noqa: D102
         return _RedisPart(self, fence, batch, number)
 
-    def finish(  # noqa: D102
-        self,
-        fence: Fence,
-        batch: Batch,
-        results: Sequence[Any],  # noqa: ARG002
-    ) -> None:
+    def finish(self, fence: Fence, batch: Batch, results: object) -> None:  # noqa: ARG002, D102
         check_told(fence, batch)
         [seen] = self._line().fields(self._key(fence), "fence")
         if seen is not None and int(seen) > fence.token:
@@ -125,7 +120,7 @@ class RedisGuard(Guard):
 
     def _open(self, line: Line, fence: Fence, parts: int) -> None:
         keys = [self._of_part(fence, number) for number in range(parts)]
-        self._refuse(fence, None, line.run_on_all("open", keys, fence.token))
+        self._refuse(fence, None, line.run_on_all("open", keys, token=str(fence.token)))
 
     def _refuse(self, fence: Fence, batch: Batch | None, reply: Sequence[str]) -> None:
         match reply:
@@ -155,13 +150,12 @@ class _RedisPart(Part[RedisStep]):
 
     def _commit(self, step: RedisStep) -> None:
         line, place = self._guard._line(), self._guard._place()  # noqa: SLF001
-        flat: list[Any] = []
-        for words in step.commands:
-            flat += [len(words), *words]
-        count = len(step.commands)
-        keys: list[str | bytes] = [self._at, *step.keys_written]
-        args = self.fence.token, self._query, self.batch.number, step.close(), count
-        match line.run("part", keys, *args, *flat):
+        reply = line.run(
+            "part", [self._at, *step.keys_written], list(chain.from_iterable(step.commands)),
+            token=str(self.fence.token), query=self._query, batch=str(self.batch.number),
+            digest=step.close(), lengths=list(map(len, step.commands)),
+        )  # fmt: skip
+        match reply:
             case ["stale", newer]:
                 raise self.fence.stale(int(newer), place)
             case ["unknown", seen]:

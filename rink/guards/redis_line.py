@@ -1,7 +1,4 @@
-"""Connect a guard to Redis, with our scripts and our errors.
-
-Each process has one client.
-"""
+"""Connect a guard to Redis, with our scripts and our errors."""
 
 from __future__ import annotations
 
@@ -50,11 +47,6 @@ class CommandSpec:
     last: int
     step: int
 
-    @classmethod
-    def of(cls, arity: Any, flags: Any, first: Any, last: Any, step: Any) -> CommandSpec:
-        """Return the description in a reply to COMMAND."""
-        return cls(int(arity), frozenset(map(text, flags)), int(first), int(last), int(step))
-
     def keys(self, words: Sequence[bytes]) -> list[bytes]:
         """Return the keys among the words; with `movablekeys` not all of them."""
         if self.first == 0:
@@ -68,13 +60,7 @@ class CommandSpec:
 
 
 class Line:
-    """A client of redis-py, with our scripts.
-
-    Attributes:
-        client: a blocking client.
-        is_cluster: whether one step is confined to one slot.
-        server: the address of Redis, for messages.
-    """
+    """A blocking client of redis-py, with our scripts."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -89,24 +75,23 @@ class Line:
             return int(cast("Any", self.client).keyslot(key))
         return 0
 
-    def run(self, name: str, keys: Sequence[str | bytes], *args: Any) -> list[str]:
+    def run(
+        self, name: str, keys: Sequence[str | bytes], blobs: Sequence[bytes] = (), /, **args: object
+    ) -> list[str]:
         """Run one step of ours; redis-py may repeat it, so it must be repeatable."""
-        call = ScriptCall(script(name), keys, args)
+        call = ScriptCall(script(name), keys, args, blobs)
         with self.told(text(keys[0])), self._one_server():
             [reply] = run_scripts(self.client, [call])
         return [text(word) for word in reply]
 
-    def run_on_all(self, name: str, keys: Sequence[str], *args: Any) -> list[str]:
-        """Run a step for many keys, a slot at a time.
-
-        It returns the first answer that is not ok, else ok.
-        """
+    def run_on_all(self, name: str, keys: Sequence[str], **args: object) -> list[str]:
+        """Run a step for many keys; return the first answer but ok, else ok."""
         by_slot: dict[int, list[str]] = {}
         for key in keys:
             by_slot.setdefault(self.slot(key), []).append(key)
         for some in by_slot.values():
             for i in range(0, len(some), MAX_STEP_KEYS):
-                reply = self.run(name, some[i : i + MAX_STEP_KEYS], *args)
+                reply = self.run(name, some[i : i + MAX_STEP_KEYS], **args)
                 if reply[0] != "ok":
                     return reply
         return ["ok"]
@@ -161,11 +146,15 @@ def text(value: Any) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
+def _spec(arity: Any, flags: Any, first: Any, last: Any, step: Any) -> CommandSpec:
+    return CommandSpec(int(arity), frozenset(map(text, flags)), int(first), int(last), int(step))
+
+
 def _table(reply: dict[str, Any]) -> dict[str, CommandSpec]:
     table = {}
     for name, known in reply.items():
         places = known["first_key_pos"], known["last_key_pos"], known["step_count"]
-        table[name] = CommandSpec.of(known["arity"], known["flags"], *places)
+        table[name] = _spec(known["arity"], known["flags"], *places)
         for sub in known.get("subcommands") or ():
-            table[text(sub[0])] = CommandSpec.of(*sub[1:6])
+            table[text(sub[0])] = _spec(*sub[1:6])
     return table

@@ -61,10 +61,7 @@ class RedisStep(CoreCommands):
         self._is_open = True
 
     def key(self, name: str) -> str:
-        """Return a key of that name in this part's slot.
-
-        On a cluster, all keys of a step must lie there.
-        """
+        """Return a key in this part's slot; a cluster needs all keys there."""
         return f"{{{self.tag}}}:{name}"
 
     def execute_command(self, *args: Any, **_: Any) -> Self:
@@ -73,11 +70,12 @@ class RedisStep(CoreCommands):
             raise UsageError("this part is over: a step takes commands only inside its `with`")
         words = self._encoded(args)
         known = self._line.command(words)
-        shown = _shown(words)
-        self._check(known, words, shown)
-        self._count(words, shown)
-        assert known is not None
-        self._check_keys(known, words, shown)
+        what = shown(words)
+        if known is None:
+            raise UsageError(f"{what}: Redis at {self._line.server} has no such command")
+        self._check(known, words, what)
+        self._count(words, what)
+        self._check_keys(known, words, what)
         self.commands.append(words)
         return self
 
@@ -100,52 +98,50 @@ class RedisStep(CoreCommands):
         except DataError as error:
             raise ConfigError(f"{first} {rest[0] if rest else ''!r}: {error}") from error
 
-    def _check(self, known: CommandSpec | None, words: Sequence[bytes], shown: str) -> None:
-        if known is None:
-            raise UsageError(f"{shown}: Redis at {self._line.server} has no such command")
+    def _check(self, known: CommandSpec, words: Sequence[bytes], what: str) -> None:
         if not known.fits(words):
-            raise UsageError(f"{shown}: {len(words) - 1} is a wrong number of arguments")
+            raise UsageError(f"{what}: {len(words) - 1} is a wrong number of arguments")
         if len(words) > WORDS_LIMIT:
             raise UsageError(
-                f"{shown}: {len(words)} words, but a command in a step may have {WORDS_LIMIT}: "
+                f"{what}: {len(words)} words, but a command in a step may have {WORDS_LIMIT}: "
                 "split it into several"
             )
         if words[0] in _PUBLISHING:
             return
         if known.flags & {"noscript", "blocking"} or words[0] in _ELSEWHERE:
-            raise UsageError(f"{shown}: Redis cannot run it in one step with the others")
+            raise UsageError(f"{what}: Redis cannot run it in one step with the others")
         if "write" not in known.flags or not known.first:
             raise UsageError(
-                f"{shown}: a step is sent when the part is left, so it cannot read; it can only "
+                f"{what}: a step is sent when the part is left, so it cannot read; it can only "
                 "write keys"
             )
 
-    def _check_keys(self, known: CommandSpec, words: Sequence[bytes], shown: str) -> None:
+    def _check_keys(self, known: CommandSpec, words: Sequence[bytes], what: str) -> None:
         keys = known.keys(words)
         if any(key.startswith(self._own) for key in keys):
             raise UsageError(
-                f"{shown}: keys that begin with {self._own.decode()!r} are the guard's own"
+                f"{what}: keys that begin with {self._own.decode()!r} are the guard's own"
             )
         if not self._line.is_cluster:
             return
         if "movablekeys" in known.flags:
             raise CrossSlot(
-                f"{shown}: on a cluster, a step takes no command whose keys have no fixed place"
+                f"{what}: on a cluster, a step takes no command whose keys have no fixed place"
             )
         for key in keys:
             if self._line.slot(key) != self._slot:
                 raise CrossSlot(
-                    f"{shown}: on a cluster, all keys of a part must lie in its slot: write "
+                    f"{what}: on a cluster, all keys of a part must lie in its slot: write "
                     f"step.key({key.decode(errors='replace')!r}), or give the guard a prefix with "
                     "a hash tag, such as '{flights}:guard:', and all keys the same tag"
                 )
             self.keys_written[key] = None
 
-    def _count(self, words: Sequence[bytes], shown: str) -> None:
+    def _count(self, words: Sequence[bytes], what: str) -> None:
         self._size += sum(map(len, words))
         if len(self.commands) >= self._bounds.commands or self._size > self._bounds.bytes:
             raise UsageError(
-                f"{shown}: more than {self._bounds.commands} commands or {self._bounds.bytes} "
+                f"{what}: more than {self._bounds.commands} commands or {self._bounds.bytes} "
                 "bytes in one step, and Redis serves nobody else meanwhile. Cut the batch into "
                 "more parts, add up before writing, or raise most_commands or most_bytes of the "
                 "guard"
@@ -155,16 +151,7 @@ class RedisStep(CoreCommands):
             self._digest.update(word)
 
 
-def _shown(words: Sequence[bytes]) -> str:
-    """Return a command for messages: name and first word, but no values."""
-    return " ".join(
-        [
-            words[0].decode(errors="replace"),
-            *(repr(word.decode(errors="replace")[:100]) for word in words[1:2]),
-        ]
-    )
-
-
 def shown(words: Sequence[bytes]) -> str:
-    """Return a command for messages."""
-    return _shown(words)
+    """Return a command for messages: name and first word, but no values."""
+    name, *others = (word.decode(errors="replace") for word in words[:2])
+    return " ".join([name, *(repr(word[:100]) for word in others)])

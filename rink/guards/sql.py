@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -101,12 +101,7 @@ class SqlGuard(Guard):
     def part(self, fence: Fence, batch: Batch, number: int) -> Part[sa.Connection]:  # noqa: D102
         return _SqlPart(self, fence, batch, number)
 
-    def finish(  # noqa: D102
-        self,
-        fence: Fence,
-        batch: Batch,
-        results: Sequence[Any],  # noqa: ARG002
-    ) -> None:
+    def finish(self, fence: Fence, batch: Batch, results: object) -> None:  # noqa: ARG002, D102
         check_told(fence, batch)
         with self._database().transaction() as connection:
             seen = self._seen(connection, fence, lock=False)
@@ -129,8 +124,7 @@ class SqlGuard(Guard):
     def _seen(self, connection: sa.Connection, fence: Fence, *, lock: bool) -> int | None:
         """Return the token that counts.
 
-        A commit locks it. A part does not lock it before, since raising the fence would wait for
-        the part.
+        A commit locks it. Earlier in a part, the lock would make raising the fence wait for it.
         """
         fences = self._database().tables.fences
         query = sa.select(fences.c.token).where(fences.c.name == encode(fence.name))
@@ -192,11 +186,8 @@ class _SqlPart(Part[sa.Connection]):
 
     def _end(self, step: sa.Connection) -> None:
         transaction = self._transaction
-        if (
-            transaction is None
-            or not transaction.is_active
-            or step.get_transaction() is not transaction
-        ):
+        assert transaction is not None
+        if not transaction.is_active or step.get_transaction() is not transaction:
             raise UsageError(
                 "the part's transaction was ended inside the part, and later writes are not "
                 "kept. Let the guard end it: only leave the `with`"

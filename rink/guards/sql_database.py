@@ -45,32 +45,26 @@ class Tables:
 
     def __init__(self, schema: str | None) -> None:
         self.metadata = sa.MetaData(schema=schema)
-        self.fences = sa.Table(
+        self.fences = self._table(
             "rink_fences",
-            self.metadata,
             sa.Column("name", sa.Text, primary_key=True),
             sa.Column("token", sa.BigInteger, nullable=False),
-            _format(),
         )
-        self.queries = sa.Table(
+        self.queries = self._table(
             "rink_queries",
-            self.metadata,
             sa.Column("query", sa.Text, primary_key=True),
             sa.Column("parts", sa.Integer, nullable=False),
-            _format(),
         )
-        self.marks = sa.Table(
+        self.marks = self._table(
             "rink_marks",
-            self.metadata,
             sa.Column("query", sa.Text, primary_key=True),
             sa.Column("part", sa.Integer, primary_key=True, autoincrement=False),
             sa.Column("batch", sa.BigInteger, nullable=False),
-            _format(),
         )
 
-
-def _format() -> sa.Column[int]:
-    return sa.Column("format", sa.SmallInteger, nullable=False, server_default=str(FORMAT))
+    def _table(self, name: str, *columns: sa.Column[Any]) -> sa.Table:
+        layout = sa.Column("format", sa.SmallInteger, nullable=False, server_default=str(FORMAT))
+        return sa.Table(name, self.metadata, *columns, layout)
 
 
 class Database:
@@ -109,10 +103,7 @@ class Database:
                 yield connection
 
     def bound(self, connection: sa.Connection) -> None:
-        """Make PostgreSQL end this transaction if it is idle for long.
-
-        Otherwise a frozen process would keep its locks.
-        """
+        """Make PostgreSQL end this transaction, and free its locks, if it is idle."""
         if not self.is_sqlite and self._idle_timeout_s:
             milliseconds = str(max(1, round(self._idle_timeout_s * 1000)))
             setting = sa.func.set_config("idle_in_transaction_session_timeout", milliseconds, True)
@@ -154,9 +145,8 @@ class Database:
     def _check_format(self, connection: sa.Connection, table: sa.Table, *, has_it: bool) -> None:
         other = None
         if has_it:
-            other = connection.scalar(
-                sa.select(table.c.format).where(table.c.format != FORMAT).limit(1)
-            )
+            others = sa.select(table.c.format).where(table.c.format != FORMAT)
+            other = connection.scalar(others.limit(1))
             if other is None:
                 return
         has = "no column format" if other is None else f"rows of format {other}"
@@ -205,10 +195,8 @@ def read(url: object) -> sa.URL:
 
 
 def shown(url: sa.URL) -> str:
-    """Return a URL for messages, without its password and its query.
-
-    A query may hold a password, too.
-    """
+    """Return a URL for messages, without its password and query."""
+    # A query may hold a password, too.
     return url.set(query={}).render_as_string(hide_password=True)
 
 
@@ -234,22 +222,22 @@ def passes(error: BaseException) -> bool:
         return True
     if not isinstance(error, exc.DBAPIError):
         return False
-    cause: Any = error.orig
-    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-    if state:
+    if state := _sqlstate(error):
         return _PASSING.fullmatch(state) is not None
-    if getattr(cause, "sqlite_errorname", None):
-        return _BUSY.search(str(cause)) is not None
+    if getattr(error.orig, "sqlite_errorname", None):
+        return _BUSY.search(str(error.orig)) is not None
     return error.connection_invalidated or (
-        isinstance(error, exc.OperationalError) and not _REFUSED.search(str(cause))
+        isinstance(error, exc.OperationalError) and not _REFUSED.search(str(error.orig))
     )
 
 
 def has_no_table(error: exc.DBAPIError) -> bool:
     """Return whether the error means that our tables were never made."""
-    cause: Any = error.orig
-    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-    return state == "42P01" or "no such table" in str(cause)
+    return _sqlstate(error) == "42P01" or "no such table" in str(error.orig)
+
+
+def _sqlstate(error: exc.DBAPIError) -> Any:
+    return getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
 
 
 _LIBPQ = {

@@ -5,6 +5,7 @@ Names are any text. Each guard encodes what its store does not take.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, Self
 
 import attrs
@@ -37,34 +38,23 @@ class Held(Protocol):
         """Return its fencing token."""
 
 
-def _short_name(what: str, name: object, limit: int) -> str:
-    checked = check_name(what, name)
-    if (size := len(encode(checked))) > limit:
-        raise ConfigError(
-            f"{what} name {checked[:40]!r}… takes {size} bytes when percent-encoded; a guard "
-            f"takes {limit}: use a shorter name"
-        )
-    return checked
+def _is_name(what: str, limit: int) -> Callable[..., None]:
+    """Return a validator of attrs for a name of so many bytes."""
+
+    def check(_: object, __: object, name: object) -> None:
+        checked = check_name(what, name)
+        if (size := len(encode(checked))) > limit:
+            raise ConfigError(
+                f"{what} name {checked[:40]!r}… takes {size} bytes when percent-encoded; a guard "
+                f"takes {limit}: use a shorter name"
+            )
+
+    return check
 
 
-def _check_fence_name(_: object, __: object, name: str) -> None:
-    _short_name("fence", name, FENCE_BYTES)
-
-
-def _check_token(_: object, __: object, token: int) -> None:
-    check_count("token", token, most=TOKEN_LIMIT - 1)
-
-
-def _check_query(_: object, __: object, query: str) -> None:
-    _short_name("query", query, QUERY_BYTES)
-
-
-def _check_number(_: object, __: object, number: int) -> None:
-    check_count("batch number", number, least=0, most=TOKEN_LIMIT - 1)
-
-
-def _check_parts(_: object, __: object, parts: int) -> None:
-    check_count("parts", parts, most=PARTS_LIMIT)
+def _is_count(what: str, least: int, most: int) -> Callable[..., object]:
+    """Return a validator of attrs for a whole number in a range."""
+    return lambda _, __, number: check_count(what, number, least=least, most=most)
 
 
 @attrs.frozen
@@ -76,8 +66,8 @@ class Fence:
         token: 1 to 2^63 - 1.
     """
 
-    name: str = attrs.field(validator=_check_fence_name)
-    token: int = attrs.field(validator=_check_token)
+    name: str = attrs.field(validator=_is_name("fence", FENCE_BYTES))
+    token: int = attrs.field(validator=_is_count("token", 1, TOKEN_LIMIT - 1))
 
     @classmethod
     def of(cls, role: Held) -> Self:
@@ -109,6 +99,6 @@ class Batch:
         parts: how many parts each batch of this query is cut into, always the same.
     """
 
-    query: str = attrs.field(validator=_check_query)
-    number: int = attrs.field(validator=_check_number)
-    parts: int = attrs.field(validator=_check_parts)
+    query: str = attrs.field(validator=_is_name("query", QUERY_BYTES))
+    number: int = attrs.field(validator=_is_count("batch number", 0, TOKEN_LIMIT - 1))
+    parts: int = attrs.field(validator=_is_count("parts", 1, PARTS_LIMIT))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from rink.backoff import Backoff, repeat_for
+from rink.event_loops import loop_time
 from rink.redis.errors import RedisOutOfMemory, RedisUnavailable
 from rink.report_interval import REPORT_INTERVAL_S
 
@@ -35,15 +35,15 @@ class RetryPauses:
     def __init__(self, what: str) -> None:
         self._what = what
         self._pauses = Backoff(FIRST_PAUSE_S, MAX_PAUSE_S)
-        self._logged_at = time.monotonic()
+        self._logged_at = loop_time()
 
     def after(self, error: Exception, *, at_once: bool = False) -> float:
         """Return the seconds to wait after a failed try.
 
         A line is logged every ten seconds, or at once.
         """
-        if at_once or time.monotonic() - self._logged_at > REPORT_INTERVAL_S:
-            self._logged_at = time.monotonic()
+        if at_once or loop_time() - self._logged_at > REPORT_INTERVAL_S:
+            self._logged_at = loop_time()
             log.warning("%s waits: %s", self._what, error)
         return self._pauses.next()
 

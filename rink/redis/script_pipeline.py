@@ -8,7 +8,7 @@ a cluster each call goes to its node by itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -17,13 +17,12 @@ from redis.asyncio import RedisCluster
 
 from rink._cancel import end
 from rink.redis.async_client import AnyRedis
-from rink.redis.scripts import Command, Script, ScriptCall, run
+from rink.redis.scripts import Command, ScriptCall, run
 
 
 @attrs.frozen(eq=False)
 class _Waiting:
     call: ScriptCall
-    size: int
     reply: asyncio.Future[Any]
 
 
@@ -32,7 +31,7 @@ class ScriptPipeline:
 
     Args:
         redis: the client.
-        max_bytes: about how many bytes of arguments one pipeline has; at least one call goes in.
+        max_bytes: about how many bytes of blobs one pipeline has; at least one call goes in.
     """
 
     def __init__(self, redis: AnyRedis, max_bytes: int) -> None:
@@ -41,19 +40,10 @@ class ScriptPipeline:
         self._queue: list[_Waiting] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def run(
-        self, script: Script, keys: Sequence[str], args: Sequence[Any], size: int = 0
-    ) -> Any:
-        """Run a script and return its reply; raise what redis-py raises.
-
-        Args:
-            script: the script.
-            keys: its keys.
-            args: its other arguments.
-            size: the bytes of the arguments, if they may be many.
-        """
+    async def run(self, call: ScriptCall) -> Any:
+        """Run a script and return its reply; raise what redis-py raises."""
         reply = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(ScriptCall(script, keys, args), size, reply))
+        self._queue.append(_Waiting(call, reply))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._flush())
         return await reply
@@ -74,7 +64,7 @@ class ScriptPipeline:
     async def _flush(self) -> None:
         await asyncio.sleep(0)  # calls of the same turn of the event loop join the batch
         while self._queue:
-            sizes = (waiting.size for waiting in self._queue)
+            sizes = (sum(map(len, waiting.call.blobs)) for waiting in self._queue)
             batch = self._queue[: batch_length(sizes, self._max_bytes, len(self._queue))]
             replies = await self._run([waiting.call for waiting in batch])
             # A batch stays in the queue until it is answered: `close` must find its calls.

@@ -8,7 +8,8 @@ place.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterable, Sequence
+import json
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -18,6 +19,15 @@ from redis.exceptions import NoScriptError
 
 Command = tuple[Any, ...]
 """The words of one command of Redis."""
+
+Args = Mapping[str, object]
+"""The named arguments of a script.
+
+A number that may need more than 53 bits is text, since Lua would round it. An argument without a
+value is left out.
+"""
+
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @attrs.frozen
@@ -30,19 +40,28 @@ class Script:
 
 @attrs.frozen(eq=False)
 class ScriptCall:
-    """One run of a script, with its keys and other arguments."""
+    """One run of a script, with its keys and arguments.
+
+    Attributes:
+        args: the named arguments; base.lua reads them from the JSON in `ARGV[1]`.
+        blobs: the strings of any bytes, which JSON cannot hold: `ARGV[2]` and on.
+    """
 
     script: Script
     keys: Sequence[Any]
-    args: Sequence[Any]
+    args: Args
+    blobs: Sequence[str | bytes] = ()
 
     def evalsha(self) -> Command:
         """Return the command for a server that knows the script."""
-        return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, *self.args)
+        return ("EVALSHA", self.script.sha, *self._words())
 
     def eval(self) -> Command:
         """Return the command that also makes the script known to the server."""
-        return ("EVAL", self.script.text, len(self.keys), *self.keys, *self.args)
+        return ("EVAL", self.script.text, *self._words())
+
+    def _words(self) -> Command:
+        return (len(self.keys), *self.keys, _json(self.args), *self.blobs)
 
 
 def compose(parts: Iterable[str], flags: str) -> Script:
@@ -65,9 +84,19 @@ def read(package: str, name: str) -> str:
 
 
 @cache
-def settle_script() -> Script:
-    """Return the script that settles the partition count of a stream."""
+def _settle_script() -> Script:
     return compose([read(__package__, "settle")], "")
+
+
+def settle_call(about: str, count: int, hasher: str) -> ScriptCall:
+    """Return the call that settles the partition count of a stream.
+
+    Args:
+        about: the stream's hash.
+        count: the number of partitions.
+        hasher: the fingerprint of the hasher; "" for the built-in one.
+    """
+    return ScriptCall(_settle_script(), [about], {"partitions": count, "hasher": hasher})
 
 
 def run(calls: Sequence[ScriptCall]) -> Generator[list[Command], list[Any], list[Any]]:

@@ -29,15 +29,15 @@ from rink.redis.error_map import explained
 from rink.redis.errors import RedisUnavailable
 from rink.redis.partition_count import PartitionCount
 from rink.redis.retry import repeat_while_unavailable
-from rink.redis.scripts import Script, ScriptCall, settle_script
+from rink.redis.scripts import Args, ScriptCall, settle_call
 from rink.spark.options import StreamPlace, named
 from rink.spark.scripts import script
 
 log = logging.getLogger("rink.spark")
 
 T = TypeVar("T")
-KeysAndArgs = tuple[Sequence[str], Sequence[Any]]
-"""The keys and the other arguments of one step."""
+StepInput = tuple[Sequence[str], Args] | tuple[Sequence[str], Args, Sequence[bytes]]
+"""The keys and the named arguments of one step, and perhaps its strings of any bytes."""
 
 _made: dict[tuple[int, str, float], RedisConnection] = {}
 
@@ -62,11 +62,13 @@ class RedisConnection:
         self.server = server_of(client)
         self._patience = patience
 
-    def run(self, name: str, keys: Sequence[str], *args: Any) -> Any:
+    def run(
+        self, name: str, keys: Sequence[str], blobs: Sequence[bytes] = (), /, **args: object
+    ) -> Any:
         """Run one step and return its reply."""
-        return self.run_each(name, [(keys, args)])[0]
+        return self.run_each(name, [(keys, args, blobs)])[0]
 
-    def run_each(self, name: str, steps: Sequence[KeysAndArgs]) -> list[Any]:
+    def run_each(self, name: str, steps: Sequence[StepInput]) -> list[Any]:
         """Run a step for several partitions.
 
         It takes one round trip, unless Redis is a cluster.
@@ -75,11 +77,10 @@ class RedisConnection:
             RedisUnavailable: Redis did not answer for longer than `patience`.
             RedisError, StateError: as `rink.streams` raises them.
         """
-        return self._run(script(name), steps)
+        return self._run([ScriptCall(script(name), *step) for step in steps])
 
-    def _run(self, step: Script, steps: Sequence[KeysAndArgs]) -> list[Any]:
-        calls = [ScriptCall(step, keys, args) for keys, args in steps]
-        keys = steps[0][0] if steps else ()
+    def _run(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        keys = calls[0].keys if calls else ()
         return self.repeated(lambda: run_scripts(self.client, calls), *keys)
 
     def repeated(self, call: Callable[[], T], *keys: str) -> T:
@@ -120,7 +121,7 @@ class RedisConnection:
         # Write only if no program has written them. If Redis is out of memory, it also refuses a
         # write that changes nothing.
         if found is None and declared is not None:
-            self._run(settle_script(), [([place.names.about], (declared.count, declared.hasher))])
+            self._run([settle_call(place.names.about, declared.count, declared.hasher)])
             self.partition_count(place)
 
     def _settled(self, place: StreamPlace) -> PartitionCount | None:

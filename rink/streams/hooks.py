@@ -17,7 +17,7 @@ import attrs
 
 from rink._cancel import ENDS_PROCESS, apart, end, is_ending, running_task
 from rink.callables import check_function, is_async, refuse_unrun
-from rink.streams.consumer.error_log import Complaints
+from rink.streams.consumer.error_log import ErrorLog
 from rink.streams.consumer.thread_bridge import run_in_thread
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class PartitionHooks:
         place: which partition.
         token: of the grant.
         given_up: set when the group was left, and threads are not waited for any more.
-        complaints: logs the errors of the start.
+        error_log: logs the errors of the start.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class PartitionHooks:
         place: PartitionPlace,
         token: int,
         given_up: asyncio.Event,
-        complaints: Complaints,
+        error_log: ErrorLog,
     ) -> None:
         self._on_start = on_start
         self._on_stop = on_stop
@@ -97,7 +97,7 @@ class PartitionHooks:
         )
         self._where = place.role
         self._given_up = given_up
-        self._complaints = complaints
+        self._error_log = error_log
         self._has_started = False
 
     async def start(self) -> bool:
@@ -116,7 +116,7 @@ class PartitionHooks:
                 f"its hook {name!r} at the start is called again, and no event is processed "
                 "before it succeeds"
             )
-            self._complaints.tell(error, self._where, then=then)
+            self._error_log.log(error, self._where, then=then)
             return False
         self._has_started = True
         if is_ending(this):  # the hook turned our cancellation into an error

@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from rink.arguments import check_count, check_seconds
 from rink.core.hashing import fnv1a64, jump_hash
 from rink.errors import ClosedError, ConfigError, RinkError
+from rink.event_loops import loop_time
 from rink.redis.errors import RedisOutOfMemory, RedisUnavailable
 from rink.redis.retry import RetryPauses
 from rink.streams.app_connections import Connections, OpenStore
@@ -350,7 +351,7 @@ class Stream(Generic[R]):
         return await self._reach(timeout)
 
     async def _reach(self, timeout: float) -> tuple[OpenStore, float]:
-        end, patience = _now() + timeout, RetryPauses(f"a send to stream {self.name!r}")
+        end, patience = loop_time() + timeout, RetryPauses(f"a send to stream {self.name!r}")
         nothing = f"nothing was sent to stream {self.name!r} in {timeout:g} s"
         error: RedisUnavailable | RedisOutOfMemory | None = None
         connections = self.app.connections
@@ -361,7 +362,7 @@ class Stream(Generic[R]):
                     try:
                         store = await connections.open()
                         await self._settle(store.store)
-                        return store, round(end - _now(), 2)
+                        return store, round(end - loop_time(), 2)
                     except (RedisUnavailable, RedisOutOfMemory) as away:
                         await asyncio.sleep(patience.after(away, at_once=error is None))
                         error = away
@@ -433,10 +434,6 @@ async def settle(stream: Stream[Any], store: Store) -> None:
         ConfigError: the stream holds dead letters of a processor that nobody knows.
     """
     await stream._settle(store)  # noqa: SLF001 - a part of the same package
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 async def _each(records: Iterable[R] | AsyncIterable[R]) -> Any:

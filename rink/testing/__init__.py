@@ -1,10 +1,6 @@
-"""Test code that uses Rink.
+"""Test code that uses Rink: servers, an etcd in memory, virtual time.
 
-There are servers to start and break, an etcd in memory, and virtual time.
-
-`local_etcd` and `etcd_cluster` run real etcd servers, see `rink.testing.etcd_server.local`.
-`local_redis`, `redis_cluster` and `redis_pair` run real Redis servers, see
-`rink.testing.redis_server.local`. This package imports neither pytest nor testcontainers nor redis.
+This package imports neither pytest nor testcontainers nor redis.
 """
 
 from rink.testing.etcd_server.local import (
@@ -27,18 +23,7 @@ from rink.testing.redis_server.local import (
 )
 
 __all__ = [
-    "EtcdCluster",
-    "EtcdNode",
-    "Place",
-    "RedisCluster",
-    "RedisNode",
-    "RedisPair",
-    "RedisServerError",
-    "RedisServerUnavailable",
-    "TlsFiles",
-    "etcd_cluster",
-    "local_etcd",
-    "local_redis",
-    "redis_cluster",
-    "redis_pair",
-]
+    "EtcdCluster", "EtcdNode", "Place", "RedisCluster", "RedisNode", "RedisPair",
+    "RedisServerError", "RedisServerUnavailable", "TlsFiles",
+    "etcd_cluster", "local_etcd", "local_redis", "redis_cluster", "redis_pair",
+]  # fmt: skip

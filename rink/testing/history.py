@@ -4,7 +4,7 @@ Put processes under load, break something, and have each member report when it g
 when its work under the role stopped. `judge` finds what Rink forbids, and counts the rest:
 
     history = History()
-    history.add(Event("gained", "one", at=1.0, role="leader", token=7))
+    history.add(HistoryEvent("gained", "one", at=1.0, role="leader", token=7))
     ...
     judgement = history.judge()
     assert judgement.problems == []
@@ -12,8 +12,7 @@ when its work under the role stopped. `judge` finds what Rink forbids, and count
 
 All times are of one clock, and so of one machine. Take a clock that counts suspended time
 (`CLOCK_BOOTTIME`). A member holds a role from `gained` to `let go`. Report `gained` once you have
-the handle. Report `let go` when the work has stopped, before you release the handle. This module
-uses neither etcd nor threads nor the rest of Rink: only the reported events count.
+the handle. Report `let go` when the work has stopped, before you release the handle.
 """
 
 from __future__ import annotations
@@ -76,10 +75,7 @@ class HistoryEvent:
 
 @attrs.frozen
 class Overlap:
-    """Record that two members held a role at once, from `begin` to `end`.
-
-    `end` is None if it lasted to the end of the history.
-    """
+    """Two members held a role at once; `end` is None if they still do."""
 
     role: str
     holder: str
@@ -94,10 +90,7 @@ class Overlap:
 
 @attrs.frozen
 class Gap:
-    """Record that nobody held a role, from `begin` to `end`.
-
-    `is_open` says that nobody held it again.
-    """
+    """Nobody held a role from `begin` to `end`, and if `is_open`, never again."""
 
     role: str
     begin: float
@@ -106,7 +99,7 @@ class Gap:
 
     @property
     def seconds(self) -> float:
-        """Return how long it took, in seconds."""
+        """Return its length."""
         return self.end - self.begin
 
 
@@ -141,10 +134,7 @@ class Judgement:
 
     @property
     def problems(self) -> list[str]:
-        """Return a sentence for each broken promise.
-
-        `early` overlaps and gaps break no promise.
-        """
+        """Return a sentence for each broken promise; `early` and gaps break none."""
         return [*map(str, self.overlaps), *self.tokens, *self.stale, *self.disorder]
 
     def gains(self, since: float = 0.0) -> dict[str, int]:
@@ -334,11 +324,7 @@ class _Walk:
 
 
 class History:
-    """Collect events while they happen, from any thread.
-
-    Args:
-        events: the first events.
-    """
+    """Collect events while they happen, from any thread."""
 
     def __init__(self, events: Iterable[HistoryEvent] = ()) -> None:
         self._changed = threading.Condition()

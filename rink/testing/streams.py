@@ -23,10 +23,10 @@ import attrs
 from rink.errors import UsageError
 from rink.streams.app import App
 from rink.streams.consumer.buffer import DATA, Entry
-from rink.streams.consumer.error_log import Complaints
+from rink.streams.consumer.error_log import ErrorLog
+from rink.streams.consumer.grant_run import GrantRun, ProcessorContext
 from rink.streams.consumer.metrics import WorkerMetrics
 from rink.streams.consumer.owner import GrantOwner
-from rink.streams.consumer.partition import GrantTenure, Scene
 from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.consumer.reader import Reader
 from rink.streams.consumer.worker import Worker, check_processors
@@ -164,28 +164,28 @@ class _Partition:
 
     async def run(self) -> None:
         store = _StoreOf(self)
-        scene = Scene(
+        context = ProcessorContext(
             processor=self._processor,
             store=store,
             reader=_NoReader(store, 1, SharedMemory(1)),
             metrics=WorkerMetrics(self._processor.stream.app.name),
             suspects=PoisonSuspects(),
-            complaints=Complaints(self._processor.name),
+            error_log=ErrorLog(self._processor.name),
             halt=lambda reason: None,
             given_up=self._given_up,
         )
         owner = _OwnerOfAll(
             self._processor, store, self._place, _TOKEN,
             Taken(entry_ids.NONE, "0", "", "", {}, []),
-            is_held=lambda: True, suspects=scene.suspects, metrics=scene.metrics,
-            complaints=scene.complaints, wants_more=self._feed,
+            is_held=lambda: True, suspects=context.suspects, metrics=context.metrics,
+            error_log=context.error_log, wants_more=self._feed,
             may_hold=lambda: self.limits.in_flight,
         )  # fmt: skip
         owner.targets, owner.unread = self._targets, self._unread
         self._feed(owner)
         over = asyncio.create_task(self._over(owner))
         try:
-            await GrantTenure(scene, owner, self._place, _TOKEN).last(over)
+            await GrantRun(context, owner, self._place, _TOKEN).run(over)
         except Quarantined as error:
             self._outcome.quarantined[self._place.number] = str(error)
         finally:
@@ -249,10 +249,7 @@ def _bytes(data: bytes | str) -> bytes:
 
 
 class _OwnerOfAll(GrantOwner[Any]):
-    """An owner whose batches do not wait for more records than there are.
-
-    It also collects the streams of the outputs.
-    """
+    """An owner that waits only for existing records, and notes its outputs."""
 
     targets: set[Stream[Any]]
     unread: list[RawEntry]
@@ -306,11 +303,7 @@ class _NoReader(Reader):
 
 
 class Running:
-    """An app whose workers run in this process, for a test.
-
-    Attributes:
-        redis_url: the URL of its Redis.
-    """
+    """An app whose workers run in this process, on the Redis at `redis_url`."""
 
     def __init__(self, app: App, redis_url: str) -> None:
         self.redis_url = redis_url

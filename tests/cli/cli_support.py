@@ -8,7 +8,7 @@ from rink.core import codec
 from rink.core.keys import Keys
 from rink.core.values import MemberRecord, Phase, Share, Version
 from rink.etcd.api import Delete, Put
-from rink.testing.virtual import BUSY_TIMEOUT_S, VirtualClock
+from rink.testing.virtual_clock import BUSY_TIMEOUT_S, VirtualClock
 
 JOINED = "2026-07-01T10:11:12.345+00:00"
 TTL = 60

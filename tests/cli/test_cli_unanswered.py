@@ -19,7 +19,7 @@ from rink.cli.commands import HOMES, commands
 from rink.cli.options import MIN_ANNOUNCE_AFTER_S, Outside, outside
 from rink.streams import RedisUnavailable, admin
 from rink.streams.admin import DeadLetters
-from rink.testing import virtual
+from rink.testing.virtual_clock import BUSY_TIMEOUT_S
 
 LINES = [
     (("status", "orders"), "reading group 'orders'"),
@@ -54,7 +54,7 @@ class Slow(Watched):
     has_said = threading.Event()
 
     def range(self, key, range_end=b"", *, timeout=None):
-        assert self.has_said.wait(virtual.BUSY_TIMEOUT_S)
+        assert self.has_said.wait(BUSY_TIMEOUT_S)
         return super().range(key, range_end)
 
 
@@ -114,7 +114,7 @@ def test_streams_command_without_an_answer_names_its_servers(
     """The line does not show the password of the URL."""
 
     async def answers(app, *_, **__):
-        assert await asyncio.to_thread(Slow.has_said.wait, virtual.BUSY_TIMEOUT_S)
+        assert await asyncio.to_thread(Slow.has_said.wait, BUSY_TIMEOUT_S)
         return DeadLetters(total=0, letters=()) if name == "dead_letters" else ()
 
     monkeypatch.setattr(admin, name, answers)
@@ -133,7 +133,7 @@ def test_streams_command_of_an_app_that_connects_itself_says_so(module):
 @pytest.mark.parametrize("line", [("send", '{"order_id": 1}'), ("sendmany", "--file", "-")])
 def test_send_without_an_answer_names_its_redis(slowly, shop, monkeypatch, line):
     async def opened(_):
-        assert await asyncio.to_thread(Slow.has_said.wait, virtual.BUSY_TIMEOUT_S)
+        assert await asyncio.to_thread(Slow.has_said.wait, BUSY_TIMEOUT_S)
         raise RedisUnavailable("no answer")
 
     monkeypatch.setattr("rink.streams.app_connections.Connections.open", opened)

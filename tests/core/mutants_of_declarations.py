@@ -103,7 +103,7 @@ DECLARATIONS = [
     ),
     python(
         "events are given before the hook at the start has succeeded",
-        "streams/consumer/partition",
+        "streams/consumer/grant_run",
         "        while not owner.buffer.stopped and not await self._hooks.start():",
         "        while not owner.buffer.stopped and not await self._hooks.start() and False:",
         HOOKS,
@@ -117,7 +117,7 @@ DECLARATIONS = [
     ),
     python(
         "the hook at the end is called before the last commit",
-        "streams/consumer/partition",
+        "streams/consumer/grant_run",
         "        owner.commits.close()\n",
         "        await self._hooks.stop(self._seconds_left())\n        owner.commits.close()\n",
         HOOKS,

@@ -387,7 +387,7 @@ THREADS = [
     engine(
         "a forked child waits for a step of its parent's",
         "engine",
-        "    reset_step_queue()\n",
+        "    step_queue.reset()\n",
         "    pass\n",
         "faces/test_face_fork",
     ),

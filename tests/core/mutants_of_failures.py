@@ -111,8 +111,8 @@ FAILURES = [
     ),
     python(
         "a processor that catches all keeps its partition from the quarantine",
-        "streams/consumer/partition",
-        "            owner.giving_up.raise_verdict()\n",
+        "streams/consumer/grant_run",
+        "            owner.dead_lettering.raise_verdict()\n",
         "",
         OUTAGES,
     ),

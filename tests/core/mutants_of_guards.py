@@ -112,8 +112,8 @@ GUARDS = [
     python(
         "files are published that a vacuum has condemned",
         "parquet",
-        "                file.path not in fold.condemned\n                and path.is_file()",
-        "                path.is_file()",
+        "if file.path in fold.condemned or not is_there:",
+        "if not is_there:",
         PARQUET,
     ),
     python(

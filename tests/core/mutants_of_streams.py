@@ -256,14 +256,14 @@ STREAMS = [
     ),
     python(
         "who is cancelled and returns has finished what it was given",
-        "streams/consumer/partition",
+        "streams/consumer/grant_run",
         "                _raise_if_ending(work)",
         "                pass",
         TROUBLE,
     ),
     python(
         "what middleware refused is finished where the function returns",
-        "streams/consumer/partition",
+        "streams/consumer/grant_run",
         "            delivery.raise_failure()\n",
         "",
         PROCESSORS,

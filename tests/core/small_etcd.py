@@ -102,7 +102,7 @@ class Etcd:
 
     # ── what members ask for ─────────────────────────────────────────────────────────────────
 
-    def serve(self, name: str, effect, now: float, incarnation: str) -> ev.Event | None:
+    def serve(self, name: str, effect, now: float, incarnation: str) -> ev.MemberEvent | None:
         """Carry out one effect of a member; return its answer, if it has one."""
         # Invariant: each effect is one transaction of etcd, so it is applied as a whole, with one
         # revision at most. Each case reads and changes `kvs` without a step of another member.
@@ -141,7 +141,7 @@ class Etcd:
                 raise AssertionError(f"nobody serves {effect}")
         return None
 
-    def _write(self, key: bytes, effect: do.WriteRecord) -> ev.Event:
+    def _write(self, key: bytes, effect: do.WriteRecord) -> ev.MemberEvent:
         kv = self.kvs.get(key)
         if (kv.mod if kv else 0) != effect.compare:
             found = self.entry(key) if kv else None
@@ -151,7 +151,7 @@ class Etcd:
         revision = self.change({key: (codec.encode(effect.record), effect.lease)})
         return ev.WriteAnswered(effect.attempt, True, revision)
 
-    def _proclaim(self, own: bytes, effect: do.Proclaim) -> ev.Event:
+    def _proclaim(self, own: bytes, effect: do.Proclaim) -> ev.MemberEvent:
         number = effect.version.number
         if 1 + len(effect.requests) > self.max_txn_ops:
             error = EtcdTooLarge("etcdserver: too many operations in txn request")
@@ -174,7 +174,7 @@ class Etcd:
         return ev.ProclaimAnswered(number, ok)
 
 
-def unanswered(effect) -> ev.Event | None:
+def unanswered(effect) -> ev.MemberEvent | None:
     """Return the event of a request whose answer is lost."""
     error = RuntimeError("no endpoint answered")
     match effect:

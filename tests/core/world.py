@@ -294,7 +294,7 @@ class World:
             self.step(member, [event])
         return event is not None
 
-    def _serve(self, member: Member, effect) -> ev.Event | None:
+    def _serve(self, member: Member, effect) -> ev.MemberEvent | None:
         if isinstance(effect, do.GrantLease):
             self.incarnations += 1
         now = member.time_at(self.now)

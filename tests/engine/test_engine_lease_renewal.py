@@ -7,7 +7,7 @@ import pytest
 from rink.core.outage import stalled
 from rink.engine.lease_renewal import LeaseRenewal
 from rink.errors import EtcdUnavailable
-from rink.testing.virtual import VirtualClock
+from rink.testing.virtual_clock import VirtualClock
 
 
 class Owner:

@@ -16,7 +16,7 @@ from rink.engine.callbacks import Callbacks, Listeners
 from rink.engine.clock import SIGNAL_CHECK_INTERVAL_S, SYSTEM
 from rink.engine.request_threads import MAX_THREADS, RequestThreads
 from rink.engine.signals import Signal
-from rink.testing.virtual import VirtualClock
+from rink.testing.virtual_clock import VirtualClock
 
 LONG_S = 20.0
 

@@ -15,7 +15,7 @@ from rink.errors import EtcdClusterChanged, EtcdCompacted
 from rink.etcd import connections, watch
 from rink.etcd.answer_timeout import AnswerTimeout
 from rink.etcd.proto import rinketcd_pb2 as pb
-from rink.testing.etcd_server.start import free_ports
+from rink.testing.process.ports import free_ports
 
 
 def levels(caplog):

@@ -43,7 +43,7 @@ import rink
 from rink.engine.clock import SYSTEM, SystemClock
 from rink.face import Subscription
 from rink.testing.memory.cluster import MemoryCluster
-from rink.testing.virtual import VirtualClock
+from rink.testing.virtual_clock import VirtualClock
 
 cluster, clock = MemoryCluster(), SYSTEM
 

@@ -91,11 +91,11 @@ def test_child_forked_during_a_step_of_its_parent_may_join():
             engine.node._publish = functools.partial(slow, publish=engine.node._publish)
         engine.nudge()
         assert inside.wait(10)
-        from rink.engine.stepper import _step_queue
-        assert _step_queue.is_taken
+        from rink.engine.stepper import step_queue
+        assert step_queue.is_taken
         def child():
             global cluster
-            assert not _step_queue.is_taken  # else each step of the child's would wait in vain
+            assert not step_queue.is_taken  # else each step of the child's would wait in vain
             cluster = MemoryCluster()
             with member("b", joins=False) as b, b.await_role("x", 10) as role:
                 print("held in the child:", role.is_held)

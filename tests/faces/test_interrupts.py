@@ -268,6 +268,6 @@ def test_group_can_be_left_while_another_engine_waits_for_its_lock(blocking):
     engine = engine_of(a)
     with within(LONG_S), engine.lock:
         engine.nudge()
-        until(b, lambda: stepper._step_queue.is_taken)
+        until(b, lambda: stepper.step_queue.is_taken)
         b.leave()
     a.leave()

@@ -327,11 +327,11 @@ def test_a_mark_that_comes_late_names_nothing(rink_redis, in_the_year):
         for token, year in ((5, 2030), (7, 2001)):  # the next owner's clock is behind
             in_the_year(year)
             steps.store._told = 0  # it is another process
-            before = steps.store._now()
+            before = steps.store._now_us()
             await steps.take(token)
             await mark_at(steps, token, one, before)
             assert await marked(steps) is None
-            late = steps.store._now()
+            late = steps.store._now_us()
             await mark_at(steps, token, one, late)
             assert await marked(steps) == one.encode()
             await steps.store.mark(steps.place, token, "0", two)
@@ -348,17 +348,21 @@ def test_a_mark_that_comes_late_names_nothing(rink_redis, in_the_year):
 
 
 async def mark_at(steps, token, entry_id, told):
-    await steps.store.run("mark", [steps.place.at], token, "0", entry_id, told)
+    args = {"token": str(token), "epoch": "0", "entry_id": entry_id, "now_us": told}
+    await steps.store.run("mark", [steps.place.at], **args)
 
 
 @stepping
 async def test_a_take_that_comes_late_takes_nothing_back(steps, server):
     one, two = await steps.add(2)
-    given = (steps.place.processor, 5, "earliest", 0, 0, "", "", "", steps.store._now())
+    args = {
+        "processor": steps.place.processor, "token": "5", "start": "earliest", "first": 0,
+        "max_bytes": 0, "loses": False, "now_us": steps.store._now_us(),
+    }  # fmt: skip
     await steps.take(5, first=1)
     await steps.store.mark(steps.place, 5, "0", one)
     await steps.store.extend(steps.place, 5, "0", two)
-    await steps.store.run("take", steps.place.keys, *given)
+    await steps.store.run("take", steps.place.keys, **args)
     assert await marked(steps) == one.encode()
     taken = await steps.take(6)
     assert (taken.ends, taken.careful) == ({one: 1}, two)
@@ -439,7 +443,9 @@ async def test_a_quarantined_partition_is_told_until_it_is_unquarantined(steps, 
     await steps.store.quarantine(place, 5, "0", "for a test")
     taken = await steps.take(6, first=2)
     assert (taken.quarantined, taken.first) == ("for a test", [])
-    answer = await steps.store.run("unquarantine", place.keys, place.processor, place.start)
+    answer = await steps.store.run(
+        "unquarantine", place.keys, processor=place.processor, start=place.start
+    )
     assert answer[0] == b"ok"
     assert (await steps.take(6)).quarantined == ""
     with pytest.raises(OffsetMoved):
@@ -454,7 +460,7 @@ async def test_what_was_sent_since_redis_lost_everything_comes_after_all(steps, 
     await steps.redis.hdel(place.names.offsets, place.processor)
     await steps.add(3)
     said, _, offset = await steps.store.run(
-        "unquarantine", place.keys, place.processor, place.start
+        "unquarantine", place.keys, processor=place.processor, start=place.start
     )
     assert (said, offset) == (b"ok", b"0-0")
     assert len((await steps.take(6, first=5)).first) == 3
@@ -465,7 +471,7 @@ async def test_a_reset_makes_the_owner_take_again(steps, server):
     place, ids = steps.place, await steps.add(3)
     await steps.take(5)
     await steps.commit(5, "0-0", ids[1])
-    await steps.store.run("reset", place.keys, place.processor, "earliest")
+    await steps.store.run("reset", place.keys, processor=place.processor, to="earliest")
     with pytest.raises(OffsetMoved):
         await steps.commit(5, ids[1], ids[2])
     taken = await steps.take(5)
@@ -482,14 +488,13 @@ async def test_a_dead_letter_is_requeued_for_its_processor_alone_and_once(steps,
     await steps.commit(5, "0-0", one, dead=1, letters=(letter,))
     [(letter_id, _)] = await steps.redis.xrange(dead)
     keys = [dead, *place.names.keys]
-    first = await steps.store.run("requeue", keys, "bill", letter_id, *place.bounds.given)
-    again = await steps.store.run("requeue", keys, "bill", letter_id, *place.bounds.given)
+    args = {"letter": letter_id.decode(), "bounds": place.bounds.args}
+    first = await steps.store.run("requeue", keys, processor="bill", **args)
+    again = await steps.store.run("requeue", keys, processor="bill", **args)
     assert (first[0], again[0]) == (b"ok", b"gone")
     [_, (_, fields)] = await steps.redis.xrange(place.names.stream)
     assert fields == {b"d": b"x", b"only": b"bill"}
-    assert (await steps.store.run("requeue", keys, "nobody", letter_id, *place.bounds.given))[
-        0
-    ] == b"unknown"
+    assert (await steps.store.run("requeue", keys, processor="nobody", **args))[0] == b"unknown"
 
 
 @stepping

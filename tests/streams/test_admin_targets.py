@@ -6,7 +6,7 @@ import pytest
 
 from rink.errors import StateError
 from rink.streams import RedisUnavailable
-from rink.streams.admin.targets import MAX_REQUESTS, Found, change
+from rink.streams.admin.targets import MAX_REQUESTS, ProcessorPartition, change
 from rink.streams.store.keys import Names
 from rink.streams.store.values import PartitionBounds, PartitionPlace
 
@@ -17,7 +17,7 @@ def places(count):
         PartitionPlace("orders", n, names.partition(n), "bill", PartitionBounds(9))
         for n in range(count)
     ]
-    return [Found(None, place, {}, declared=True) for place in made]
+    return [ProcessorPartition(None, place, {}, declared=True) for place in made]
 
 
 def changed(count, answers):

@@ -6,7 +6,7 @@ import logging
 import pytest
 from jumping import jumping, pass_time
 
-from rink.streams.consumer.error_log import Complaints
+from rink.streams.consumer.error_log import ErrorLog
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ def fail(kind=ValueError, what="odd"):
 
 
 @jumping
-async def tell_all(complaints, errors, seconds=0):
+async def tell_all(error_log, errors, seconds=0):
     for role, error in errors:
-        complaints.tell(error, role, event="7-0")
+        error_log.log(error, role, event="7-0")
     await pass_time(seconds)
 
 
 def test_one_round_in_sixteen_partitions_is_one_traceback_and_one_line(told):
-    tell_all(Complaints("bill"), [(f"orders/{n}", fail()) for n in range(16)], 2)
+    tell_all(ErrorLog("bill"), [(f"orders/{n}", fail()) for n in range(16)], 2)
     first, rest = told
     assert first.getMessage() == "processor 'bill' failed in orders/0 at event 7-0: odd"
     assert first.exc_info
@@ -62,18 +62,18 @@ def test_errors_of_another_class_or_place_have_their_own_traceback(told):
             return error
 
     errors = [fail(), fail(KeyError), elsewhere(), ValueError("never raised")]
-    tell_all(Complaints("bill"), [("orders/0", error) for error in errors], 2)
+    tell_all(ErrorLog("bill"), [("orders/0", error) for error in errors], 2)
     assert [bool(one.exc_info) for one in told] == [True, True, True, True]
 
 
 def test_an_error_that_goes_on_is_told_every_ten_seconds(told):
     @jumping
     async def run():
-        complaints = Complaints("bill")
+        error_log = ErrorLog("bill")
         for _ in range(100):
-            complaints.tell(fail(), "orders/0")
+            error_log.log(fail(), "orders/0")
             await pass_time(1)
-        complaints.close()
+        error_log.close()
 
     run()
     counts = [int(one.getMessage().split()[3]) for one in told[1:]]
@@ -85,11 +85,11 @@ def test_an_error_that_goes_on_is_told_every_ten_seconds(told):
 def test_an_error_that_comes_again_after_a_rest_has_a_traceback_again(told):
     @jumping
     async def run():
-        complaints = Complaints("bill")
+        error_log = ErrorLog("bill")
         for seconds in (30, 30, 301, 0):
-            complaints.tell(fail(), "orders/0")
+            error_log.log(fail(), "orders/0")
             await pass_time(seconds)
-        complaints.close()
+        error_log.close()
 
     run()
     assert [bool(one.exc_info) for one in told] == [True, False, False, True]
@@ -98,10 +98,10 @@ def test_an_error_that_comes_again_after_a_rest_has_a_traceback_again(told):
 def test_what_was_not_told_is_told_at_the_end(told):
     @jumping
     async def run():
-        complaints = Complaints("bill")
-        complaints.tell(fail(), "orders/0")
-        complaints.tell(fail(), "orders/1")
-        complaints.close()
+        error_log = ErrorLog("bill")
+        error_log.log(fail(), "orders/0")
+        error_log.log(fail(), "orders/1")
+        error_log.close()
         await pass_time(20)
 
     run()
@@ -113,7 +113,7 @@ def test_an_error_that_cannot_be_shown_is_told_all_the_same(told):
         def __str__(self):
             raise RuntimeError
 
-    tell_all(Complaints("bill"), [("orders/0", fail(OddError)), ("orders/1", fail(OddError))], 2)
+    tell_all(ErrorLog("bill"), [("orders/0", fail(OddError)), ("orders/1", fail(OddError))], 2)
     assert "its __str__ raised RuntimeError" in told[1].getMessage()
 
 
@@ -123,17 +123,17 @@ async def run_outage(seconds, back, ended=()):
 
     After it, the partitions `back` finish an event, and the partitions `ended` change hands.
     """
-    complaints = Complaints("bill")
+    error_log = ErrorLog("bill")
     roles = [f"orders/{n}" for n in range(3)]
     for role in roles:
-        complaints.note_finished(role, 6)
-        complaints.note_wait(role, 7)
-        complaints.note_finished(role, 7)  # a commit of events that finished before the outage
+        error_log.note_finished(role, 6)
+        error_log.note_wait(role, 7)
+        error_log.note_finished(role, 7)  # a commit of events that finished before the outage
     await pass_time(seconds)
     for n in ended:
-        complaints.note_end(roles[n])
+        error_log.note_end(roles[n])
     for n in back:
-        complaints.note_finished(roles[n], 8)
+        error_log.note_finished(roles[n], 8)
 
 
 def test_outage_over_in_all_partitions_is_told_once(told):
@@ -163,4 +163,4 @@ def test_it_needs_no_loop_before_it_is_used():
 
 
 async def _closes():
-    Complaints("bill").close()
+    ErrorLog("bill").close()

@@ -125,11 +125,11 @@ def test_executor_cancelled_twice_keeps_threads_until_the_group_is_left(reader, 
             for _ in range(5):
                 running.cancel()
                 await pass_time(0)
-            assert not executed._scene.given_up.is_set()
+            assert not executed._context.given_up.is_set()
             may_leave.set()
             with pytest.raises(asyncio.CancelledError):
                 await running
-            assert executed._scene.given_up.is_set()
+            assert executed._context.given_up.is_set()
 
     with MemoryCluster() as cluster:
         asyncio.run(main(cluster))

@@ -80,6 +80,8 @@ def test_keep_bytes_that_is_no_size_is_refused_and_named(size):
 
 
 def test_bounds_say_what_scripts_take():
-    assert partition_bounds(stream()).given == (50_000, 0, "", "")
-    assert partition_bounds(stream(keep="1s", trim="oldest")).given == (50_000, 1, 1000, 0)
-    assert partition_bounds(stream(keep=0)).given == (50_000, 0, 0, 0)
+    assert partition_bounds(stream()).args == {"limit": 50_000, "loses": False}
+    assert partition_bounds(stream(keep="1s", trim="oldest")).args == {
+        "limit": 50_000, "loses": True, "retention": {"ms": 1000, "size": 0},
+    }  # fmt: skip
+    assert partition_bounds(stream(keep=0)).args["retention"] == {"ms": 0, "size": 0}

@@ -7,7 +7,7 @@ import pytest
 
 import rink
 from rink.core.schemes import rank_of
-from rink.testing.virtual import VirtualClock
+from rink.testing.virtual_clock import VirtualClock
 
 
 def test_a_waiting_member_is_ranked_after_its_rebalance_delay(rink_time):

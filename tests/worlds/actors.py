@@ -113,7 +113,7 @@ class Actor:
         assert not again, f"not done in one step: {again}"
         assert (wake_at or 0) <= (self.node.wake_at or float("inf")), "it would sleep for too long"
 
-    def _by_own_clock(self, event: ev.Event) -> ev.Event:
+    def _by_own_clock(self, event: ev.MemberEvent) -> ev.MemberEvent:
         if isinstance(event, ev.LeaseGranted):
             return attrs.evolve(event, sent_at=self.now)
         if isinstance(event, ev.Listed):

@@ -77,7 +77,7 @@ class Stores:
         Return the next state, the answer, and the changes.
         """
 
-        def serve(etcd: Etcd) -> ev.Event | None:
+        def serve(etcd: Etcd) -> ev.MemberEvent | None:
             return etcd.serve(name, effect, 0.0, f"incarnation-{etcd.next_lease}")
 
         return self._do(state, ("serve", name, number), serve, effect)

@@ -19,7 +19,7 @@ from forks import Zygote
 from processes import wait_stopped
 
 from rink.engine.clock import SYSTEM
-from rink.testing.etcd_server.start import free_ports
+from rink.testing.process.ports import free_ports
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]

@@ -1,10 +1,10 @@
 -- Raise the fence of a name, and store into how many parts a query is cut. KEYS: the name's hash.
--- ARGV: token; query and parts, both '' to only raise the fence.
-local at, token, query, parts = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+-- Arguments: token; query and parts, both left out to only raise the fence.
+local at, token, query, parts = KEYS[1], args.token, args.query, args.parts
 check_format(at)
 local fence = redis.call('HGET', at, 'fence')
 if fence and less(token, fence) then return {'stale', fence} end
-if query ~= '' then
+if query then
   local known = redis.call('HGET', at, 'parts:' .. query)
   if known and known ~= parts then return {'cut', known} end
   put(at, 'parts:' .. query, parts)

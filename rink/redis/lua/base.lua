@@ -1,5 +1,9 @@
 -- Every script begins with this file.
 
+-- The named arguments of the script. Tokens, times and other numbers that may need more than the 53
+-- bits of a Lua number are text. An argument that is left out is nil.
+local args = cjson.decode(ARGV[1])
+
 -- Compares numbers as text, since a Lua number is exact only up to 2^53.
 local function less(a, b)
   if #a ~= #b then return #a < #b end

@@ -1,7 +1,7 @@
 -- Settles the partition count and hasher, on which all programs of a stream must agree. The first
 -- program writes both at once, and later ones change nothing.
--- KEYS: about. ARGV: number of partitions, fingerprint of the hasher ('': the built-in one).
+-- KEYS: about. Arguments: partitions, hasher (its fingerprint; '': the built-in one).
 check_format(KEYS[1])
 if redis.call('HEXISTS', KEYS[1], 'partitions') == 1 then return end
-put(KEYS[1], 'partitions', ARGV[1])
-if ARGV[2] ~= '' then redis.call('HSET', KEYS[1], 'hasher', ARGV[2]) end
+put(KEYS[1], 'partitions', args.partitions)
+if args.hasher ~= '' then redis.call('HSET', KEYS[1], 'hasher', args.hasher) end

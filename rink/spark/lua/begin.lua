@@ -2,31 +2,31 @@
 -- gives the same answer.
 --
 -- KEYS: at, the partition's.
--- ARGV: group, token, start ('earliest', 'latest', or an id: the greatest entry up to it counts),
---   strict (1: do not register if events are gone), looks (1: change nothing), by (the
---   reader's id).
+-- Arguments: group, token, start ('earliest', 'latest', or an id: the greatest entry up to it
+--   counts), strict (do not register if events are gone), looks (change nothing), by (the reader's
+--   id).
 -- Answers ok, where it begins, and 1 if it was registered before; or gone: events after `start`
 --   may be gone.
 --
 -- An offset is the id of an entry, or 0-0 for the beginning. Invariant: `from` is written once per
 -- registration, in the step that adds the group to the offsets. So trimming waits for the group
 -- from the first entry that it may read, and a repeated start reads the same first batch.
-local at, stream, offsets, group, start = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[3]
-local strict, looks, part = ARGV[4] == '1', ARGV[5] == '1', partition(2)
+local at, stream, offsets, group = KEYS[1], KEYS[2], KEYS[3], args.group
+local start, looks, part = args.start, args.looks, partition(2)
 check_format(at)
 check_format(offsets)
 local found = redis.call('HMGET', at, 'fence', 'advanced', 'from')
-if found[1] and less(ARGV[2], found[1]) then return {'stale', found[1]} end
+if found[1] and less(args.token, found[1]) then return {'stale', found[1]} end
 local offset = redis.call('HGET', offsets, group)
 if offset and not found[3] then return {'worker', offset} end
 if offset and found[2] == '1' then return {'used', offset} end
-if offset and not looks then put(at, 'by', ARGV[6]) end
+if offset and not looks then put(at, 'by', args.by) end
 if offset then return {'ok', found[3], 1} end
 local from = entry_at(stream, start)
 local why = lack_of(stream, start, from, 'latest')
-if why ~= '' and (strict or looks) then return gone(why, stream) end
+if why ~= '' and (args.strict or looks) then return gone(why, stream) end
 if not looks then
   registered(at, part, group, from, '0')
-  put(at, 'by', ARGV[6])
+  put(at, 'by', args.by)
 end
 return {'ok', from, 0}

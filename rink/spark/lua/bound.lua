@@ -1,10 +1,10 @@
 -- Return how far so many entries reach, or the first of them that hold so many bytes. Lua holds
--- them all in memory meanwhile. KEYS: stream. ARGV: after this id, up to this id, most entries,
--- bytes.
-local at, count, most, left = ARGV[1], 0, tonumber(ARGV[3]), tonumber(ARGV[4])
+-- them all in memory meanwhile. KEYS: stream. Arguments: after and end_at (ids), max_count,
+-- max_bytes.
+local at, count, most, left = args.after, 0, args.max_count, args.max_bytes
 repeat
   local limit = math.min(most - count, 100)
-  local found = redis.call('XRANGE', KEYS[1], '(' .. at, ARGV[2], 'COUNT', limit)
+  local found = redis.call('XRANGE', KEYS[1], '(' .. at, args.end_at, 'COUNT', limit)
   for _, entry in ipairs(found) do
     for _, text in ipairs(entry[2]) do left = left - #text end
     at = entry[1]

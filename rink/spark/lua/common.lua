@@ -64,7 +64,7 @@ end
 -- Trim what all groups have passed. Do not trim while Redis has lost the retention and this query
 -- does not know it: then there are segments, but no counts. The next event brings the counts back.
 local function trim_passed(part)
-  if part.says or part.is_known or redis.call('EXISTS', part.segments) == 0 then
+  if part.declared or part.is_known or redis.call('EXISTS', part.segments) == 0 then
     trim(part, '', '')
   end
 end

@@ -1,8 +1,8 @@
 -- Decide what a batch consists of. This is the batch's commit.
 --
 -- KEYS: sink.
--- ARGV: token, query, batch, manifest, seq of a lost manifest that this one may replace (''),
---   seconds that the decision is kept (0: forever).
+-- Arguments: token, query, batch, manifest, replaces (the seq of a lost manifest that this one may
+--   replace; ''), kept_s (seconds that the decision is kept; 0: forever).
 -- Answers ok (this manifest), again (the batch was decided before; that manifest counts), done (and
 --   published), pending (publish another batch first), other (another query has this name); then
 --   seq and manifest. Or stale, with the token that counts; or back (a later batch of this query
@@ -12,7 +12,7 @@
 -- this script writes `manifest`, only if it is empty or has the seq that the caller saw as lost,
 -- and only `finish` clears it, by its seq. A batch number of a query never goes down, so a batch
 -- that was decided before is found by its mark.
-local sink, token, query, batch = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local sink, token, query, batch = KEYS[1], args.token, args.query, args.batch
 local mine = 'batch:' .. query
 check_format(sink)
 local found = redis.call('HMGET', sink, 'fence', 'query', mine, 'seq', 'manifest', 'token')
@@ -20,17 +20,17 @@ local decided, seq, manifest = found[3], found[4] or '0', found[5] or ''
 local is_newest = found[2] == query and decided == batch
 -- A repeated call, after its answer was lost, may come later than the next driver's fence. The
 -- batch was decided all the same.
-if is_newest and manifest == ARGV[4] then return {'again', seq, manifest} end
+if is_newest and manifest == args.manifest then return {'again', seq, manifest} end
 if found[1] and less(token, found[1]) then return {'stale', found[1]} end
-local replaces = is_newest and manifest ~= '' and seq == ARGV[5]
+local replaces = is_newest and manifest ~= '' and seq == args.replaces
 if decided and not less(decided, batch) and not replaces then
   if decided ~= batch then return {'back', decided} end
   return is_newest and manifest ~= '' and {'again', seq, manifest} or {'done'}
 end
-if manifest ~= '' and seq ~= ARGV[5] then return {'pending', seq, manifest} end
+if manifest ~= '' and seq ~= args.replaces then return {'pending', seq, manifest} end
 if found[2] and found[2] ~= query and not less(found[6], token) then return {'other', found[2]} end
 seq = later_than(found[4])
 put(sink, 'fence', token, 'token', token, 'query', query, mine, batch, 'seq', seq,
-  'manifest', ARGV[4])
-if ARGV[6] ~= '0' then redis.call('EXPIRE', sink, ARGV[6]) end
+  'manifest', args.manifest)
+if args.kept_s > 0 then redis.call('EXPIRE', sink, args.kept_s) end
 return {'ok', seq, ''}

@@ -2,7 +2,7 @@
 -- `start` were processed.
 --
 -- KEYS: at, the partition's.
--- ARGV: group, token, run, start, strict (1: do not advance if events are gone), the partition's.
+-- Arguments: group, token, run, start, strict (do not advance if events are gone), bounds.
 -- Answers ok, the last entry's id, the answer of `gone` if events after `start` are gone, and the
 --   group's offset if this run begins before it ('' if not). Or gone alone. Or old, with the
 --   group's offset: events are gone, but the group had passed them.
@@ -10,23 +10,23 @@
 -- Invariant: only the newest run under the newest token moves the offset. Both are checked and
 -- stored in this step, so no older reader can move it afterwards. The first call of a run may move
 -- the offset back, since its checkpoint decides where it reads on; later calls only move it ahead.
-local at, stream, offsets, group, start = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[4]
+local at, stream, offsets, group, start = KEYS[1], KEYS[2], KEYS[3], args.group, args.start
 check_format(at)
 check_format(offsets)
-local part = partition(2, 6)
+local part = partition(2, args.bounds)
 local found = redis.call('HMGET', at, 'fence', 'run', 'from', 'removed', 'followed')
-if found[1] and less(ARGV[2], found[1]) then return {'stale', found[1]} end
+if found[1] and less(args.token, found[1]) then return {'stale', found[1]} end
 local offset = redis.call('HGET', offsets, group)
 if offset and not found[3] then return {'worker', offset} end
-if found[2] and less(ARGV[3], found[2]) then return {'other'} end
+if found[2] and less(args.run, found[2]) then return {'other'} end
 
 -- As long as the entry at an offset is there, nothing after it was removed: trimming takes the
 -- oldest entry first.
 local lacks = start ~= '0-0' and not has_entry(stream, start)
   or start == '0-0' and removed(stream) ~= (offset and found[4] or '0')
-local is_first, older = found[5] ~= ARGV[3], ''
+local is_first, older = found[5] ~= args.run, ''
 if is_first and offset and before(start, offset) then older = offset end
-if lacks and ARGV[5] == '1' then
+if lacks and args.strict then
   return older ~= '' and {'old', older} or gone('trimmed', stream)
 end
 
@@ -37,6 +37,6 @@ elseif is_first and offset ~= start or before(offset, start) then
   move_offset(part, group, start)
   redis.call('HSET', at, 'advanced', '1')
 end
-put(at, 'fence', ARGV[2], 'run', ARGV[3], 'followed', ARGV[3])
+put(at, 'fence', args.token, 'run', args.run, 'followed', args.run)
 trim_passed(part)
 return {'ok', entry_at(stream, 'latest'), lacks and gone('trimmed', stream) or {}, older}

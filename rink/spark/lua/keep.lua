@@ -1,4 +1,4 @@
--- Keep a staged list for long, since the batch may be decided. KEYS: list. ARGV: seconds. Returns
--- its length.
-redis.call('EXPIRE', KEYS[1], ARGV[1])
+-- Keep a staged list for long, since the batch may be decided. KEYS: list. Arguments:
+-- kept_s. Returns its length.
+redis.call('EXPIRE', KEYS[1], args.kept_s)
 return redis.call('LLEN', KEYS[1])

@@ -1,9 +1,9 @@
 -- Move some records of a staged list into its partition.
 --
 -- KEYS: the partition's, mark, list.
--- ARGV: seq, how many records come before this list, its length, most to move (0: only look whether
---   it is there), bytes after which a step ends, seconds that the mark is kept (0: forever), the
---   partition's.
+-- Arguments: seq, first (how many records come before this list), count (its length), max_count (most
+--   to move; 0: only look whether it is there), max_bytes (after which a step ends), kept_s (seconds
+--   that the mark is kept; 0: forever), bounds.
 -- Answers ok, full, gone or late (a later batch is in); then how many records are in, of this list
 --   and those before it.
 --
@@ -11,7 +11,7 @@
 -- changes in the same step as the list. So `done` and the list's length tell how far a step came,
 -- and a repeated or late call adds nothing twice.
 local mark, list = KEYS[6], KEYS[7]
-local seq, first, count = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local seq, first, count = args.seq, args.first, args.count
 check_format(mark)
 local found = redis.call('HMGET', mark, 'seq', 'done')
 if found[1] and less(seq, found[1]) then return {'late', first + count} end
@@ -19,12 +19,12 @@ local done = found[1] == seq and tonumber(found[2]) or 0
 if done >= first + count then return {'ok', done} end
 local left = first + count - math.max(done, first)
 if redis.call('LLEN', list) ~= left then return {'gone', done} end
-if ARGV[4] == '0' then return {'ok', done} end
+if args.max_count == 0 then return {'ok', done} end
 if done < first then return redis.error_reply('ERR staged lists are published in their order') end
 
-local part, wanted, moved, size = partition(1, 7), math.min(left, tonumber(ARGV[4])), 0, 0
+local part, wanted, moved, size = partition(1, args.bounds), math.min(left, args.max_count), 0, 0
 local free = part.limit == 0 and wanted or 0
-while moved < wanted and size < tonumber(ARGV[5]) do  -- one by one: sizes show only here
+while moved < wanted and size < args.max_bytes do  -- one by one: sizes show only here
   if free == 0 then  -- a few at a time: the entries that make room may be large, too
     free = room(part, math.min(wanted - moved, 10), '', '')
     if free <= 0 then break end
@@ -36,5 +36,5 @@ end
 if moved == 0 then return {'full', done} end
 save(part)
 put(mark, 'seq', seq, 'done', done + moved)
-if ARGV[6] ~= '0' then redis.call('EXPIRE', mark, ARGV[6]) end
+if args.kept_s > 0 then redis.call('EXPIRE', mark, args.kept_s) end
 return {'ok', done + moved}

@@ -62,8 +62,8 @@ class _Move:
     count: int
 
     @property
-    def args(self) -> tuple[int, int, int]:
-        return self.seq, self.first, self.count
+    def args(self) -> dict[str, object]:
+        return {"seq": str(self.seq), "first": self.first, "count": self.count}
 
 
 @attrs.frozen
@@ -98,7 +98,7 @@ def raise_fence(
         StaleToken: the sink has seen a greater token.
     """
     key = _state(place, name, once)
-    answer = redis.run("open", (key,), token, _kept(once))
+    answer = redis.run("open", (key,), token=str(token), kept_s=_kept_s(once))
     if answer[0] == b"stale":
         raise _stale(place, name, token, int(answer[1]), key)
 
@@ -207,8 +207,11 @@ class Sink:
 
         None: this batch was published before.
         """
-        args = (self._token, batch.query, batch.number, _dumps(manifest), replaces)
-        answer = self._redis.run("decide", (self._key,), *args, _kept(self._once))
+        answer = self._redis.run(
+            "decide", (self._key,),
+            token=str(self._token), query=batch.query, batch=str(batch.number),
+            manifest=_dumps(manifest), replaces=replaces, kept_s=_kept_s(self._once),
+        )  # fmt: skip
         if answer[0] in (b"stale", b"other", b"back"):
             # Redis would answer "again" for a decided batch. So this batch was not decided, and
             # never will be.
@@ -252,8 +255,8 @@ class Sink:
     def _count(self, manifest: Manifest) -> None:
         """Check that all staged records are there, and keep them for a while."""
         lists = self._lists(manifest)
-        kept = KEPT_S if self._resumes else WAITS_S
-        found = self._redis.run_each("keep", [((key,), (kept,)) for key, _ in lists])
+        args = {"kept_s": KEPT_S if self._resumes else WAITS_S}
+        found = self._redis.run_each("keep", [((key,), args) for key, _ in lists])
         for (key, count), length in zip(lists, found, strict=True):
             if length != count:
                 raise gone(key, count, length)
@@ -261,7 +264,7 @@ class Sink:
     def _publish(self, seq: int, manifest: Manifest) -> None:
         """Move all lists, but only after all of them were seen to be there."""
         moves = list(self._moves(seq, manifest))
-        looks = [(move.keys, (*move.args, 0, *self._limits())) for move in moves]
+        looks = [(move.keys, {**move.args, **self._limits(0)}) for move in moves]
         found = self._redis.run_each("publish", looks)
         lost = [move for move, (status, _) in zip(moves, found, strict=True) if status == b"gone"]
         if lost:
@@ -271,7 +274,7 @@ class Sink:
         for move in moves:
             self._move(move, before)
             before += move.count
-        self._redis.run("finish", (self._key,), seq)
+        self._redis.run("finish", (self._key,), seq=str(seq))
 
     def _moves(self, seq: int, manifest: Manifest) -> Iterator[_Move]:
         for number in sorted({number for counts in manifest.values() for number in counts}):
@@ -288,7 +291,8 @@ class Sink:
         """Move one list, after `before` records of the batch."""
         end = time.monotonic() + self._patience
         while True:
-            status, done = self._redis.run("publish", move.keys, *move.args, STEP, *self._limits())
+            args = {**move.args, **self._limits(STEP)}
+            status, done = self._redis.run("publish", move.keys, **args)
             if status == b"gone":
                 raise _Lost(move, before + done - move.first)
             if status == b"late":
@@ -332,8 +336,11 @@ class Sink:
                 key=self._key,
             )
 
-    def _limits(self) -> tuple[int | str, ...]:
-        return STEP_BYTES, _kept(self._once), *self._bounds.given
+    def _limits(self, max_count: int) -> dict[str, object]:
+        return {
+            "max_count": max_count, "max_bytes": STEP_BYTES, "kept_s": _kept_s(self._once),
+            "bounds": self._bounds.args,
+        }  # fmt: skip
 
     def _mark(self, number: int) -> str:
         return (
@@ -404,7 +411,7 @@ def _state(place: StreamPlace, name: str, once: bool) -> str:
     return f"{STREAM_PREFIX}{{{place.names.root}}}:sink:{_key_name(name, once)}"
 
 
-def _kept(once: bool) -> int:
+def _kept_s(once: bool) -> int:
     """Return for how many seconds state and marks are kept; 0: forever."""
     return KEPT_S if once else 0
 

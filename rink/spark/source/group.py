@@ -56,17 +56,15 @@ class Group:
         self._who = f"process {os.getpid()} of {user} on {host}, since {_now()}"
         self._id = secrets.token_hex(8)
         declared = place.declared()
-        self._bounds = (
-            PartitionBounds(0) if declared is None else partition_bounds(declared)
-        ).given
-        self._run: int | None = None
+        self._bounds = PartitionBounds(0) if declared is None else partition_bounds(declared)
+        self._run = ""
         self._processed: Offsets = {}
         self._begun: list[int] = []
 
     @property
     def has_entered(self) -> bool:
         """Return whether this reader has entered, so that all earlier ones end."""
-        return self._run is not None
+        return self._run != ""
 
     def is_registered(self, numbers: Sequence[int]) -> bool:
         """Return whether all these partitions know the group."""
@@ -121,13 +119,18 @@ class Group:
         for number in begun:
             # Partition 0 comes first. If it is another reader's by now, the others are or will be,
             # too.
-            args = (self.name, self._id, self._run or "")
-            if self._redis.run("withdraw", self._keys(number), *args)[0] == b"other":
+            answer = self._redis.run(
+                "withdraw", self._keys(number), group=self.name, by=self._id, run=self._run
+            )
+            if answer[0] == b"other":
                 return
 
     def _begin(self, edges: Mapping[int, str], *, looks: bool) -> dict[int, Any]:
-        args = (int(self._strict), int(looks), self._id)
-        calls = [(self._keys(n), (self.name, self._token, at, *args)) for n, at in edges.items()]
+        args = {
+            "group": self.name, "token": str(self._token), "strict": self._strict, "looks": looks,
+            "by": self._id,
+        }  # fmt: skip
+        calls = [(self._keys(n), {**args, "start": at}) for n, at in edges.items()]
         answers = dict(zip(edges, self._redis.run_each("begin", calls), strict=True))
         for number, answer in answers.items():
             self._check(number, answer, edges[number])
@@ -140,15 +143,14 @@ class Group:
             StaleToken: the group has seen a greater token.
             StateError: another query reads under this name, or events are gone that were not read.
         """
-        if self._run is None:
-            answer = self._redis.run("enter", self._keys(0)[:1], self._token, self._who, self._id)
+        if not self.has_entered:
+            answer = self._redis.run(
+                "enter", self._keys(0)[:1], token=str(self._token), who=self._who, by=self._id
+            )
             self._check(0, answer)
-            self._run = int(answer[1])
-        args = (self.name, self._token, self._run)
-        calls = [
-            (self._keys(n), (*args, at, int(self._strict), *self._bounds))
-            for n, at in start.items()
-        ]
+            self._run = _text(answer[1])
+        args = {**self._owner_args(), "strict": self._strict}
+        calls = [(self._keys(n), {**args, "start": at}) for n, at in start.items()]
         answers = dict(zip(start, self._redis.run_each("follow", calls), strict=True))
         for number, answer in answers.items():
             self._check(number, answer, start[number])
@@ -156,17 +158,22 @@ class Group:
         self._processed = dict(start)
         return {number: _text(answer[1]) for number, answer in answers.items()}
 
+    def _owner_args(self) -> dict[str, object]:
+        """Return the arguments of every step of a reader that has entered."""
+        return {
+            "group": self.name, "token": str(self._token), "run": self._run,
+            "bounds": self._bounds.args,
+        }  # fmt: skip
+
     def advance(self, end: Offsets) -> None:
         """Commit the events that Spark has committed.
 
         Raises:
             StaleToken: the group has seen a greater token.
         """
+        args = self._owner_args()
         changed = {n: at for n, at in end.items() if self._processed.get(n) != at}
-        calls = [
-            (self._keys(number), (self.name, self._token, self._run or 0, at, *self._bounds))
-            for number, at in changed.items()
-        ]
+        calls = [(self._keys(number), {**args, "to": at}) for number, at in changed.items()]
         for number, answer in zip(changed, self._redis.run_each("advance", calls), strict=True):
             if _text(answer[0]) == "stale":
                 self._check(number, answer)

@@ -85,10 +85,13 @@ class _Reading:
         Both edges of a partition are taken at one moment.
         """
         calls = [
-            ((self._place.names.partition(number).stream,), (edge, to[number]))
+            (self._keys(number), {"start": edge, "end_at": to[number]})
             for number, edge in begin.items()
         ]
         return dict(zip(begin, self._redis.run_each("place", calls), strict=True))
+
+    def _keys(self, number: int) -> tuple[str]:
+        return (self._place.names.partition(number).stream,)
 
     def _parts(
         self, start: Offsets, end: Offsets, removed: dict[int, int], group: str
@@ -275,8 +278,13 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     ) -> dict[int, tuple[int, str]]:
         steps = [
             (
-                (self._place.names.partition(number).stream,),
-                (cursor, last[number], count, ANSWER_BYTES),
+                self._keys(number),
+                {
+                    "after": cursor,
+                    "end_at": last[number],
+                    "max_count": count,
+                    "max_bytes": ANSWER_BYTES,
+                },
             )
             for number, (cursor, count) in cursors.items()
         ]

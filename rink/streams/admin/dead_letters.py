@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from rink.errors import StateError
-from rink.streams.admin.targets import Found, change, each, find, read, store_of
+from rink.streams.admin.targets import ProcessorPartition, change, each, find, read, store_of
 from rink.streams.errors import PartitionFull
 from rink.streams.store import entry_ids
 from rink.streams.store.store import Store, text
@@ -172,11 +172,15 @@ async def requeue(
     return tuple(requeued)
 
 
-async def _requeue(store: Store, found: Found, letter: str, before: int) -> Requeued | None:
+async def _requeue(
+    store: Store, found: ProcessorPartition, letter: str, before: int
+) -> Requeued | None:
     place = found.place
     names, bounds = place.names, place.bounds
     keys = [names.dead(place.processor), *names.keys]
-    status, *answer = await store.run("requeue", keys, place.processor, letter, *bounds.given)
+    status, *answer = await store.run(
+        "requeue", keys, processor=place.processor, letter=letter, bounds=bounds.args
+    )
     match text(status):
         case "gone":
             return None
@@ -237,7 +241,7 @@ async def discard(
     return await change(lambda target: _discard_all(store, target), places)
 
 
-async def _discard_all(store: Store, found: Found) -> Discarded | None:
+async def _discard_all(store: Store, found: ProcessorPartition) -> Discarded | None:
     """Remove the present letters, and none that arrive meanwhile."""
     key = _key(found)
     last = await read(store, key, lambda redis: redis.xrevrange(key, count=1))
@@ -249,14 +253,16 @@ async def _discard_all(store: Store, found: Found) -> Discarded | None:
     return _discarded(found, count)
 
 
-def _discarded(found: Found, count: int) -> Discarded:
+def _discarded(found: ProcessorPartition, count: int) -> Discarded:
     place = found.place
     return Discarded(
         processor=place.processor, stream=place.stream, partition=place.number, letters=count
     )
 
 
-async def _holder(store: Store, places: list[Found], letter: str) -> Found:
+async def _holder(
+    store: Store, places: list[ProcessorPartition], letter: str
+) -> ProcessorPartition:
     """Return the only place that has a letter with this id."""
     if not entry_ids.is_id(letter):
         raise StateError(f"{letter!r} is no id of a dead letter: they look like 1700000000000-0")
@@ -278,15 +284,15 @@ def _no_letter(letter: str) -> StateError:
     )
 
 
-def _key(found: Found) -> str:
+def _key(found: ProcessorPartition) -> str:
     return found.place.names.dead(found.place.processor)
 
 
-async def _count(store: Store, found: Found) -> int:
+async def _count(store: Store, found: ProcessorPartition) -> int:
     return int(await read(store, _key(found), lambda redis: redis.xlen(_key(found))))
 
 
-async def _newest(store: Store, found: Found, count: int) -> list[DeadLetterRow]:
+async def _newest(store: Store, found: ProcessorPartition, count: int) -> list[DeadLetterRow]:
     newest: list[DeadLetterRow] = []
     async for entry in store.entries(_key(found), newest_first=True):
         newest.append(_letter(found, entry))
@@ -295,12 +301,12 @@ async def _newest(store: Store, found: Found, count: int) -> list[DeadLetterRow]
     return newest
 
 
-async def _range(store: Store, found: Found, letter: str) -> list[Any]:
+async def _range(store: Store, found: ProcessorPartition, letter: str) -> list[Any]:
     key = _key(found)
     return list(await read(store, key, lambda redis: redis.xrange(key, letter, letter)))
 
 
-async def _all_ids(store: Store, found: Found) -> list[str]:
+async def _all_ids(store: Store, found: ProcessorPartition) -> list[str]:
     """Return the ids of the present letters.
 
     A requeued event may fail again and become a letter meanwhile. It is not requeued twice.
@@ -308,7 +314,7 @@ async def _all_ids(store: Store, found: Found) -> list[str]:
     return [text(entry_id) async for entry_id, _ in store.entries(_key(found))]
 
 
-def _letter(found: Found, entry: Any) -> DeadLetterRow:
+def _letter(found: ProcessorPartition, entry: Any) -> DeadLetterRow:
     place = found.place
     letter_id = text(entry[0])
     fields = {text(name): value for name, value in entry[1].items()}

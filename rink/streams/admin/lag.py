@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rink.streams.admin.targets import Found, each, find, store_of
+from rink.streams.admin.targets import ProcessorPartition, each, find, store_of
 from rink.streams.store import entry_ids
 from rink.streams.store.keys import OF_SPARK
 from rink.streams.store.store import Store
@@ -98,7 +98,7 @@ async def lag(
     return tuple(await each(lambda target: _lag(store, target), places))
 
 
-async def _lag(store: Store, found: Found) -> Lag:
+async def _lag(store: Store, found: ProcessorPartition) -> Lag:
     place = found.place
     look = await store.look(place)
     position = look.position

@@ -14,7 +14,15 @@ import attrs
 
 from rink.core.own_record import some
 from rink.errors import ConfigError, StateError
-from rink.streams.admin.targets import Found, change, check_not_sparks, each, find, read, store_of
+from rink.streams.admin.targets import (
+    ProcessorPartition,
+    change,
+    check_not_sparks,
+    each,
+    find,
+    read,
+    store_of,
+)
 from rink.streams.store import entry_ids
 from rink.streams.store.store import Store, text
 from rink.streams.store.values import PartitionPlace
@@ -115,7 +123,9 @@ async def unquarantine(
     return await change(lambda target: _unquarantine(store, target, skip=skip), places)
 
 
-async def _unquarantine(store: Store, found: Found, *, skip: bool) -> Unquarantined | None:
+async def _unquarantine(
+    store: Store, found: ProcessorPartition, *, skip: bool
+) -> Unquarantined | None:
     place = found.place
     position = await store.position(place)
     if not position.quarantined:
@@ -123,7 +133,9 @@ async def _unquarantine(store: Store, found: Found, *, skip: bool) -> Unquaranti
     if skip:
         status, *answer = await _skip(store, found, position.quarantined)
     else:
-        status, *answer = await store.run("unquarantine", place.keys, place.processor, place.start)
+        status, *answer = await store.run(
+            "unquarantine", place.keys, processor=place.processor, start=place.start
+        )
     if text(status) != "ok":  # another call has unquarantined it meanwhile
         return None
     reason, offset = (text(part) for part in answer)
@@ -137,7 +149,7 @@ async def _unquarantine(store: Store, found: Found, *, skip: bool) -> Unquaranti
     )
 
 
-async def _skip(store: Store, found: Found, reason: str) -> list[object]:
+async def _skip(store: Store, found: ProcessorPartition, reason: str) -> list[object]:
     place = found.place
     culprit = _CULPRIT.match(reason)
     if culprit is None:
@@ -147,9 +159,11 @@ async def _skip(store: Store, found: Found, reason: str) -> list[object]:
             key=place.at,
         )
     keys = [*place.keys, place.names.dead(place.processor)]
-    letter = f"Skipped by an operator: {reason}"
-    args = (place.processor, culprit[1], letter, int(found.stream.is_trimmed))
-    answer: list[object] = await store.run("skip", keys, *args)
+    answer: list[object] = await store.run(
+        "skip", keys,
+        processor=place.processor, entry_id=culprit[1],
+        error=f"Skipped by an operator: {reason}", is_trimmed=found.stream.is_trimmed,
+    )  # fmt: skip
     match text(answer[0]):
         case "none" | "other":
             state = f"is {text(answer[1])}" if len(answer) > 1 else "is not there"
@@ -268,7 +282,7 @@ async def _within(
 async def _reset(
     store: Store, place: PartitionPlace, target: str, gone_before: str
 ) -> Moved | None:
-    answer = await store.run("reset", place.keys, place.processor, target)
+    answer = await store.run("reset", place.keys, processor=place.processor, to=target)
     status, *offsets = (text(part) for part in answer)
     if status != "ok":
         return None
@@ -322,12 +336,12 @@ async def forget_group(
     return await change(lambda target: _forget(store, target, force=force), places)
 
 
-async def _forget(store: Store, found: Found, *, force: bool) -> Forgotten:
+async def _forget(store: Store, found: ProcessorPartition, *, force: bool) -> Forgotten:
     place = found.place
     waited = await store.lag(place)
     dead = place.names.dead(place.processor)
     letters = await read(store, dead, lambda redis: redis.xlen(dead))
-    answer = await store.run("forget", place.keys, place.processor, int(force))
+    answer = await store.run("forget", place.keys, processor=place.processor, force=force)
     if text(answer[0]) == "open":
         raise _at_work(place.processor, [place.role])
     is_trimmed = found.stream.trim == "committed"

@@ -11,7 +11,7 @@ from rink import aio
 from rink.inspect.group_status import GroupStatus
 from rink.inspect.read_group import fail_refused, read_status
 from rink.inspect.standby import standbys
-from rink.streams.admin.targets import Found, each, find, store_of
+from rink.streams.admin.targets import ProcessorPartition, each, find, store_of
 from rink.streams.store.keys import OF_SPARK
 from rink.streams.store.values import Position
 
@@ -97,7 +97,7 @@ async def owners(
     store = await store_of(app)
     found = await find(app, processor=processor, stream=stream, partition=partition)
     positions = await each(lambda one: store.position(one.place), found)
-    groups: dict[tuple[str, str], list[tuple[Found, Position]]] = {}
+    groups: dict[tuple[str, str], list[tuple[ProcessorPartition, Position]]] = {}
     for one, position in zip(found, positions, strict=True):
         groups.setdefault((one.place.processor, one.place.stream), []).append((one, position))
     etcd = app.etcd() if callable(app.etcd) else app.etcd
@@ -113,7 +113,7 @@ async def owners(
     )
 
 
-def _owners(status: GroupStatus, places: list[tuple[Found, Position]]) -> Owners:
+def _owners(status: GroupStatus, places: list[tuple[ProcessorPartition, Position]]) -> Owners:
     first = places[0][0]
     who = standbys(status, [one.place.role for one, _ in places])
     workers = tuple(member.name for member in status.members)

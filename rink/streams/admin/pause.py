@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rink.streams.admin.targets import Found, change, check_not_sparks, find, store_of
+from rink.streams.admin.targets import ProcessorPartition, change, check_not_sparks, find, store_of
 from rink.streams.store.store import Store, text
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ async def pause(
         RedisError: a call to Redis failed.
     """
 
-    async def pause_one(store: Store, found: Found) -> Paused | None:
+    async def pause_one(store: Store, found: ProcessorPartition) -> Paused | None:
         lag = await _set(store, found, paused=True)
         place = found.place
         return (
@@ -84,7 +84,7 @@ async def resume(
     Partitions that are not paused are left alone. Arguments and errors are those of `pause`.
     """
 
-    async def resume_one(store: Store, found: Found) -> Resumed | None:
+    async def resume_one(store: Store, found: ProcessorPartition) -> Resumed | None:
         lag = await _set(store, found, paused=False)
         place = found.place
         return (
@@ -101,13 +101,13 @@ async def resume(
 
 async def _select(
     app: App, processor: str, stream: str | None, partition: int | None
-) -> tuple[Store, list[Found]]:
+) -> tuple[Store, list[ProcessorPartition]]:
     check_not_sparks(app, processor)
     store = await store_of(app)
     return store, await find(app, processor=processor, stream=stream, partition=partition)
 
 
-async def _set(store: Store, found: Found, *, paused: bool) -> int | None:
+async def _set(store: Store, found: ProcessorPartition, *, paused: bool) -> int | None:
     """Return the lag; None if there was nothing to change."""
-    answer = await store.run("pause", [found.place.at], int(paused))
+    answer = await store.run("pause", [found.place.at], paused=paused)
     return await store.lag(found.place) if text(answer[0]) == "ok" else None

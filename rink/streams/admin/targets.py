@@ -32,7 +32,7 @@ MAX_REQUESTS = 16
 
 
 @attrs.frozen
-class Found:
+class ProcessorPartition:
     """One partition as one processor sees it, with all offsets.
 
     Attributes:
@@ -69,7 +69,8 @@ async def each(request: Callable[[T], Awaitable[V]], items: Iterable[T]) -> list
 
 
 async def change(
-    request: Callable[[Found], Awaitable[V | None]], targets: Iterable[Found]
+    request: Callable[[ProcessorPartition], Awaitable[V | None]],
+    targets: Iterable[ProcessorPartition],
 ) -> tuple[V, ...]:
     """Change each target, a few at a time.
 
@@ -89,7 +90,7 @@ async def change(
     """
     places, unavailable = list(targets), asyncio.Event()
 
-    async def send(place: Found) -> V | Exception | None:
+    async def send(place: ProcessorPartition) -> V | Exception | None:
         if unavailable.is_set():
             return None
         try:
@@ -110,7 +111,7 @@ async def change(
     )
 
 
-def _note(places: Sequence[Found], answers: Sequence[Any]) -> str:
+def _note(places: Sequence[ProcessorPartition], answers: Sequence[Any]) -> str:
     names = [f"{found.place.processor} {found.place.role}" for found in places]
     pairs = list(zip(names, answers, strict=True))
     done = [name for name, answer in pairs if not isinstance(answer, Exception | None)]
@@ -152,7 +153,7 @@ async def find(
     stream: str | None = None,
     partition: int | None = None,
     gone: bool = False,
-) -> list[Found]:
+) -> list[ProcessorPartition]:
     """Return the places that a processor, stream and partition select.
 
     Args:
@@ -200,15 +201,15 @@ async def find(
 
 async def _with_letters(
     app: App, wanted: Iterable[tuple[Stream[Any], int]], processor: str
-) -> list[Found]:
+) -> list[ProcessorPartition]:
     """Return the places of a forgotten processor with dead letters."""
     store = await store_of(app)
 
-    async def look(at: tuple[Stream[Any], int]) -> list[Found]:
+    async def look(at: tuple[Stream[Any], int]) -> list[ProcessorPartition]:
         place = _undeclared(*at, processor)
         key = place.names.dead(processor)
         exists = await read(store, key, lambda redis: redis.exists(key))
-        return [Found(at[0], place, {}, declared=False)] if exists else []
+        return [ProcessorPartition(at[0], place, {}, declared=False)] if exists else []
 
     return [found for places in await each(look, wanted) for found in places]
 
@@ -230,7 +231,7 @@ def _numbers(stream: Stream[Any], partition: int | None) -> Iterable[int]:
     return [partition] if partition in numbers else []
 
 
-async def _found(app: App, stream: Stream[Any], number: int) -> list[Found]:
+async def _found(app: App, stream: Stream[Any], number: int) -> list[ProcessorPartition]:
     store = await store_of(app)
     names = stream.names.partition(number)
     offsets = await store.registered(names)
@@ -240,7 +241,7 @@ async def _found(app: App, stream: Stream[Any], number: int) -> list[Found]:
         if processor.stream is stream
     }
     return [
-        Found(
+        ProcessorPartition(
             stream,
             declared[name].place(number) if name in declared else _undeclared(stream, number, name),
             offsets,

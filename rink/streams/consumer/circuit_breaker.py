@@ -8,7 +8,7 @@ LAST = 100
 """How many outcomes of events are remembered."""
 
 
-class Breaker:
+class CircuitBreaker:
     """Remembers the outcomes of the last events of one owner's partition.
 
     The outcomes are not kept in Redis, so the next owner starts to count again. It takes minutes to

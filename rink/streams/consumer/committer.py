@@ -6,13 +6,13 @@ Each commit is one step, which is repeated until Redis answers it.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from rink.errors import RinkError, StaleToken, UsageError
+from rink.event_loops import loop_time
 from rink.redis.retry import PASSING, repeat_until_answered
 from rink.streams.consumer.buffer import Buffer, Entry
 from rink.streams.consumer.metrics import WorkerMetrics
@@ -168,7 +168,7 @@ class Committer:
         step = self._step
         if step is None:
             return
-        began = time.perf_counter()
+        began = loop_time()
         await repeat_until_answered(
             self._place.role,
             lambda: self._store.commit(self._place, step),
@@ -178,7 +178,7 @@ class Committer:
         if step.ceiling:
             self.ceiling = max(self.ceiling, entry_ids.order(step.ceiling))
         self._buffer.settled()
-        self._metrics.committed(self._place, step, time.perf_counter() - began)
+        self._metrics.committed(self._place, step, loop_time() - began)
         self._on_settled()
         self._untrimmed += step.processed
         stream = self._processor.stream

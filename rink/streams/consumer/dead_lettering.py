@@ -6,7 +6,7 @@ import logging
 from typing import Generic, NoReturn, TypeVar
 
 from rink.streams.consumer.buffer import Buffer, Entry, Letter
-from rink.streams.consumer.circuit_breaker import Breaker
+from rink.streams.consumer.circuit_breaker import CircuitBreaker
 from rink.streams.failure_policy import Quarantined, Undecodable, letter_of
 from rink.streams.processor import Processor
 from rink.streams.store.values import PartitionPlace
@@ -15,7 +15,7 @@ R = TypeVar("R")
 log = logging.getLogger("rink.streams")
 
 
-class GivingUp(Generic[R]):
+class DeadLettering(Generic[R]):
     """Gives up events as the processor's policy says, and decodes them.
 
     Args:
@@ -33,7 +33,7 @@ class GivingUp(Generic[R]):
         self._policy = processor.policy
         self._what = f"of {place.role!r}, processor {processor.name!r}"
         self._buffer = buffer
-        self._breaker = Breaker(processor.policy.breaker)
+        self._breaker = CircuitBreaker(processor.policy.breaker)
         # The event that does not decode, and since when its verdict is awaited.
         self._waits: tuple[str, float] = ("", 0.0)
 

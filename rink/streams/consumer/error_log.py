@@ -10,6 +10,7 @@ import logging
 
 import attrs
 
+from rink.event_loops import loop_time
 from rink.report_interval import REPORT_INTERVAL_S
 from rink.streams.failure_policy import said
 
@@ -36,7 +37,7 @@ class _Seen:
     timer: asyncio.TimerHandle | None = None
 
 
-class Complaints:
+class ErrorLog:
     """Collects the errors of one processor in all partitions of a worker.
 
     Args:
@@ -50,7 +51,7 @@ class Complaints:
         self._waiting: dict[str, int] = {}
         self._outage_since = 0.0
 
-    def tell(
+    def log(
         self,
         error: BaseException,
         role: str,
@@ -98,7 +99,7 @@ class Complaints:
             finished: how many events its owner has finished by now.
         """
         if not self._waiting:
-            self._outage_since = asyncio.get_running_loop().time()
+            self._outage_since = loop_time()
         self._waiting[role] = finished
 
     def note_finished(self, role: str, finished: int) -> None:
@@ -106,7 +107,7 @@ class Complaints:
         if self._waiting.get(role, finished) >= finished:
             return
         del self._waiting[role]
-        seconds = asyncio.get_running_loop().time() - self._outage_since
+        seconds = loop_time() - self._outage_since
         if not self._waiting and seconds >= REPORT_INTERVAL_S:
             log.warning(
                 "processor %r goes on in all its partitions: it had waited for transient errors "

@@ -12,10 +12,11 @@ from typing import Any
 from rink import aio
 from rink._cancel import ENDS_PROCESS, end
 from rink.errors import ClosedError
-from rink.streams.consumer.error_log import Complaints
+from rink.streams.consumer.error_log import ErrorLog
+from rink.streams.consumer.grant_run import ProcessorContext
 from rink.streams.consumer.membership import Orders, join, leave
 from rink.streams.consumer.metrics import WorkerMetrics
-from rink.streams.consumer.partition import PartitionGrant, Scene
+from rink.streams.consumer.partition import PartitionGrant
 from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.consumer.reader import Reader, make_reader
 from rink.streams.processor import Processor
@@ -76,13 +77,13 @@ class Executor:
         )
         self.is_joined = False
         self._processor = processor
-        self._scene = Scene(
+        self._context = ProcessorContext(
             processor=processor,
             store=store,
             reader=make_reader(store, processor.prefetch, held),
             metrics=metrics,
             suspects=suspects,
-            complaints=Complaints(processor.name),
+            error_log=ErrorLog(processor.name),
             halt=halt,
             given_up=asyncio.Event(),
         )
@@ -90,7 +91,7 @@ class Executor:
     @property
     def reader(self) -> Reader:
         """Return the reader of the partitions that are owned now."""
-        return self._scene.reader
+        return self._context.reader
 
     async def run(self, orders: Orders) -> None:
         """Join the group, process, and leave the group when ordered."""
@@ -99,17 +100,17 @@ class Executor:
         self.is_joined = True
         numbers = range(self._processor.stream.partition_count)
         holds = [asyncio.create_task(self._hold(number, orders)) for number in numbers]
-        reading = asyncio.create_task(self._scene.reader.run())
+        reading = asyncio.create_task(self._context.reader.run())
         stopped = asyncio.create_task(orders.leave.wait())
         async with contextlib.AsyncExitStack() as leaving:
             # The callback that is pushed last runs first. So the partitions end before the reader
             # that they use. Each callback runs, also after an error in another.
-            leaving.callback(self._scene.complaints.close)
-            leaving.push_async_callback(self._scene.reader.close)
+            leaving.callback(self._context.error_log.close)
+            leaving.push_async_callback(self._context.reader.close)
             leaving.push_async_callback(end, [reading, stopped])
             leaving.push_async_callback(self._end, holds)
             # Threads are given up only after the group is left.
-            leaving.callback(self._scene.given_up.set)
+            leaving.callback(self._context.given_up.set)
             leaving.push_async_callback(leave, self.rink, orders)
             for working in (reading, *holds):
                 working.add_done_callback(partial(_hurry_after_failure, orders))
@@ -156,7 +157,7 @@ class Executor:
             while not orders.now.is_set():
                 role = await self.rink.await_role(place.role)
                 try:
-                    await PartitionGrant(self._scene, place, role).run()
+                    await PartitionGrant(self._context, place, role).run()
                 finally:
                     role.release()
 

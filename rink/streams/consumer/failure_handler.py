@@ -11,7 +11,7 @@ from rink.errors import RinkError, StateError, UsageError
 from rink.redis.error_map import first_error
 from rink.redis.errors import RedisError
 from rink.streams.consumer.buffer import Entry
-from rink.streams.consumer.error_log import Complaints
+from rink.streams.consumer.error_log import ErrorLog
 from rink.streams.consumer.metrics import WorkerMetrics
 from rink.streams.consumer.owner import GrantOwner
 from rink.streams.errors import EventTimeout, PartitionFull
@@ -29,7 +29,7 @@ class NoProgress(Exception):  # noqa: N818 - not an error of an event
     """A processor returned without finishing an event."""
 
 
-class Judge:
+class FailureHandler:
     """Judges the errors of one owner's processor.
 
     The clocks of `retry_for` and `transient_for` start again with each owner, and after a pause by
@@ -38,7 +38,7 @@ class Judge:
     Args:
         processor: the processor.
         owner: has the events.
-        complaints: logs the errors.
+        error_log: logs the errors.
         metrics: counts the errors.
     """
 
@@ -46,12 +46,12 @@ class Judge:
         self,
         processor: Processor[Any],
         owner: GrantOwner[Any],
-        complaints: Complaints,
+        error_log: ErrorLog,
         metrics: WorkerMetrics,
     ) -> None:
         self._processor = processor
         self._owner = owner
-        self._complaints = complaints
+        self._error_log = error_log
         self._metrics = metrics
         self._now = asyncio.get_running_loop().time
         self._waits_since: float | None = None  # since when there are only transient errors
@@ -61,8 +61,8 @@ class Judge:
         """Note that the processor returned in order."""
         self._waits_since = None
 
-    def judge(self, error: Exception, *, has_come_further: bool) -> bool:
-        """Put the unfinished events back, and judge the one to blame.
+    def handle(self, error: Exception, *, has_come_further: bool) -> bool:
+        """Put the unfinished events back, and handle the one to blame.
 
         Args:
             error: the processor's error.
@@ -91,12 +91,12 @@ class Judge:
         self._waits_since = None
         blamed, times = self._owner.buffer.fail()
         self._owner.commits.note_finished()
-        self._complaints.tell(error, role, blamed.id if blamed else "")
+        self._error_log.log(error, role, blamed.id if blamed else "")
         if isinstance(error, StateError):
             raise error
         if blamed is None or not self._has_failed_long(blamed) or times < policy.max_attempts:
             return False
-        self._owner.giving_up.bury(blamed.id, letter_of(error, times))
+        self._owner.dead_lettering.bury(blamed.id, letter_of(error, times))
         return True
 
     def _wait(self, error: Exception, *, is_bounded: bool) -> None:
@@ -106,10 +106,8 @@ class Judge:
         owner.buffer.put_back()
         owner.commits.note_finished()
         self._metrics.waited(owner.place)
-        self._complaints.note_wait(owner.place.role, owner.buffer.count_finished)
-        self._complaints.tell(
-            error, owner.place.role, then="no event is blamed, and it tries again"
-        )
+        self._error_log.note_wait(owner.place.role, owner.buffer.count_finished)
+        self._error_log.log(error, owner.place.role, then="no event is blamed, and it tries again")
         if not is_bounded:
             return
         now = self._now()
@@ -131,10 +129,10 @@ class Judge:
         return self._now() - since >= self._processor.policy.retry_for
 
 
-def to_judge(
+def to_handle(
     error: BaseException, owner: GrantOwner[Any], work: asyncio.Task[None]
 ) -> BaseException:
-    """Return the error to judge for the error that ended a processor.
+    """Return the error to handle for the error that ended a processor.
 
     Args:
         error: the error that ended the processor.
@@ -144,8 +142,8 @@ def to_judge(
     # The order of the checks: a verdict was decided before, and the processor may have caught or
     # replaced it. A cancellation ends the processor only if it comes from Rink, which `is_ending`
     # says. Any other cancellation is a timeout: of the stopwatch, or of the user's code.
-    if owner.giving_up.verdict is not None:
-        return owner.giving_up.verdict
+    if owner.dead_lettering.verdict is not None:
+        return owner.dead_lettering.verdict
     if isinstance(error, BaseExceptionGroup):
         error = first_error(error)
     if not is_ending(work) and not isinstance(error, (RinkError, *ENDS_PROCESS)):

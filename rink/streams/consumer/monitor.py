@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from rink.errors import RinkError
+from rink.event_loops import loop_time
 from rink.streams.consumer.eviction_check import Evictions
 from rink.streams.consumer.metrics import WorkerMetrics
 from rink.streams.consumer.owner import GrantOwner
@@ -37,15 +37,15 @@ async def monitor_partitions(
     counted: WeakKeyDictionary[GrantOwner[Any], float] = WeakKeyDictionary()
     checked: float | None = None
     while True:
-        if checked is None or time.monotonic() - checked >= LAG_INTERVAL_S:
-            checked = time.monotonic()
+        if checked is None or loop_time() - checked >= LAG_INTERVAL_S:
+            checked = loop_time()
             await evictions.look()
         for reader in readers:
             for owner in reader.owners:
                 try:
                     await _check(store, reader, owner)
-                    if time.monotonic() - counted.get(owner, -LAG_INTERVAL_S) >= LAG_INTERVAL_S:
-                        counted[owner] = time.monotonic()
+                    if loop_time() - counted.get(owner, -LAG_INTERVAL_S) >= LAG_INTERVAL_S:
+                        counted[owner] = loop_time()
                         await _count(store, reader, owner, metrics)
                 except RinkError as error:  # the owner and the reader log such errors themselves
                     log.debug("%s could not be checked: %s", owner.place.role, error)

@@ -17,8 +17,8 @@ from rink.errors import UsageError
 from rink.redis.retry import repeat_until_answered
 from rink.streams.consumer.buffer import Buffer, Entry
 from rink.streams.consumer.committer import Committer
-from rink.streams.consumer.dead_lettering import GivingUp
-from rink.streams.consumer.error_log import Complaints
+from rink.streams.consumer.dead_lettering import DeadLettering
+from rink.streams.consumer.error_log import ErrorLog
 from rink.streams.consumer.metrics import WorkerMetrics
 from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.consumer.stopwatch import Stopwatch
@@ -55,7 +55,7 @@ class GrantOwner(Generic[R]):
         is_held: returns whether the role is held at this moment.
         suspects: decides which partition of the worker may process a suspect now.
         metrics: shows the partition's state.
-        complaints: logs errors.
+        error_log: logs errors.
         wants_more: called when there may be room for more events.
         may_hold: returns how many bytes of events the owner may hold before it stops reading.
 
@@ -72,7 +72,7 @@ class GrantOwner(Generic[R]):
         ended_early: the processor got the end of its events before the partition's end, so that an
             event that came alone is judged by itself.
         stopwatch: measures how long the processor takes for its in-flight events.
-        giving_up: gives up events that fail.
+        dead_lettering: gives up events that fail.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class GrantOwner(Generic[R]):
         is_held: Callable[[], bool],
         suspects: PoisonSuspects,
         metrics: WorkerMetrics,
-        complaints: Complaints,
+        error_log: ErrorLog,
         wants_more: Callable[[GrantOwner[Any]], None],
         may_hold: Callable[[], int],
     ) -> None:
@@ -104,8 +104,8 @@ class GrantOwner(Generic[R]):
         self.ended_early = self.looks_ahead = False
         self.is_idle = self.has_idled = False
         self.stopwatch = Stopwatch(processor.policy.timeout)
-        self.giving_up = GivingUp(processor, place, self.buffer)
-        self._complaints = complaints
+        self.dead_lettering = DeadLettering(processor, place, self.buffer)
+        self._error_log = error_log
         self._metrics = metrics
         self._is_paused = False
         self._resumed_at = -math.inf
@@ -185,7 +185,7 @@ class GrantOwner(Generic[R]):
             self.changed.set()
 
     def _settled(self) -> None:
-        self._complaints.note_finished(self.place.role, self.buffer.count_finished)
+        self._error_log.note_finished(self.place.role, self.buffer.count_finished)
         self.changed.set()
         self._wants_more(self)
 
@@ -250,7 +250,7 @@ class GrantOwner(Generic[R]):
             entries: list[Entry] = []
             try:
                 await self._gather(entries, count, within)
-                events = self.giving_up.decode(entries)
+                events = self.dead_lettering.decode(entries)
             except Undecodable as error:
                 self._take_back(entries)
                 await self._await_verdict(error)
@@ -455,13 +455,13 @@ class GrantOwner(Generic[R]):
 
     async def _await_verdict(self, error: Undecodable) -> None:
         """Give up an event that does not decode, or wait for those behind it."""
-        until = self.giving_up.judge_undecodable(error, self._now())
+        until = self.dead_lettering.judge_undecodable(error, self._now())
         if until is None:
             self.commits.note_finished()
             return
         retry_for = self.processor.policy.retry_for
         then = f"it waits until an event behind it decodes, for at most {retry_for:g} s"
-        self._complaints.tell(error.error, self.place.role, error.entry.id, then)
+        self._error_log.log(error.error, self.place.role, error.entry.id, then)
         await self.take_mark_back()
         self.looks_ahead = True
         try:

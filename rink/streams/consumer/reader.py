@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from rink._cancel import end
 from rink.errors import RinkError, StateError
+from rink.event_loops import loop_time
 from rink.redis.async_client import AnyRedis
 from rink.redis.error_map import explained, timed_out
 from rink.redis.errors import RedisError, RedisUnavailable
@@ -194,7 +194,7 @@ class Reader:
         pause = _FIRST_REST_S
         if owner in self._rests:
             pause = min(self._rests[owner][1] * 2, _MAX_REST_S)
-        self._rests[owner] = time.monotonic() + pause, pause
+        self._rests[owner] = loop_time() + pause, pause
         log.warning(
             "%s waits: one event, the first behind %s, did not come within %g s, and is read "
             "again in %.0f s. If it is large or the network is slow, raise socket_timeout of the "
@@ -203,7 +203,7 @@ class Reader:
         )  # fmt: skip
 
     def _is_resting(self, owner: GrantOwner[Any]) -> bool:
-        return owner in self._rests and time.monotonic() < self._rests[owner][0]
+        return owner in self._rests and loop_time() < self._rests[owner][0]
 
     async def _recheck(self, owners: Sequence[GrantOwner[Any]]) -> None:
         """Check after a reconnect that Redis has not lost owners' data.

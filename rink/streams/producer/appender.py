@@ -16,6 +16,7 @@ import attrs
 from rink._cancel import end
 from rink.backoff import Backoff
 from rink.errors import ClosedError, RinkError
+from rink.event_loops import loop_time
 from rink.redis.error_map import timed_out
 from rink.redis.errors import RedisOutOfMemory, RedisUnavailable
 from rink.redis.script_pipeline import batch_length
@@ -200,7 +201,7 @@ class Appender:
         Returns:
             How many records the last try had, how many were added, and their ids.
         """
-        pauses, until = Backoff(0.02, 1.0), asyncio.get_running_loop().time() + _REPEAT_TIMEOUT_S
+        pauses, until = Backoff(0.02, 1.0), loop_time() + _REPEAT_TIMEOUT_S
         while not all(parcel.sent.done() for parcel in self._in_call):
             try:
                 self._answered.clear()
@@ -213,7 +214,7 @@ class Appender:
                 if isinstance(error, RedisUnavailable) and timed_out(error):
                     self._max_bytes = max(self._max_bytes // 2, 1)
                     self._trouble = self._slow(error, records)
-                if asyncio.get_running_loop().time() > until:
+                if loop_time() > until:
                     return self._give_up(error)
                 await asyncio.sleep(pauses.next())
             except Exception as error:  # a retry would fail in the same way

@@ -21,7 +21,7 @@ from rink.redis.error_map import explained, timed_out
 from rink.redis.errors import CrossSlot, RedisUnavailable
 from rink.redis.partition_count import PartitionCount
 from rink.redis.script_pipeline import ScriptPipeline
-from rink.redis.scripts import settle_script
+from rink.redis.scripts import ScriptCall, settle_call
 from rink.streams.errors import OffsetMoved, PartitionFull, RedisRolledBack
 from rink.streams.retention import Retention
 from rink.streams.store import entry_ids
@@ -102,17 +102,19 @@ class Store:
         await self._scripts.close()
         await async_client.close(self.redis)
 
-    async def run(self, name: str, keys: Sequence[str], *args: Any, size: int = 0) -> Any:
+    async def run(
+        self, name: str, keys: Sequence[str], blobs: Sequence[bytes | str] = (), /, **args: object
+    ) -> Any:
         """Run a script of streams; raise errors of Rink.
 
         Args:
             name: the script's name.
             keys: its keys, in order.
-            args: its other arguments.
-            size: the bytes of the arguments, if they may be many; it limits one request.
+            blobs: its strings of any bytes.
+            args: its named arguments; numbers that may need more than 53 bits are text.
         """
         with explained(self.server, *keys):
-            return await self._scripts.run(script(name), keys, args, size)
+            return await self._scripts.run(ScriptCall(script(name), keys, args, blobs))
 
     # ── the stream ───────────────────────────────────────────────────────────────────────────
 
@@ -135,7 +137,7 @@ class Store:
         # Write only if no program has. While Redis is out of memory, it refuses even a write that
         # changes nothing.
         with explained(self.server, names.about):
-            await self._scripts.run(settle_script(), [names.about], (count, hasher))
+            await self._scripts.run(settle_call(names.about, count, hasher))
         await self.check_count(names, stream, count, hasher)
 
     async def check_count(self, names: Names, stream: str, count: int, hasher: str = "") -> bool:
@@ -189,9 +191,9 @@ class Store:
             How many of the first records were added, and their ids.
         """
         keys = [*names.keys, names.sent(self._sender)]
-        args = (number, int(wants_ids), *bounds.given)
-        size = sum(map(len, records))
-        count, added_ids = await self.run("append", keys, *args, *records, size=size)
+        count, added_ids = await self.run(
+            "append", keys, records, number=str(number), wants_ids=wants_ids, bounds=bounds.args
+        )
         return int(count), text(added_ids).split()
 
     async def trim(self, names: PartitionNames, bounds: PartitionBounds = _SAYS_NOTHING) -> int:
@@ -204,11 +206,11 @@ class Store:
         Returns:
             How many events were trimmed.
         """
-        return int(await self.run("trim", names.keys, *bounds.given))
+        return int(await self.run("trim", names.keys, bounds=bounds.args))
 
     async def retain(self, names: PartitionNames, bounds: PartitionBounds) -> None:
         """Set how long a partition keeps events, and replace earlier values."""
-        await self.run("retain", names.keys, *bounds.given)
+        await self.run("retain", names.keys, bounds=bounds.args)
 
     async def retention(self, names: PartitionNames) -> Retention | None:
         """Return how long events stay; None if no program has set it."""
@@ -259,7 +261,9 @@ class Store:
 
     async def register(self, place: PartitionPlace) -> str:
         """Register the processor, so that trimming waits; return its offset."""
-        return text(await self.run("register", place.keys, place.processor, place.start))
+        return text(
+            await self.run("register", place.keys, processor=place.processor, start=place.start)
+        )
 
     async def take(
         self,
@@ -283,9 +287,14 @@ class Store:
             StaleToken: a later owner has taken the partition.
             RedisRolledBack: Redis has older data than this owner knows, or than the offset shows.
         """
-        memory = (known.epoch, known.offset, known.seen) if known else ("", "", "")
-        args = (place.processor, token, place.start, first, int(place.bounds.loses))
-        answer = await self.run("take", place.keys, *args, *memory, self._now(), max_bytes)
+        args: dict[str, object] = {
+            "processor": place.processor, "token": str(token), "start": place.start,
+            "first": first, "max_bytes": max_bytes, "loses": place.bounds.loses,
+            "now_us": self._now_us(),
+        }  # fmt: skip
+        if known:
+            args["known"] = {"epoch": known.epoch, "offset": known.offset, "seen": known.seen}
+        answer = await self.run("take", place.keys, **args)
         self._check(place, token, answer, known.offset if known else "")
         offset, epoch, careful, quarantined = (text(part) for part in answer[1:5])
         flat = [text(part) for part in answer[5]]
@@ -319,18 +328,18 @@ class Store:
         if targets and isinstance(self.redis, RedisCluster):
             self._refuse_slots(self.redis, place, [names for names, _ in targets])
         index = {names: number for number, (names, _) in enumerate(targets, 1)}
-        args: list[Any] = [
-            place.processor, step.token, step.epoch, step.expected, step.new, step.ceiling,
-            step.processed, step.dead, int(place.bounds.loses), len(outputs), self._now(),
-        ]  # fmt: skip
-        for _, bounds in targets:
-            args += (bounds or PartitionBounds(0)).given
-        for output in outputs:
-            args += [index[output.target], len(output.fields), *output.fields]
+        args: dict[str, object] = {
+            "processor": place.processor, "token": str(step.token), "epoch": step.epoch,
+            "expected": step.expected, "new": step.new, "ceiling": step.ceiling,
+            "processed": step.processed, "dead": step.dead, "loses": place.bounds.loses,
+            "now_us": self._now_us(),
+            "targets": [(bounds or _SAYS_NOTHING).args for _, bounds in targets],
+            "outputs": [(index[output.target], len(output.fields)) for output in outputs],
+        }  # fmt: skip
         keys = [key for names, _ in targets for key in names.keys]
+        fields = [field for output in outputs for field in output.fields]
         name = "write" if step.outputs else "commit"
-        size = sum(output.size for output in outputs)
-        answer = await self.run(name, [*place.keys, *keys], *args, size=size)
+        answer = await self.run(name, [*place.keys, *keys], fields, **args)
         if (reason := text(answer[0])) in ("full", "type"):
             names, bounds = targets[int(answer[1]) - 1]
             self._refused_output(place, reason, names.stream, bounds, answer[2])
@@ -375,23 +384,19 @@ class Store:
 
         Then the next owner runs no events one by one.
         """
-        self._check(place, token, await self.run("close", [place.at], token))
+        self._check(place, token, await self.run("close", [place.at], token=str(token)))
 
     async def extend(self, place: PartitionPlace, token: int, epoch: str, ceiling: str) -> None:
         """Raise the ceiling: the last event that may be yielded."""
-        self._check(
-            place, token, await self.run("extend", [place.at], token, epoch, ceiling, self._now())
-        )
+        await self._tell("extend", place, token, epoch, ceiling=ceiling, now_us=self._now_us())
 
     async def mark(self, place: PartitionPlace, token: int, epoch: str, entry_id: str) -> None:
         """Mark the event that is about to be processed alone, or none."""
-        self._check(
-            place, token, await self.run("mark", [place.at], token, epoch, entry_id, self._now())
-        )
+        await self._tell("mark", place, token, epoch, entry_id=entry_id, now_us=self._now_us())
 
     async def quarantine(self, place: PartitionPlace, token: int, epoch: str, reason: str) -> None:
         """Stop the partition until it is unquarantined."""
-        self._check(place, token, await self.run("quarantine", [place.at], token, epoch, reason))
+        await self._tell("quarantine", place, token, epoch, reason=reason)
 
     async def accept(self, place: PartitionPlace, token: int) -> str:
         """Accept the data of Redis after a data loss.
@@ -399,7 +404,10 @@ class Store:
         Returns:
             The offset behind which this owner continues.
         """
-        answer = await self.run("unquarantine", place.keys, place.processor, place.start, token)
+        answer = await self.run(
+            "unquarantine", place.keys,
+            processor=place.processor, start=place.start, token=str(token),
+        )  # fmt: skip
         self._check(place, token, answer)
         return text(answer[2])
 
@@ -410,7 +418,9 @@ class Store:
             place: the partition.
             max_counted: the most events to count behind the offset, if Redis has lost the counters.
         """
-        answer = await self.run("look", place.keys, place.processor, max_counted)
+        answer = await self.run(
+            "look", place.keys, processor=place.processor, max_counted=max_counted
+        )
         at, offsets, lag, first, length, lost, size, oldest, ms, bytes_kept, held, removed = answer
         return Look(
             position=_position(place, at, offsets),
@@ -428,7 +438,7 @@ class Store:
 
     async def position(self, place: PartitionPlace) -> Position:
         """Return the state of a processor in one partition."""
-        return _position(place, *await self.run("look", place.keys[:3], place.processor))
+        return _position(place, *await self.run("look", place.keys[:3]))
 
     async def lag(self, place: PartitionPlace, max_counted: int = MAX_COUNTED) -> int:
         """Return how many events lie behind the offset, see `look`."""
@@ -462,14 +472,21 @@ class Store:
             case _:
                 raise _rolled_back(place, token, answer[1:], expected)
 
-    def _now(self) -> int:
+    async def _tell(
+        self, name: str, place: PartitionPlace, token: int, epoch: str, **args: str
+    ) -> None:
+        """Run an owner's step on its hash, and raise its refusal."""
+        answer = await self.run(name, [place.at], token=str(token), epoch=epoch, **args)
+        self._check(place, token, answer)
+
+    def _now_us(self) -> str:
         """Return a time for an owner's step, in microseconds.
 
         The time rises with each call, even if the clock is set back. Scripts compare it to ignore a
         step that arrives after a later step of the same owner.
         """
         self._last_step_us = max(self._last_step_us + 1, time.time_ns() // 1000)
-        return self._last_step_us
+        return str(self._last_step_us)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from rink.redis.scripts import Args
 from rink.streams.retention import Retention
 from rink.streams.store.keys import PartitionNames
 
@@ -32,12 +33,13 @@ class PartitionBounds:
     loses: bool = False
     retention: Retention | None = None
 
-    @property
-    def given(self) -> tuple[int | str, ...]:
-        """Return the bounds in the order in which scripts take them."""
-        kept = self.retention
-        retention: tuple[int | str, ...] = ("", "") if kept is None else (kept.ms, kept.size)
-        return self.limit, int(self.loses), *retention
+    @cached_property
+    def args(self) -> Args:
+        """Return the bounds as scripts take them."""
+        args: dict[str, object] = {"limit": self.limit, "loses": self.loses}
+        if self.retention is not None:
+            args["retention"] = {"ms": self.retention.ms, "size": self.retention.size}
+        return args
 
 
 @attrs.frozen

@@ -27,7 +27,7 @@ class Containers:
     Args:
         image: an image with `etcd` on its PATH.
         mounts: the folders of the certificates.
-        folders: the folders to remove at the end.
+        folders: removed at the end.
     """
 
     def __init__(self, image: str, mounts: set[Path], folders: list[Path]) -> None:
@@ -76,9 +76,7 @@ class Containers:
 class ContainerProcess:
     """Run a server in a container; a `Process` without id and log file.
 
-    Args:
-        create: makes and starts a `testcontainers` container.
-        image: the name of its image, for messages.
+    `create` makes and starts a `testcontainers` container.
     """
 
     pid: int | None = None

@@ -53,13 +53,10 @@ class EtcdCluster:
         return [node.endpoint for node in self.nodes]
 
     def leader(self, timeout: float = 10.0) -> EtcdNode:
-        """Wait for a leader, and return its node.
+        """Wait for a leader for `timeout` seconds, and return its node.
 
         Frozen nodes are not asked. A leader that lost its quorum may take up to the election
         timeout to notice.
-
-        Args:
-            timeout: seconds.
 
         Raises:
             EtcdUnavailable: no node answered in time that it leads.
@@ -163,23 +160,13 @@ def etcd_cluster(
 ) -> Iterator[EtcdCluster]:
     """Run an etcd cluster for as long as the `with` lasts.
 
-    All nodes are healthy when the `with` begins. Errors and the arguments below `places` are those
-    of `local_etcd`. A cluster is always started here, never given. With a lower `election_ms`, such
-    as 300 with `heartbeat_ms` 30, a cluster recovers sooner from the loss of its leader. On a busy
-    machine it may then lose its leader without a fault.
+    All `size` nodes are healthy when the `with` begins. A cluster is always started here, never
+    given. With a lower `election_ms`, such as 300 with `heartbeat_ms` 30, a cluster recovers sooner
+    from the loss of its leader. On a busy machine it may then lose its leader without a fault.
 
-    Args:
-        size: the number of nodes.
-        places: where each node runs, such as in a network namespace, so that the network can cut
-            it off; empty is this machine.
-        data_dir: as of `local_etcd`.
-        tls: as of `local_etcd`.
-        root_password: as of `local_etcd`.
-        fsync: as of `local_etcd`.
-        heartbeat_ms: as of `local_etcd`.
-        election_ms: as of `local_etcd`.
-        extra_args: as of `local_etcd`, for each node.
-        deadline: as of `local_etcd`, for each node.
+    `places` has where each node runs, such as in a network namespace, so that the network can cut
+    it off; empty is this machine. Errors and the other arguments are those of `local_etcd`, for
+    each node.
     """
     if places and len(places) != size:
         raise ConfigError(f"places has {len(places)} entries for {size} nodes: give one per node")

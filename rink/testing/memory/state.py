@@ -1,8 +1,7 @@
 """Keep the revisions, keys, history and leases of an in-memory etcd.
 
-It is a plain state machine, without threads, locks and clock: the time is an argument. It behaves
-like etcd in these points, which the shared suite in `tests/testing` and `integration/testing`
-checks:
+It is a plain state machine, without threads, locks and clock. It behaves like etcd in these points,
+which the shared suite in `tests/testing` and `integration/testing` checks:
 
 - A transaction that changes something takes one revision, and so does a lease that ends, for any
   number of keys. A transaction that deletes nothing takes none, and neither does a lease without
@@ -20,6 +19,7 @@ from __future__ import annotations
 import bisect
 import copy
 import math
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import attrs
@@ -58,10 +58,7 @@ class _Lease:
 
 
 def in_range(key: bytes, start: bytes, range_end: bytes) -> bool:
-    """Return whether the key lies in [start, range_end), as etcd defines it.
-
-    A range end of one zero byte means that the range has no end.
-    """
+    r"""Return whether a key lies in [start, range_end); b"\0" is no end."""
     if not range_end:
         return key == start
     return key >= start and (range_end == b"\0" or key < range_end)
@@ -160,10 +157,7 @@ class MemoryState:
         return -1 if state is None else math.floor(state.ends_at - now)
 
     def revoke(self, lease: int) -> None:
-        """End a lease, and delete its keys in one revision.
-
-        An unknown lease is no error.
-        """
+        """End a lease, if it is known, and delete its keys in one revision."""
         state = self._leases.pop(lease, None)
         if state is not None:
             revision = self.revision + 1
@@ -195,11 +189,10 @@ class MemoryState:
         self._history = [entry for entry in self._history if entry.revision >= revision]
 
     def changes(self, key: bytes, range_end: bytes, start: int) -> Iterator[WatchEvents]:
-        """Return the changes in [key, range_end) from a revision on.
-
-        There is one entry per revision.
-        """
-        for entry in self._history[bisect.bisect_left(self._history, start, key=_revision) :]:
+        """Yield the changes in [key, range_end) by revision, from `start` on."""
+        for entry in self._history[
+            bisect.bisect_left(self._history, start, key=attrgetter("revision")) :
+        ]:
             events = tuple(e for e in entry.events if in_range(e.kv.key, key, range_end))
             if events:
                 yield WatchEvents(entry.revision, events)
@@ -211,8 +204,7 @@ class MemoryState:
     def restored(self, backup: MemoryState, now: float) -> MemoryState:
         """Return the state that etcd's restore makes of a backup.
 
-        It is another cluster with the old revisions. Its leases have their whole time again, as
-        after each start of etcd.
+        It is another cluster with the old revisions. Leases begin anew, as at each start of etcd.
         """
         new = self._after(backup, now)
         new.cluster_id = self.cluster_id + 1
@@ -220,12 +212,7 @@ class MemoryState:
         return new
 
     def replaced(self, backup: MemoryState | None, now: float) -> MemoryState:
-        """Return a new state with the same cluster id and a higher revision.
-
-        Args:
-            backup: the restored backup; None is an empty etcd.
-            now: the time, in seconds.
-        """
+        """Return a backup or an empty state, with this id and a later revision."""
         new = self._after(backup or MemoryState(), now)
         new.cluster_id, new.raft_term = self.cluster_id, self.raft_term
         new.revision = self.revision + 1
@@ -281,10 +268,6 @@ class MemoryState:
             self._history.append(WatchEvents(self.revision, tuple(events)))
 
 
-def _revision(entry: WatchEvents) -> int:
-    return entry.revision
-
-
 def _target(kv: KeyValue, target: TxnTarget) -> int:
     match target:
         case TxnTarget.VERSION:
@@ -311,12 +294,8 @@ def _refuse_unfit(
     if size > MAX_REQUEST_BYTES:
         raise EtcdTooLarge("etcdserver: request is too large")
     for branch in (then, otherwise):
-        puts: set[bytes] = set()
-        for op in branch:
-            if isinstance(op, Put):
-                if op.key in puts:
-                    raise EtcdError("etcdserver: duplicate key given in txn request")
-                puts.add(op.key)
-        for op in branch:
-            if isinstance(op, Delete) and any(in_range(p, op.key, op.range_end) for p in puts):
-                raise EtcdError("etcdserver: duplicate key given in txn request")
+        puts = [op.key for op in branch if isinstance(op, Put)]
+        deletes = [op for op in branch if isinstance(op, Delete)]
+        is_deleted = any(in_range(key, op.key, op.range_end) for op in deletes for key in puts)
+        if is_deleted or len(set(puts)) < len(puts):
+            raise EtcdError("etcdserver: duplicate key given in txn request")

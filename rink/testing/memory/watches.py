@@ -1,8 +1,8 @@
 """Deliver messages of the in-memory etcd's watches and keepalives.
 
-A message waits in its stream's inbox, in order, until the stream's own thread delivers it. In a
-pumped cluster it waits until `pump` is called. So the order within a stream always holds, and the
-caller of `pump` chooses the order between streams.
+A message waits in its stream's inbox until the stream's own thread delivers it, or `pump` in a
+pumped cluster. So the order within a stream always holds, and the caller of `pump` chooses the
+order between streams.
 """
 
 from __future__ import annotations
@@ -39,11 +39,9 @@ class StreamCluster(Protocol):
 
     def now(self) -> float:
         """Return the seconds on the cluster's clock."""
-        ...
 
     def change(self) -> AbstractContextManager[MemoryState]:
         """Hold the lock, and send the changes to all streams at the end."""
-        ...
 
 
 class StreamClient(Protocol):
@@ -54,15 +52,10 @@ class StreamClient(Protocol):
 
     def refuse_closed(self) -> None:
         """Raise `ClosedError` after `close`."""
-        ...
 
 
 class MemoryStream(abc.ABC, Generic[M]):
-    """A stream of messages to one client.
-
-    Attributes:
-        client: the client that opened the stream.
-    """
+    """A stream of messages to one client."""
 
     def __init__(self, client: StreamClient, deliver: Callable[[M], None]) -> None:
         self.client = client
@@ -97,7 +90,7 @@ class MemoryStream(abc.ABC, Generic[M]):
     def pump(self) -> bool:
         """Deliver one message on the caller's thread; return False if none waits.
 
-        Only for a pumped cluster. Errors of the user's function are raised here.
+        Errors of the user's function are raised here.
         """
         assert self._thread is None
         with self._changed:
@@ -159,8 +152,7 @@ WatchMessage = WatchOpened | WatchEvents | WatchBroken
 class MemoryWatch(MemoryStream[WatchMessage]):
     """A watch that resumes after a cut as the real client's does.
 
-    It resumes behind the last delivered revision. If that revision is not in the store, it starts
-    a new history.
+    If the last delivered revision is not in the store, it starts a new history.
     """
 
     def __init__(
@@ -218,8 +210,7 @@ class MemoryWatch(MemoryStream[WatchMessage]):
     def _begin(self, store: MemoryState) -> bool:
         """Open a call behind the last delivered revision, or start a new history.
 
-        Returns:
-            False if the start revision has been compacted.
+        Return False if the start revision has been compacted.
         """
         if self._last:
             delivered = self._last[0].kv.mod_revision
@@ -267,11 +258,7 @@ class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
         super().__init__(client, deliver)
 
     def send(self, lease: int) -> None:
-        """Renew a lease, now or once the client is healed.
-
-        Raises:
-            ClosedError: the client was closed.
-        """
+        """Renew a lease, now or once the client is healed."""
         with self._cluster.change():  # catches up
             self.client.refuse_closed()
             if not self._closed:

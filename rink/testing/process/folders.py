@@ -35,7 +35,7 @@ def owned_folder(
 
     Args:
         owner_of: makes the owner from the folders that it must remove at the end.
-        data_dir: a folder that stays; None is a temporary one.
+        data_dir: a folder that stays; None makes a temporary one.
         prefix: of the temporary folder's name.
         room: bytes that the servers need.
     """

@@ -15,23 +15,15 @@ from typing import TYPE_CHECKING
 from rink.errors import ConfigError, RinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 PORTS_FILE = "rink-ports.json"
 
 
-def kept_ports(
-    folder: Path, names: Sequence[str], size: int, choose: Callable[[int], list[int]]
-) -> list[dict[str, int]]:
-    """Return the ports of each server by name.
+def kept_ports(folder: Path, names: Sequence[str], size: int) -> list[dict[str, int]]:
+    """Return the ports of each of `size` servers by name.
 
     The ports are read from the folder's file, or chosen and written to it.
-
-    Args:
-        folder: of the servers.
-        names: of each server's ports.
-        size: the number of servers.
-        choose: returns a number of free ports.
 
     Raises:
         ConfigError: the folder holds another number of servers.
@@ -45,7 +37,7 @@ def kept_ports(
                 "another folder, or that size"
             )
         return ports
-    free = iter(choose(len(names) * size))
+    free = iter(free_ports(len(names) * size))
     ports = [{name: next(free) for name in names} for _ in range(size)]
     file.write_text(json.dumps(ports))
     return ports
@@ -54,12 +46,9 @@ def kept_ports(
 def free_ports(count: int) -> list[int]:
     """Return different loopback ports that are free now.
 
-    They lie below the range from which the kernel takes ports for outgoing connections. With a
-    port within that range, a client that keeps connecting to a killed server could be given the
-    server's port and connect to itself. Then the server could not start again.
-
-    No other test run gets these ports while this process lives. Otherwise members could reach the
-    wrong cluster.
+    No other test run gets them while this process lives, or members could reach the wrong cluster.
+    They lie below the range of outgoing connections. In that range, a client that keeps connecting
+    to a killed server could get the server's port, and the server could not start again.
     """
     ports: list[int] = []
     while len(ports) < count:
@@ -75,9 +64,8 @@ def free_ports(count: int) -> list[int]:
 class _PortBlocks:
     """Reserve blocks of ports for this process.
 
-    To reserve a block, the process binds an abstract socket with the block's number. The socket
-    ends with the process, and it is seen in the same network namespace as the ports. Systems
-    without abstract sockets take a random block.
+    An abstract socket with the block's number reserves a block. It ends with the process, and is
+    seen in the same network namespace as the ports. Systems without them take a random block.
     """
 
     BLOCK = 100

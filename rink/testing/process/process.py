@@ -1,7 +1,4 @@
-"""Run the process of a test server, or stand for a given server.
-
-A `ServerNode` starts and signals its server through one of these classes.
-"""
+"""Run the process of a test server, or stand for a given server."""
 
 from __future__ import annotations
 
@@ -29,31 +26,22 @@ class Process(Protocol):
     @property
     def pid(self) -> int | None:
         """Return the process id, or None if it is not a process of this machine."""
-        ...
 
     @property
     def log_path(self) -> Path | None:
         """Return the file with its output, or None."""
-        ...
 
     def start(self) -> None:
         """Start the process, which must not be running."""
-        ...
 
     def is_running(self) -> bool:
         """Return whether the process exists; True for a frozen one."""
-        ...
 
     def signal(self, number: signal.Signals) -> None:
-        """Send SIGKILL, SIGTERM, SIGSTOP or SIGCONT.
-
-        After SIGSTOP, wait until the process has stopped.
-        """
-        ...
+        """Send SIGKILL, SIGTERM or SIGCONT, or SIGSTOP and wait for the stop."""
 
     def log(self) -> str:
         """Return the output."""
-        ...
 
 
 class ProcessOwner(Protocol):
@@ -63,20 +51,15 @@ class ProcessOwner(Protocol):
         self, arguments: list[str], log_path: Path, command: tuple[str, ...] = ()
     ) -> Process:
         """Return an unstarted process; `command` precedes the server's."""
-        ...
 
     def close(self) -> None:
         """Kill all servers, remove the folders, and wait until both are done."""
-        ...
 
 
 class ServerReaper:
     """Start a reaper process, and send it requests; a `ProcessOwner`.
 
-    Args:
-        binary: of the server.
-        folders: removed by the reaper when it ends.
-        error: the class of the error if the reaper fails.
+    The reaper removes the folders when it ends. `error` is the class of the error if it fails.
     """
 
     def __init__(
@@ -151,18 +134,11 @@ class ServerReaper:
 
 
 class ReapedProcess:
-    """A process of a reaper.
-
-    Args:
-        reaper: starts and signals the process.
-        command: run at each start.
-        log_path: the file that gets the output of all starts.
-    """
+    """A process that a reaper starts and signals."""
 
     def __init__(self, reaper: ServerReaper, command: list[str], log_path: Path) -> None:
         self.pid: int | None = None
-        self.log_path: Path | None = log_path
-        self._log_path = log_path
+        self.log_path = log_path  # it gets the output of all starts
         self._reaper = reaper
         self._command = command
 
@@ -176,9 +152,7 @@ class ReapedProcess:
         # that is not installed would keep a Redis from starting.
         env = {key: value for key, value in os.environ.items() if not key.startswith("ETCD")}
         env["LC_ALL"] = "C"
-        self.pid = self._reaper.ask(
-            "start", command=self._command, env=env, log=str(self._log_path)
-        )
+        self.pid = self._reaper.ask("start", command=self._command, env=env, log=str(self.log_path))
 
     def is_running(self) -> bool:
         """Return whether the process exists; True for a frozen one."""
@@ -191,16 +165,13 @@ class ReapedProcess:
 
     def log(self) -> str:
         """Return the output of all starts."""
-        return self._log_path.read_text(errors="replace") if self._log_path.exists() else ""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
 
 class GivenProcess:
     """Stand for a given server, which cannot be killed or frozen.
 
-    Args:
-        endpoint: of the server.
-        serves: the kind of server, for messages.
-        given_by: the setting that named the server, for messages.
+    Messages name the kind of server, and the setting that gave it.
     """
 
     pid: int | None = None
@@ -214,11 +185,7 @@ class GivenProcess:
         self._given_by = given_by
 
     def start(self) -> NoReturn:
-        """Refuse to start.
-
-        Raises:
-            UsageError: always.
-        """
+        """Raise UsageError."""
         raise UsageError(
             f"the {self._serves} at {self._endpoint} was given by {self._given_by}, not started "
             "here: it cannot be killed, frozen, stopped or started"
@@ -229,11 +196,7 @@ class GivenProcess:
         return True
 
     def signal(self, number: signal.Signals) -> NoReturn:
-        """Refuse the signal.
-
-        Raises:
-            UsageError: always.
-        """
+        """Refuse the signal, as `start` does."""
         self.start()
 
     def log(self) -> str:

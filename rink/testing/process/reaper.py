@@ -1,14 +1,12 @@
 """Own test servers, and remove them when the parent process ends.
 
-This file runs as a script, with the parent's process id and the folders to remove as arguments. It
-starts, signals and reaps servers on request, one JSON object a line. When its parent ends, even by
-SIGKILL, it kills the servers and removes the folders.
+This script starts, signals and reaps servers on request, one JSON object a line. When its parent
+ends, even by SIGKILL, it kills the servers and removes the folders.
 
-PR_SET_PDEATHSIG alone would not be enough. It fires when the *thread* that started the server
-ends, and it removes no folder. It also needs a preexec function, which is not safe in a process
-with threads. The reaper has one thread, so it can set it, in case the reaper itself is killed.
-
-The reaper uses only the standard library, because it runs isolated (`python -I -S`) to start fast.
+PR_SET_PDEATHSIG alone would not be enough: it fires when the *thread* that started the server ends,
+removes no folder, and needs a preexec function, which is not safe in a process with threads. The
+reaper has one thread, so it can set it, in case the reaper itself is killed. It uses only the
+standard library, because it runs isolated (`python -I -S`) to start fast.
 """
 
 from __future__ import annotations

@@ -181,10 +181,8 @@ class ServerNode(ABC):
             time.sleep(_POLL_INTERVAL_S)
 
     def log_tail(self, lines: int = 15) -> str:
-        """Return the first two and the last lines of the server's output.
-
-        When etcd refuses an argument, the first lines have the reason, and the usage follows.
-        """
+        """Return the first two and the last lines of the server's output."""
+        # When etcd refuses an argument, the first lines have the reason, and the usage follows.
         output = self._process.log().splitlines()
         if len(output) > lines + 2:
             output = [*output[:2], "…", *output[-lines:]]

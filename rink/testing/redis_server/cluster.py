@@ -35,9 +35,7 @@ class RedisCluster:
         return [node.url for node in self.nodes]
 
     def node_of(self, key: str) -> RedisNode:
-        """Return the node that serves a key.
-
-        The nodes that run and are not frozen are asked.
+        """Return the node that serves a key, as a running node names it.
 
         Raises:
             RedisServerUnavailable: none of them answers, or no node serves the key's slot.
@@ -52,10 +50,7 @@ class RedisCluster:
     def wait_healthy(self, timeout: float | None = None) -> None:
         """Wait until every running node reports that the cluster serves.
 
-        Frozen nodes are not asked.
-
-        Args:
-            timeout: seconds; None is the deadline the cluster was made with.
+        Frozen nodes are not asked. `timeout` is in seconds; None is the deadline of the cluster.
 
         Raises:
             RedisServerUnavailable: a node did not report it in time.
@@ -82,9 +77,7 @@ class RedisCluster:
 def formed(
     size: int, folder: Path, owner: ProcessOwner, settings: RedisSettings, node_timeout_ms: int
 ) -> RedisCluster:
-    """Return a cluster of masters that serves all slots.
-
-    If the folder holds a cluster already, that cluster is started again.
+    """Return a serving cluster of masters: the folder's, or a new one.
 
     Raises:
         RedisServerUnavailable: a node was not healthy, or the cluster did not serve, by the

@@ -1,8 +1,7 @@
 """Send one command to a Redis server of a test.
 
-This module imports redis-py, which is part of the extra `streams`. So it is imported only when a
-command is sent. There are no retries and no pool, because a test must see what the server answers
-to this one command.
+There are no retries and no pool, because a test must see what the server answers to this one
+command. The module needs redis-py, of the extra `streams`, so it is imported at the first command.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def send_command(
         url: of the server; its user logs in.
         words: the command and its arguments.
         timeout: seconds for each wait.
-        tls: certificates; None verifies a rediss:// server by the system's authorities.
+        tls: None verifies a rediss:// server by the system's authorities.
 
     Raises:
         RedisServerError: the server answered with an error; `code` is its first word.

@@ -12,10 +12,8 @@
 
 `local_redis` takes the server at a given address (`url=` or RINK_TEST_REDIS), if there is one.
 Otherwise the server is `redis-server` on the PATH. Servers listen on loopback only. They are
-removed however the test run ends, see `rink.testing.process.reaper`. There are no containers,
-because every distribution has redis-server.
-
-A server is asked through redis-py, which the extra `streams` installs.
+removed however the test run ends, see `rink.testing.process.reaper`. The extra `streams` installs
+redis-py, through which they are asked.
 """
 
 from __future__ import annotations
@@ -42,15 +40,9 @@ if TYPE_CHECKING:
     from rink.testing.process.server import TlsFiles
 
 __all__ = [
-    "RedisCluster",
-    "RedisNode",
-    "RedisPair",
-    "RedisServerError",
-    "RedisServerUnavailable",
-    "local_redis",
-    "redis_cluster",
-    "redis_pair",
-]
+    "RedisCluster", "RedisNode", "RedisPair", "RedisServerError", "RedisServerUnavailable",
+    "local_redis", "redis_cluster", "redis_pair",
+]  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -124,21 +116,12 @@ def redis_cluster(
 ) -> Iterator[RedisCluster]:
     """Run a Redis Cluster of masters for as long as the `with` lasts.
 
-    All slots are served when the `with` begins. The errors are those of `local_redis`. A cluster
-    is always started here, never given. It needs Redis 7.0 or later.
+    All slots are served when the `with` begins; the `size` masters share them evenly, in their
+    order. A cluster is always started here, never given. It needs Redis 7.0 or later.
 
-    Args:
-        size: the number of masters; the slots are shared evenly, in their order.
-        data_dir: as of `local_redis`.
-        appendonly: as of `local_redis`.
-        appendfsync: as of `local_redis`.
-        password: as of `local_redis`, the same for all nodes.
-        acl: as of `local_redis`, the same for all nodes.
-        node_timeout_ms: milliseconds until a node that does not answer counts as failed. The
-            others then refuse all commands, unless `extra_args` has
-            ("--cluster-require-full-coverage", "no").
-        extra_args: as of `local_redis`.
-        deadline: as of `local_redis`, and for the cluster to form.
+    `node_timeout_ms` is how many milliseconds a node may not answer until it counts as failed. The
+    others then refuse all commands, unless `extra_args` has ("--cluster-require-full-coverage",
+    "no"). Errors and the other arguments are those of `local_redis`, the same for all nodes.
     """
     settings = RedisSettings(
         data_dir=Path(data_dir) if data_dir else None,

@@ -1,8 +1,4 @@
-"""Control one Redis server of a test.
-
-It starts, stops and freezes as every test server does. It is healthy when it answers PONG, and its
-data can go back to an older copy.
-"""
+"""Control one Redis server of a test, and copy its data."""
 
 from __future__ import annotations
 
@@ -106,12 +102,8 @@ class RedisNode(ServerNode):
     def call(self, *words: str | bytes | float, timeout: float = 5.0) -> Any:
         """Return the server's answer to one command, with strings decoded.
 
-        Use it to look at the server, or to change a setting. The command runs as a user of Rink's
-        own that may do everything. It has its own connection, and is never retried.
-
-        Args:
-            words: the command and its arguments.
-            timeout: seconds for each wait.
+        The command runs as a user of Rink's own that may do everything. It has its own connection,
+        waits at most `timeout` seconds each time, and is never retried.
 
         Raises:
             RedisServerError: the server answered with an error; `code` is its first word.

@@ -8,7 +8,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from rink.testing.process.folders import started
-from rink.testing.process.ports import free_ports, kept_ports
+from rink.testing.process.ports import kept_ports
 from rink.testing.process.server import wait_until
 from rink.testing.redis_server.errors import RedisServerError, RedisServerUnavailable
 from rink.testing.redis_server.node import RedisNode
@@ -58,7 +58,7 @@ class RedisPair:
 
     @property
     def sentinel_url(self) -> str | None:
-        """Return the URL of the Sentinel, or None."""
+        """Return the URL of the Sentinel."""
         return None if self.sentinel is None else self.sentinel.url
 
     def cut(self) -> None:
@@ -85,7 +85,7 @@ class RedisPair:
             RedisServerUnavailable: the replica was not in step by the deadline.
         """
         self.master.call("ACL", "SETUSER", _REPLICA_USER, "on")
-        _configure_role(self.replica, self.master)
+        self.replica.configure("replicaof", f"{self.master.host} {self.master.port}")
         self.replica.thaw()
         self.replica.start()
         self.replica.call("REPLICAOF", self.master.host, self.master.port)
@@ -112,7 +112,7 @@ class RedisPair:
             old.kill()
         if self.sentinel is None:
             new.call("REPLICAOF", "NO", "ONE")
-            _configure_role(new, None)
+            new.configure("replicaof", None)
         elif old.is_running and not old.is_frozen:
             self.sentinel.call("SENTINEL", "FAILOVER", SERVICE)
         self.master, self.replica = new, old
@@ -133,8 +133,14 @@ class RedisPair:
         self._wait(self._in_step, self.replica, "has not all that its master has")
 
     def _wait(self, condition: Callable[[], bool], node: RedisNode, problem: str) -> None:
+        def holds() -> bool:
+            try:
+                return condition()
+            except RedisServerError:  # the server loads its data, or is not up yet
+                return False
+
         timeout = self._deadline + (0.0 if self.sentinel is None else _SENTINEL_TILT_S)
-        if not wait_until(_false_on_error(condition), timeout):
+        if not wait_until(holds, timeout):
             raise RedisServerUnavailable(
                 f"after {timeout:g} s {node} {problem}; its log:\n{node.log_tail()}"
             )
@@ -158,7 +164,7 @@ class RedisPair:
         return (known["port"], known["flags"]) == (str(self.master.port), "master")
 
     def _is_known(self) -> bool:
-        """Return whether the Sentinel, if there is one, would promote the replica."""
+        """Return whether the Sentinel would promote the replica."""
         if self.sentinel is None:
             return True
         known = map(_named, self.sentinel.call("SENTINEL", "REPLICAS", SERVICE))
@@ -166,18 +172,7 @@ class RedisPair:
 
 
 def _named(reply: Sequence[str]) -> dict[str, str]:
-    """Return Sentinel's fields of one server by their names."""
     return dict(zip(reply[::2], reply[1::2], strict=True))
-
-
-def _false_on_error(condition: Callable[[], bool]) -> Callable[[], bool]:
-    def holds() -> bool:
-        try:
-            return condition()
-        except RedisServerError:  # the server loads its data, or is not up yet
-            return False
-
-    return holds
 
 
 @contextlib.contextmanager
@@ -194,19 +189,13 @@ def redis_pair(
 ) -> Iterator[RedisPair]:
     """Run a Redis and its replica for as long as the `with` lasts.
 
-    The two are in step when the `with` begins. The errors are those of `local_redis`. A pair is
-    always started here, in a temporary folder.
+    The two are in step when the `with` begins. A pair is always started here, in a temporary
+    folder.
 
-    Args:
-        sentinel: run a Sentinel that watches both, and promotes the replica when the master is
-            down.
-        down_after_ms: milliseconds without an answer until the Sentinel takes a node for down.
-        appendonly: as of `local_redis`.
-        appendfsync: as of `local_redis`.
-        password: as of `local_redis`, the same for both; the Sentinel has none.
-        acl: as of `local_redis`, the same for both.
-        extra_args: as of `local_redis`, for both.
-        deadline: as of `local_redis`, and for each method of the pair that waits.
+    With `sentinel`, a Sentinel without a password watches both, and promotes the replica when the
+    master has not answered for `down_after_ms` milliseconds. Errors and the other arguments are
+    those of `local_redis`, the same for both nodes. `deadline` also bounds each method of the pair
+    that waits.
     """
     settings = RedisSettings(
         appendonly=appendonly,
@@ -240,23 +229,15 @@ def _linked(link: str, ports: list[dict[str, int]], i: int) -> list[str]:
     ]
 
 
-def _configure_role(node: RedisNode, master: RedisNode | None) -> None:
-    """Make the node a replica of the master, or a master, at its next start."""
-    node.configure("replicaof", None if master is None else f"{master.host} {master.port}")
-
-
 def _started_sentinel(
     folder: Path, owner: ProcessOwner, watching: list[str], deadline: float
 ) -> RedisNode:
-    """Start a Sentinel.
-
-    It looks for replicas only every ten seconds, so start it when the two nodes are in step.
-    """
+    # It looks for replicas only every ten seconds, so start it when the two nodes are in step.
     home = folder / "watch"  # its own folder, because the file of ports is per folder
     home.mkdir()
 
     def make() -> tuple[RedisNode]:
-        (ports,) = kept_ports(home, ("client",), 1, free_ports)
+        (ports,) = kept_ports(home, ("client",), 1)
         conf = home / "sentinel" / "sentinel.conf"  # Sentinel keeps its own state in this file
         conf.parent.mkdir(exist_ok=True)
         lines = [f"bind {HOST}", f"port {ports['client']}", f"dir {quoted(str(conf.parent))}"]

@@ -14,7 +14,7 @@ import attrs
 from rink.distribution import install_command
 from rink.errors import ConfigError
 from rink.testing.process.folders import owned_folder, started
-from rink.testing.process.ports import free_ports, kept_ports
+from rink.testing.process.ports import kept_ports
 from rink.testing.process.process import GivenProcess, ProcessOwner, ServerReaper
 from rink.testing.redis_server.errors import RedisServerError
 from rink.testing.redis_server.node import RedisNode
@@ -133,8 +133,8 @@ def started_redises(
 
     Args:
         size: the number of servers.
-        folder: where their data lies.
-        owner: the owner of their processes.
+        folder: of their data.
+        owner: of their processes.
         settings: of each server.
         ports: the names of each server's ports; clients connect to "client".
         more: returns more lines for a server's redis.conf, from the ports of all servers and the
@@ -144,51 +144,34 @@ def started_redises(
         RedisServerUnavailable: a server was not healthy by the deadline; shows the end of its log.
     """
     admin_password = secrets.token_hex(16)
-
-    def make() -> tuple[RedisNode, ...]:
-        all_ports = kept_ports(folder, ports, size, free_ports)
-        return tuple(
-            _node(
-                f"n{i}",
-                server_ports["client"],
-                folder,
-                owner,
-                settings,
-                admin_password,
-                more(all_ports, i) if more else [],
-            )
-            for i, server_ports in enumerate(all_ports)
-        )
-
-    return started(folder, make)
-
-
-def _node(
-    name: str,
-    port: int,
-    folder: Path,
-    owner: ProcessOwner,
-    settings: RedisSettings,
-    admin_password: str,
-    more: list[str],
-) -> RedisNode:
-    home = folder / name
-    (home / "data").mkdir(parents=True, exist_ok=True)
     has_users = settings.password is not None or bool(settings.acl)
     admin = [f"user {ADMIN_USER} on >{admin_password} ~* &* +@all"] if has_users else []
-    lines = [*configuration(port, home / "data", settings), *admin, *more]
-    (home / "redis.conf").write_text("\n".join(lines) + "\n")
     tls = settings.tls is not None
-    admin_url = redis_url(HOST, port, user=ADMIN_USER, password=admin_password, tls=tls)
-    return RedisNode(
-        name,
-        redis_url(HOST, port, password=settings.password, tls=tls),
-        owner.process([str(home / "redis.conf"), *settings.extra_args], home / "redis.log"),
-        deadline=settings.deadline,
-        data=home / "data",
-        admin_url=admin_url if has_users else None,
-        tls=settings.tls,
-    )
+
+    def node(all_ports: list[dict[str, int]], i: int) -> RedisNode:
+        home, port = folder / f"n{i}", all_ports[i]["client"]
+        data, conf = home / "data", home / "redis.conf"
+        data.mkdir(parents=True, exist_ok=True)
+        own_lines = more(all_ports, i) if more else []
+        conf.write_text(
+            "\n".join([*configuration(port, data, settings), *admin, *own_lines]) + "\n"
+        )
+        admin_url = redis_url(HOST, port, user=ADMIN_USER, password=admin_password, tls=tls)
+        return RedisNode(
+            home.name,
+            redis_url(HOST, port, password=settings.password, tls=tls),
+            owner.process([str(conf), *settings.extra_args], home / "redis.log"),
+            deadline=settings.deadline,
+            data=data,
+            admin_url=admin_url if has_users else None,
+            tls=settings.tls,
+        )
+
+    def make() -> tuple[RedisNode, ...]:
+        all_ports = kept_ports(folder, ports, size)
+        return tuple(node(all_ports, i) for i in range(size))
+
+    return started(folder, make)
 
 
 def configuration(port: int, data: Path, settings: RedisSettings) -> list[str]:

@@ -1,7 +1,8 @@
 -- Defines what the scripts of streams have in common. The keys and arguments that several share:
 --   "the partition's 5" keys are stream, offsets, lost, kept and segments;
---   "the partition's 4" arguments are limit (0: none), loses (1: drop the oldest events to make
---   room), keep and keep_bytes ('': leave the retention as it is). `partition` reads both.
+--   `bounds` are limit (0: none), loses (drop the oldest events to make room) and retention (ms and
+--   size; left out: leave it as it is). `partition` reads both.
+--   `now_us` is the owner's time in microseconds, as text.
 --
 -- `at` is the hash of one processor in one partition:
 --   format       the format of Rink's data

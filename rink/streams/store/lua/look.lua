@@ -1,9 +1,9 @@
 -- Returns a snapshot of a processor in one partition.
 -- KEYS: at, stream, offsets; to count events, too, also the rest of the partition's 5.
--- ARGV: processor, the most events to count if Redis has lost the counters.
+-- Arguments, to count events: processor, max_counted (if Redis has lost the counters).
 local at, stream, offsets = KEYS[1], KEYS[2], KEYS[3]
 if #KEYS == 3 then return {redis.call('HGETALL', at), all_offsets(offsets)} end
-local part, processor, most = partition(2), ARGV[1], tonumber(ARGV[2])
+local part, processor, most = partition(2), args.processor, args.max_counted
 local from, count = redis.call('HGET', offsets, processor) or '0-0', 0
 local next_one = redis.call('XRANGE', stream, '(' .. from, '+', 'COUNT', 1)[1]
 local first = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]

@@ -33,11 +33,10 @@ local function ms_of(id)
 end
 
 -- Reads the partition, as this step sees it.
---   key  the first of the partition's 5 in KEYS
---   arg  the first of the partition's 4 in ARGV; nil if the step has none
--- `is_known` is true if Redis has the counters, and `has_retention` if it has a retention. `says`
--- is the retention that the program declares.
-local function partition(key, arg)
+--   key     the first of the partition's 5 in KEYS
+--   bounds  what the program declares: limit, loses and retention; nil if the step has none
+-- `is_known` is true if Redis has the counters, and `has_retention` if it has a retention.
+local function partition(key, bounds)
   local part = {
     stream = KEYS[key], offsets = KEYS[key + 1], lost = KEYS[key + 2], kept = KEYS[key + 3],
     segments = KEYS[key + 4],
@@ -52,11 +51,12 @@ local function partition(key, arg)
   part.keep, part.keep_bytes = tonumber(found[3] or 0), tonumber(found[4] or 0)
   part.next_n, part.next_b = tonumber(found[5] or 0), tonumber(found[6] or 0)
   part.next_ms = tonumber(found[7] or nil)
-  if arg then
-    part.limit, part.loses = tonumber(ARGV[arg]), ARGV[arg + 1] == '1'
-    if ARGV[arg + 2] ~= '' then part.says = {tonumber(ARGV[arg + 2]), tonumber(ARGV[arg + 3])} end
+  if bounds then
+    part.limit, part.loses, part.declared = bounds.limit, bounds.loses, bounds.retention
     -- A sender sets the retention only if there is none yet. Workers may change it, see retain.lua.
-    if part.says and not part.has_retention then part.keep, part.keep_bytes = unpack(part.says) end
+    if part.declared and not part.has_retention then
+      part.keep, part.keep_bytes = part.declared.ms, part.declared.size
+    end
   end
   part.is_kept = part.keep > 0 or part.keep_bytes > 0
   return part
@@ -64,7 +64,7 @@ end
 
 -- Stores the declared retention.
 local function store_retention(part)
-  put(part.kept, 'keep', whole(part.says[1]), 'keep_bytes', whole(part.says[2]))
+  put(part.kept, 'keep', whole(part.declared.ms), 'keep_bytes', whole(part.declared.size))
 end
 
 -- ── segments ────────────────────────────────────────────────────────────────────────────────────
@@ -242,7 +242,7 @@ local function save(part)
   redis.call('HSET', part.kept, 'next_n', whole(part.next_n), 'next_b', whole(part.next_b))
   if part.next_ms then redis.call('HSET', part.kept, 'next_ms', whole(part.next_ms))
   else redis.call('HDEL', part.kept, 'next_ms') end
-  if part.says and not part.has_retention then store_retention(part) end
+  if part.declared and not part.has_retention then store_retention(part) end
   if part.is_kept and part.loses then expire(part)
   elseif part.is_kept then trim(part, '', '') end
   local first = redis.call('XRANGE', part.stream, '-', '+', 'COUNT', 1)[1]

@@ -1,8 +1,8 @@
 -- Skips the next event of a quarantined partition, for an operator. It becomes a dead letter.
 -- KEYS: at, the partition's 5, dead.
--- ARGV: processor, the id that the event must have ('': any), the error of the dead letter, 1 to
---       write a dead letter (0: the event is a dead letter already, and stays).
-local at, stream, offsets, processor = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+-- Arguments: processor, entry_id (of that event), error (of the dead letter), is_trimmed (false: the
+--   event is a dead letter already, and stays).
+local at, stream, offsets, processor = KEYS[1], KEYS[2], KEYS[3], args.processor
 local quarantined = redis.call('HGET', at, 'quarantined')
 local offset = redis.call('HGET', offsets, processor)
 if not quarantined or not offset then return {'free'} end
@@ -21,10 +21,10 @@ repeat
   end
 until found or #page < 10
 if not found then return {'none'} end
-if ARGV[2] ~= '' and found.id ~= ARGV[2] then return {'other', found.id} end
-if ARGV[4] == '1' then
+if found.id ~= args.entry_id then return {'other', found.id} end
+if args.is_trimmed then
   redis.call(
-    'XADD', KEYS[7], '*', 'd', found.data, 'id', found.id, 'error', ARGV[3], 'trace', '',
+    'XADD', KEYS[7], '*', 'd', found.data, 'id', found.id, 'error', args.error, 'trace', '',
     'attempts', '0'
   )
 end

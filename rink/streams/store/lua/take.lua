@@ -1,11 +1,13 @@
 -- Makes the owner with this token the owner of the partition, and returns its first events.
 -- KEYS: at, the partition's 5.
--- ARGV:
---   1 processor   2 token      3 start, for a processor without an offset (earliest or latest)
---   4 number of first events   5 loses (1: the partition drops its oldest events)
---   6 epoch       7 offset     8 the last id read: the state of an owner that retakes its partition
---                              after a reconnect; '' for a new owner
---   9 now, in microseconds     10 max bytes of the first events
+-- Arguments:
+--   processor, token
+--   start             for a processor without an offset: earliest or latest
+--   first, max_bytes  the most first events, and their bytes
+--   loses             the partition drops its oldest events
+--   known             epoch, offset and seen (the last id read) of an owner that retakes its
+--                     partition after a reconnect; left out for a new owner
+--   now_us
 --
 -- 1. A token below the fence is refused. So of two owners, the later one wins for good.
 -- 2. Then `is_back` finds out whether Redis has lost data, before anything is written. The offset
@@ -23,26 +25,26 @@
 --    crash, since `fence` is its own already. If it arrives after a later mark of the same owner,
 --    it is `late`, and leaves fence, mark and ceiling alone.
 local at, stream, offsets = KEYS[1], KEYS[2], KEYS[3]
-local processor, token, loses = ARGV[1], ARGV[2], ARGV[5] == '1'
-local known_epoch, known_offset, seen = ARGV[6], ARGV[7], ARGV[8]
+local processor, token, loses, known = args.processor, args.token, args.loses, args.known
 check_format(at)
 local fence = redis.call('HGET', at, 'fence')
 if fence and less(token, fence) then return {'stale', fence} end
 
 local last = last_id(stream)
 local found = redis.call('HMGET', at, 'epoch', 'anchored', 'marked')
-local late = fence == token and found[3] and less(ARGV[9], found[3])
+local late = fence == token and found[3] and less(args.now_us, found[3])
 local offset = redis.call('HGET', offsets, processor)
 local is_back = offset and (before(last, offset) or not found[1])
   or offset and found[2] == '1' and not loses and not has_entry(stream, offset)
-if known_epoch ~= '' then
-  is_back = is_back or fence ~= token or not offset or less(found[1] or '0', known_epoch)
-    or found[1] == known_epoch and before(offset, known_offset)
+if known then
+  local seen = known.seen
+  is_back = is_back or fence ~= token or not offset or less(found[1] or '0', known.epoch)
+    or found[1] == known.epoch and before(offset, known.offset)
     or before(last, seen) or before(offset, seen) and not loses and not has_entry(stream, seen)
 end
 if is_back then return {'back', fence or 'none', offset or 'none', last} end
 
-offset = register(at, partition(2), processor, ARGV[3])
+offset = register(at, partition(2), processor, args.start)
 found = redis.call(
   'HMGET', at, 'epoch', 'open', 'suspect', 'careful', 'quarantined', 'ceiling', 'told'
 )
@@ -55,16 +57,16 @@ end
 if careful and before(offset, careful) then redis.call('HSET', at, 'careful', careful)
 else redis.call('HDEL', at, 'careful'); careful = nil end
 local first, left_out = {}, 0
-if not quarantined and tonumber(ARGV[4]) > 0 then
-  first, left_out = entries(stream, offset, tonumber(ARGV[4]), tonumber(ARGV[10]))
+if not quarantined and args.first > 0 then
+  first, left_out = entries(stream, offset, args.first, args.max_bytes)
 end
-if known_epoch == '' and not late then
+if not known and not late then
   ceiling = #first > 0 and first[#first][1] or offset
   redis.call('HSET', at, 'ceiling', ceiling)
   redis.call('HDEL', at, 'suspect')
   -- `marked` makes mark.lua ignore a mark that was sent before this take and arrives after it.
-  redis.call('HSET', at, 'fence', token, 'open', quarantined and '0' or '1', 'marked', ARGV[9])
-  if not careful then redis.call('HSET', at, 'told', ARGV[9]) end
+  redis.call('HSET', at, 'fence', token, 'open', quarantined and '0' or '1', 'marked', args.now_us)
+  if not careful then redis.call('HSET', at, 'told', args.now_us) end
 end
 
 -- Return how many owners have ended at which suspects, and delete the entries that the offset has

@@ -1,17 +1,20 @@
 """Run workers in this process, and note the events they saw.
 
-etcd and Redis are real.
+etcd and Redis are in memory and the time is virtual, or all are real: see `servers` in the two
+files conftest.py.
 """
 
 import asyncio
 import contextlib
 import functools
-import time
+from asyncio import sleep as pass_time
 from collections import defaultdict
 
+import attrs
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError  # noqa: A004 - it is one, of Redis
 
+from rink.event_loops import loop_time
 from rink.streams import App, Record, Worker
 from rink.streams.store.store import Store
 
@@ -24,17 +27,71 @@ class Leg(Record):
     note: str = ""
 
 
+@attrs.frozen
+class MemoryServers:
+    """Servers in memory, in virtual time.
+
+    Attributes:
+        time: a `VirtualTime`, with an etcd.
+        server: a `MemoryRedis`.
+    """
+
+    time = attrs.field()
+    server = attrs.field()
+
+    def app(self, name):
+        clock = {"clock": self.time.clock}
+        etcd = self.time.cluster.client
+        return App(name, redis=self.server.client, etcd=etcd, ttl=10, session=clock)
+
+    def client(self):
+        return self.server.client()
+
+    def run(self, body):
+        self.time.run(body)
+
+
+@attrs.frozen
+class RealServers:
+    """Real servers, in real time.
+
+    Attributes:
+        server: the Redis.
+        etcd_url: the endpoint of etcd.
+        prefix: of the test's keys in etcd.
+        url: how an app reaches it, if not by its plain URL.
+        probe: a client for looking, if not one by `url`.
+    """
+
+    server = attrs.field()
+    etcd_url = attrs.field()
+    prefix = attrs.field()
+    url = attrs.field(default=attrs.Factory(lambda self: self.server.url, takes_self=True))
+    probe = attrs.field(default=None)
+
+    def app(self, name):
+        its_own = {"prefix": self.prefix}
+        return App(name, redis=self.url, etcd=self.etcd_url, ttl=10, session=its_own)
+
+    def client(self):
+        return self.probe or Redis.from_url(self.url)
+
+    def run(self, body):
+        asyncio.run(body)
+
+
 class Shop:
     """Hold an app with one stream, and short words for the tests.
 
     Attributes:
         seen: the processors' notes in order: key and number.
-        server: the Redis server.
+        servers: the servers of the test.
     """
 
-    def __init__(self, redis, etcd_url, prefix, probe=None, **stream):
-        self.redis = probe or Redis.from_url(redis)
-        self.app = App("shop", redis=redis, etcd=etcd_url, ttl=10, session={"prefix": prefix})
+    def __init__(self, servers, **stream):
+        self.servers = servers
+        self.redis = servers.client()
+        self.app = servers.app("shop")
         given = {"partition_count": 4, "partition_by": "who"} | stream
         self.legs = self.app.stream("legs", record=Leg, **given)
         self.seen = []
@@ -123,22 +180,22 @@ class Shop:
 
 async def until(look, seconds=25.0, what=""):
     """Wait until something is so."""
-    end = time.monotonic() + seconds
+    end = loop_time() + seconds
     while not (found := look()):
-        assert time.monotonic() < end, f"not within {seconds} s: {what or look}"
-        await asyncio.sleep(0.005)
+        assert loop_time() < end, f"not within {seconds} s: {what or look}"
+        await pass_time(0.005)
     return found
 
 
 async def until_true(ask, seconds=25.0, what=""):
     """Wait as `until` does, for an awaitable condition."""
-    end = time.monotonic() + seconds
+    end = loop_time() + seconds
     while True:
         with contextlib.suppress(ConnectionError):  # Redis is just being restarted
             if found := await ask():
                 return found
-        assert time.monotonic() < end, f"not within {seconds} s: {what or ask}"
-        await asyncio.sleep(0.01)
+        assert loop_time() < end, f"not within {seconds} s: {what or ask}"
+        await pass_time(0.01)
 
 
 async def until_seen(shop, count, seconds=25.0):
@@ -146,20 +203,19 @@ async def until_seen(shop, count, seconds=25.0):
 
 
 def with_shop(**stream):
-    """Give an async test a `Shop` on the servers of the run."""
+    """Give an async test a `Shop` on the servers of its folder."""
 
     def decorate(test):
         @functools.wraps(test)
-        def run(rink_redis, etcd_url, prefix):
+        def run(servers):
             async def body():
-                shop = Shop(rink_redis.url, etcd_url, prefix, **stream)
+                shop = Shop(servers, **stream)
                 try:
-                    shop.server = rink_redis
                     await asyncio.wait_for(test(shop), 60)
                 finally:
                     await shop.close()
 
-            asyncio.run(body())
+            servers.run(body())
 
         del run.__wrapped__  # pytest would ask for the arguments of that one
         return run

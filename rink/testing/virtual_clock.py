@@ -1,0 +1,214 @@
+"""Move a clock from one wake-up of a thread to the next."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
+
+from rink.engine.clock import ClockEvent, shown
+from rink.testing.memory.cluster import MemoryCluster
+
+T = TypeVar("T")
+
+NEVER = float("inf")
+BUSY_TIMEOUT_S = 30.0
+"""Real seconds after which a thread that does not become idle is an error."""
+
+
+class _Mailbox(Generic[T]):
+    """A mailbox that knows whether its reader is idle."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        # Each reader has its own condition, so that messages to others do not wake it.
+        self.filled = threading.Condition(clock.lock)
+        self.items: deque[T] = deque()
+        self.is_idle = False
+        self.until = NEVER
+
+    def put(self, item: T) -> None:
+        with self.clock.changed:
+            self.items.append(item)
+            self.wake()
+
+    def take(self, until: float | None) -> list[T]:
+        with self.clock.changed:
+            self.until = NEVER if until is None else until
+            while not self.items:
+                if self.clock.now() >= self.until:
+                    self.is_idle = False
+                    return []
+                self.is_idle = True
+                self.clock.changed.notify_all()
+                self.filled.wait()
+            items = list(self.items)
+            self.items.clear()
+            return items
+
+    def wake(self) -> None:
+        """Wake the reader; call this with the clock's lock."""
+        self.is_idle = False
+        self.filled.notify_all()
+
+    def close(self) -> None:
+        with self.clock.changed:
+            self.clock.mailboxes.discard(self)
+            self.clock.changed.notify_all()
+
+
+class LoopCalls(_Mailbox[None]):
+    """The mailbox of an event loop, which moves the time while it waits.
+
+    While a thread of the loop's executor works, the loop only waits for time to pass: the thread
+    may move it. Then the loop counts as busy unless it waits. Otherwise it counts as idle, so that
+    coroutines may use the clock themselves.
+    """
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.is_idle, self.until = True, NEVER
+        self._count_jobs = 0
+        with clock.changed:
+            clock.mailboxes.add(self)
+
+    def put(self, item: None = None) -> None:
+        """Tell of a call; safe from any thread."""
+        with self.clock.changed:
+            super().put(item)
+            self.clock.changed.notify_all()  # the loop itself may wait for that
+
+    def is_set(self) -> bool:
+        """Return whether there is a call, as an event would."""
+        return bool(self.items)
+
+    def wait(self, timeout: float | None) -> None:
+        """Wait for a call, or for seconds to pass; None waits for a call alone."""
+        until = NEVER if timeout is None else self.clock.now() + timeout
+        if not self._count_jobs:
+            self.clock.move(until, self)
+        self.take(until)
+        self.note_job(0)
+
+    def note_job(self, change: int) -> None:
+        """Note that a thread of the executor begins to work (1) or has ended (-1)."""
+        self._count_jobs += change
+        with self.clock.changed:
+            self.is_idle, self.until = not self._count_jobs, NEVER
+            self.clock.changed.notify_all()
+
+
+class _Event(ClockEvent):
+    """An event that notifies the clock when it is set."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def set(self) -> None:
+        super().set()
+        with self._clock.changed:
+            self._clock.changed.notify_all()
+
+
+class VirtualClock:
+    """A `rink.engine.clock.Clock` that moves only when a test moves it."""
+
+    def __init__(self) -> None:
+        # Reentrant, because a finalizer may post a message on a thread that holds the lock.
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self.mailboxes: set[_Mailbox[Any]] = set()
+        self.cluster = MemoryCluster(clock=self, pumped=True)
+        self._now = 1_000.0
+        self._pumping = threading.Lock()
+
+    def now(self) -> float:
+        """Return virtual seconds."""
+        return self._now
+
+    def wall(self, ahead: float = 0.0) -> str:
+        """Return a wall-clock time that moves with the virtual one."""
+        return shown(datetime(2030, 1, 1, tzinfo=UTC), self._now + ahead)
+
+    def mailbox(self) -> Any:
+        """Return a mailbox whose reader counts as busy until it waits."""
+        mailbox: _Mailbox[Any] = _Mailbox(self)
+        with self.changed:
+            self.mailboxes.add(mailbox)
+        return mailbox
+
+    def event(self) -> ClockEvent:
+        """Return an event for `wait`."""
+        return _Event(self)
+
+    def give_way(self, seconds: float) -> None:
+        """Return at once, because time moves only while all threads are idle."""
+
+    def wait(self, event: ClockEvent, timeout: float | None) -> bool:
+        """Wait for an event, and jump while all other threads are idle."""
+        self.move(NEVER if timeout is None else self._now + timeout, event)
+        return event.is_set()
+
+    def move(self, until: float, event: ClockEvent | LoopCalls) -> None:
+        """Jump from one wake-up to the next, until a time or an event."""
+        while not event.is_set() and self._now < until:
+            self._move(until, event)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and return when all threads are idle."""
+        until = self._now + seconds
+        while self._now < until:
+            self._move(until)
+        self.settle()
+
+    def settle(self) -> None:
+        """Deliver all messages until all threads are idle; the clock stands."""
+        while self._wait_idle() and self._pump():
+            pass
+
+    def _move(self, until: float, event: ClockEvent | LoopCalls | None = None) -> None:
+        """Wait until all threads are idle, then jump to a wake-up or `until`."""
+        if not self._wait_idle(event) or self._pump():
+            return
+        expiry = self.cluster.next_expiry
+        with self.changed:
+            if not self._all_idle() or (event is not None and event.is_set()):
+                return
+            wakes = [mailbox.until for mailbox in self.mailboxes]
+            moment = min([*wakes, NEVER if expiry is None else expiry, until])
+            if moment == NEVER:
+                self.changed.wait(BUSY_TIMEOUT_S)  # until another thread of the test does something
+                return
+            self._now = max(self._now, moment)
+            for mailbox in self.mailboxes:
+                if mailbox.until <= self._now:
+                    mailbox.wake()
+            self.changed.notify_all()
+        self.cluster.tick()
+
+    def _all_idle(self) -> bool:
+        for mailbox in self.mailboxes:
+            # A finalizer may have posted the item on the reader's thread just before it waited.
+            if mailbox.items:
+                mailbox.wake()
+        return all(mailbox.is_idle for mailbox in self.mailboxes)
+
+    def _wait_idle(self, event: ClockEvent | LoopCalls | None = None) -> bool:
+        """Wait until every thread is idle; return False if `event` came first."""
+        with self.changed:
+            done = self.changed.wait_for(
+                lambda: self._all_idle() or (event is not None and event.is_set()), BUSY_TIMEOUT_S
+            )
+            if not done:
+                raise TimeoutError(
+                    f"a thread of the library is busy for {BUSY_TIMEOUT_S:.0f} real seconds: does "
+                    "a callback or a scheme block?"
+                )
+            return event is None or not event.is_set()
+
+    def _pump(self) -> bool:
+        """Deliver etcd's messages; return whether there were any."""
+        with self._pumping:
+            return self.cluster.pump() > 0

@@ -1,0 +1,72 @@
+"""Run asyncio in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, TypeVar, TypeVarTuple
+
+from rink.testing.virtual_clock import LoopCalls, VirtualClock
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class _Selector(selectors.DefaultSelector):
+    """A selector whose waits move the virtual clock.
+
+    Invariant: a call from another thread is queued in the loop before it is put into the mailbox,
+    and the mailbox is read at the end of each wait. So no such call waits for time to pass.
+    """
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.calls = LoopCalls(clock)
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        ready = super().select(0)
+        if ready or (timeout is not None and timeout <= 0):
+            return ready
+        self.calls.wait(timeout)
+        return super().select(0)
+
+    def close(self) -> None:
+        self.calls.close()
+        super().close()
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop of asyncio whose time is a clock's.
+
+    Time stands still while a task can run, or a thread of the loop's executor works. Otherwise it
+    jumps to the next moment at which the loop or a thread of the library wants to wake. Sockets
+    are only looked at; waiting for one does not stop the time.
+    """
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._virtual = _Selector(clock)
+        super().__init__(self._virtual)
+
+    def time(self) -> float:
+        """Return virtual seconds."""
+        return self._virtual.clock.now()
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Queue a call from any thread, and end the current wait."""
+        handle = super().call_soon_threadsafe(callback, *args, context=context)
+        self._virtual.calls.put()
+        return handle
+
+    def run_in_executor(
+        self, executor: Any, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """Run a function in a thread, while time stands still."""
+        self._virtual.calls.note_job(1)
+        job = super().run_in_executor(executor, func, *args)
+        job.add_done_callback(lambda _: self._virtual.calls.note_job(-1))
+        return job

@@ -1,0 +1,107 @@
+"""Test asyncio in virtual time, beside real engines."""
+
+import asyncio
+import threading
+from asyncio import sleep as pass_time
+
+import pytest
+
+from rink import aio
+
+
+def test_sleep_moves_the_time_of_engines(rink_time):
+    async def main():
+        async with aio.Session(
+            rink_time.cluster.client(), ttl=10, clock=rink_time.clock
+        ) as session:
+            one = await aio.Rink(session, "g", name="one", initial_delay=0).join()
+            async with await one.await_role("leader") as role:
+                before = rink_time.now()
+                await pass_time(3600)  # the lease is renewed meanwhile
+                assert rink_time.now() - before == 3600
+                assert role.is_held
+
+    rink_time.run(main())
+
+
+def test_member_that_is_cut_off_hears_of_its_loss_in_the_loop(rink_time):
+    async def main():
+        async with aio.Session(
+            rink_time.cluster.client(), ttl=60, clock=rink_time.clock
+        ) as session:
+            one = await aio.Rink(session, "g", name="one", initial_delay=0).join()
+            async with await one.await_role("leader") as role:
+                session.etcd.cut()
+                before = asyncio.get_running_loop().time()
+                await role.lost.wait()
+                assert 40 < asyncio.get_running_loop().time() - before < 55
+                session.etcd.heal()
+
+    rink_time.run(main())
+
+
+def test_time_stands_still_while_a_thread_of_the_executor_works(rink_time):
+    begun, may_end = threading.Event(), threading.Event()
+
+    def work():
+        begun.set()
+        assert may_end.wait(20)
+        return rink_time.now()
+
+    async def main():
+        job = asyncio.create_task(asyncio.to_thread(work))
+        timer = asyncio.create_task(pass_time(5))
+        helper = threading.Thread(target=lambda: (begun.wait(20), may_end.set()))
+        helper.start()
+        before = rink_time.now()
+        assert await job == before
+        assert not timer.done()
+        await timer
+        assert rink_time.now() == before + 5
+        helper.join()
+
+    rink_time.run(main())
+
+
+def test_thread_of_the_executor_may_wait_by_the_clock(rink_time):
+    """A thread that waits by the clock moves it from one timer of the loop to the next."""
+    seen = []
+
+    async def ticks():
+        while True:
+            await pass_time(1)
+            seen.append(rink_time.now())
+
+    async def main():
+        ticking = asyncio.create_task(ticks())
+        await pass_time(0)
+        await asyncio.to_thread(rink_time.advance, 3.5)
+        ticking.cancel()
+
+    begin = rink_time.now()
+    rink_time.run(main())
+    assert [at - begin for at in seen] == [1, 2, 3]
+
+
+def test_call_from_another_thread_waits_for_no_timer(rink_time):
+    async def main():
+        loop, before = asyncio.get_running_loop(), rink_time.now()
+        called = loop.create_future()
+        timer = asyncio.create_task(pass_time(1e9))
+        # Until this call nothing else happens, since the executor's thread is at work.
+        await asyncio.to_thread(loop.call_soon_threadsafe, called.set_result, "called")
+        assert await called == "called"
+        assert rink_time.now() == before
+        timer.cancel()
+
+    rink_time.run(main())
+
+
+def test_timeout_ends_in_virtual_time(rink_time):
+    async def main():
+        before = rink_time.now()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), 86_400)
+        assert rink_time.now() - before == pytest.approx(86_400)
+
+    rink_time.run(main())
