@@ -1,7 +1,5 @@
 """Run the `rink` command.
 
-It looks at groups from outside, runs workers of streams, and starts an etcd for development.
-
 Commands that look at groups only read: they join none, take no lease and write no key. Only
 `forget` deletes keys. Commands of streams need the extra `streams`, and import it when they run.
 """

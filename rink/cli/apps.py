@@ -1,7 +1,6 @@
 """Load the app that a command names as `module:attr`, and run it.
 
-The command line enters `rink.streams` only here. That package needs an extra, so it is imported
-only when a command needs it.
+Only this module imports `rink.streams`, which needs an extra, and only when a command needs it.
 """
 
 from __future__ import annotations
@@ -170,15 +169,12 @@ def _attribute(module: ModuleType, path: str) -> object:
     for part in path.split("."):
         if not hasattr(value, part):
             where = module.__file__ or module.__name__
-            apps = sorted(name for name, other in vars(module).items() if _is_app(other))
+            kind = _app_class()
+            apps = sorted(key for key, other in vars(module).items() if isinstance(other, kind))
             has = f"; its apps are {apps}" if apps else ""
             raise Failed(f"module {module.__name__!r} ({where}) has no attribute {path!r}{has}")
         value = getattr(value, part)
     return value
-
-
-def _is_app(value: object) -> bool:
-    return isinstance(value, _app_class())
 
 
 def _some(value: object) -> str:

@@ -1,7 +1,6 @@
 """Find each command of `rink`, and import it when it is run.
 
-Running a command imports only that command. Showing the help imports all of them. So
-`rink --version` imports no command.
+Only the help imports all of them. So `rink --version` imports no command.
 """
 
 from __future__ import annotations

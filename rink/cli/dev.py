@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import socket
 import sys
 import threading
@@ -14,7 +15,7 @@ from pathlib import Path
 import click
 
 from rink.cli.exit_status import wrapped
-from rink.cli.options import until_ended, without_test_etcd
+from rink.cli.options import until_ended
 from rink.distribution import install_command
 from rink.errors import ConfigError, EtcdUnavailable
 from rink.etcd.client import Client
@@ -58,7 +59,7 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
     from rink.testing import local_etcd
     from rink.testing.process.server import NoEtcdError
 
-    without_test_etcd()
+    os.environ.pop("RINK_TEST_ETCD", None)  # so that `rink.testing` starts a server
     url = f"http://127.0.0.1:{_choose(port)}"
     arguments = (
         # etcd takes the last of two equal options. The folder's own port is for tests, each of
@@ -125,10 +126,7 @@ def _greet(url: str, version: str, data_dir: Path | None) -> None:
 
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Suppress warnings of `rink.testing` about the etcd that it starts.
-
-    The greeting says the same.
-    """
+    """Suppress warnings about the etcd, since the greeting says the same."""
     log = logging.getLogger("rink.testing")
     before = log.level
     log.setLevel(logging.ERROR)

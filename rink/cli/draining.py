@@ -1,7 +1,4 @@
-"""Make the sidecar in the same pod leave: `rink drain`.
-
-It starts fast, for preStop hooks.
-"""
+"""Make the sidecar in the same pod leave, fast: `rink drain`."""
 
 from __future__ import annotations
 
@@ -61,9 +58,8 @@ def _post(path: str, api: str, bearer: Path | None, timeout_s: float) -> tuple[i
     Importing http.client would take most of the command's time.
     """
     authorization = f"Authorization: Bearer {_token(bearer)}\r\n" if bearer else ""
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: {_host(api)}\r\nContent-Length: 0\r\nConnection: close\r\n"
-    )
+    host = "localhost" if api.startswith(("unix:", "/")) else api
+    head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\nConnection: close\r\n"
     answer = b""
     try:
         with _connect(api) as connection:
@@ -90,10 +86,6 @@ def _connect(api: str) -> socket.socket:
     if not port.isdigit() or int(port) > 65_535:
         raise click.BadParameter(f"{api!r} is no address: give HOST:PORT, or unix:PATH")
     return socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S)
-
-
-def _host(api: str) -> str:
-    return "localhost" if api.startswith(("unix:", "/")) else api
 
 
 def _token(bearer: Path) -> str:

@@ -27,10 +27,7 @@ def columns(stream: TextIO) -> int | None:
 
 
 def wrapped(text: str, stream: TextIO) -> str:
-    """Wrap a text at words, to the width of the terminal.
-
-    Text in backticks stays together.
-    """
+    """Wrap a text at words, and keep text in backticks together."""
     width = columns(stream)
     if width is None:
         return text

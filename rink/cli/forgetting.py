@@ -127,7 +127,10 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
             with announced(target, f"deleting group {group!r} in"):
                 _delete(etcd, keys, view, kept)
     if as_json:
-        _write_json(group, target, deleted, kept)
+        requests = [asked.id for asked in kept.requests]
+        facts = {"group": group, "prefix": target.prefix, "deleted": deleted}
+        facts["kept"] = {**attrs.asdict(kept, recurse=False), "requests": requests}
+        click.echo(json.dumps(facts, indent=2))
         return
     done = (
         f"is forgotten: {_number(deleted, 'key')} deleted" if deleted else "has nothing to forget"
@@ -199,19 +202,3 @@ def _delete(etcd: Etcd, keys: Keys, view: View, kept: Kept) -> None:
             "members",
             key=root,
         )
-
-
-def _write_json(group: str, target: Target, deleted: int, kept: Kept) -> None:
-    facts = {
-        "group": group,
-        "prefix": target.prefix,
-        "deleted": deleted,
-        "kept": {
-            "version": kept.version,
-            "token_base": kept.token_base,
-            "requests": [asked.id for asked in kept.requests],
-            "offsets": kept.offsets,
-            "slots": kept.slots,
-        },
-    }
-    click.echo(json.dumps(facts, indent=2))

@@ -40,20 +40,15 @@ def check_grace(leaves_within_s: float, grace_s: float | None) -> None:
     `terminationGracePeriodSeconds`, or None if it was not given.
     """
     needed_s = leaves_within_s + MARGIN_S
-    if grace_s is None:
-        if is_in_kubernetes():
-            log.warning(
-                "leaving takes up to %.0f s: set terminationGracePeriodSeconds to %.0f or more "
-                "(Kubernetes' default is %d), and --termination-grace to the same",
-                leaves_within_s,
-                needed_s,
-                DEFAULT_GRACE_S,
-            )
-    elif grace_s < needed_s:
-        log.warning(
-            "leaving takes up to %.0f s, but the pod is killed after %.0f s: set "
-            "terminationGracePeriodSeconds to %.0f or more, or make --handover-wait shorter",
-            leaves_within_s,
-            grace_s,
-            needed_s,
+    if grace_s is None and is_in_kubernetes():
+        text = (
+            "leaving takes up to %.0f s: set terminationGracePeriodSeconds to %.0f or more "
+            "(Kubernetes' default is %d), and --termination-grace to the same"
         )
+        log.warning(text, leaves_within_s, needed_s, DEFAULT_GRACE_S)
+    elif grace_s is not None and grace_s < needed_s:
+        text = (
+            "leaving takes up to %.0f s, but the pod is killed after %.0f s: set "
+            "terminationGracePeriodSeconds to %.0f or more, or make --handover-wait shorter"
+        )
+        log.warning(text, leaves_within_s, grace_s, needed_s)

@@ -1,8 +1,7 @@
 """Ask etcd about the leases of members.
 
-A lease says when a record ends if its member is dead. The record does not show this: a member that
-died a second ago has a record until its lease ends. So each lease is read, and the answers are
-shown beside the group's status, which is computed from keys alone.
+A member that died a second ago has a record until its lease ends. So each lease is read, and the
+answers are shown beside the group's status, which is computed from keys alone.
 """
 
 from __future__ import annotations

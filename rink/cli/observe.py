@@ -124,7 +124,6 @@ class _Following:
                 yield from self._probe()
 
     def _is_over(self) -> bool:
-        """Return whether the time is over, but not before the first view."""
         if self.until is None or self.view is None:
             return False
         return self.clock.now() >= self.until

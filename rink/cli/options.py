@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import os
 import signal
 import threading
 import time
@@ -113,10 +112,7 @@ def outside() -> Outside:
 
 @contextlib.contextmanager
 def opened(target: Target) -> Iterator[Etcd]:
-    """Open a client, and close it after the body.
-
-    Invalid settings are a usage error.
-    """
+    """Open a client for the body. Invalid settings are a usage error."""
     try:
         etcd = outside().connect(target)
     except ConfigError as error:
@@ -276,8 +272,3 @@ def until_ended() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def without_test_etcd() -> None:
-    """Unset RINK_TEST_ETCD, so that `rink.testing` starts a server."""
-    os.environ.pop("RINK_TEST_ETCD", None)

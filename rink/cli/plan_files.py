@@ -1,7 +1,4 @@
-"""Read roles from files, and start Spark, for `rink plan --spark`.
-
-A user of the library has a session and DataFrames, and needs nothing of this.
-"""
+"""Read roles from files, and start Spark, for `rink plan --spark`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Draw a plan: the roles that members pass on, and the balance of roles.
-
-The balance is shown before and after the change.
-"""
+"""Draw a plan: the moves of roles, and the balance before and after."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Show which roles would move when members leave and join: `rink plan`.
 
-`rink.spark.roles` counts them. The command reads only the newest version and the records of the
-group. Spark takes seconds to start, so everything that can be checked without it is checked first.
+Spark takes seconds to start, so everything that can be checked without it is checked first.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import click
 from rich.console import Group, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -37,17 +35,8 @@ MAX_FLOWS_SHOWN = 20
 
 
 def _names(_: click.Context, __: click.Parameter, value: Any) -> tuple[str, ...]:
-    """Return the names of one or several options, split at commas."""
     values = value if isinstance(value, tuple) else (value or "",)
     return tuple(name.strip() for text in values for name in text.split(",") if name.strip())
-
-
-@attrs.frozen
-class _Start:
-    """Hold the present state of a plan, and its title."""
-
-    standing: Standing
-    title: str = ""
 
 
 @click.command(short_help="Show which roles would move when members leave and join.")
@@ -109,23 +98,23 @@ def plan(
         if members:
             from rink.spark.roles import Standing
 
-            start = _Start(Standing(Version(number=0, ranks=members, scheme=scheme or "jump")))
+            version = Version(number=0, ranks=members, scheme=scheme or "jump")
+            standing, title = Standing(version), ""
         else:
             assert group is not None  # checked above
-            start = _read(group, target)
-        result = _compute(start, path, role_column, leave, join, master, plot)
+            standing, title = _read(group, target)
+        result = _compute(standing, title, path, role_column, leave, join, master, plot)
     if as_json:
         click.echo(
             json.dumps({"group": group, "file": path, **result.as_json(), "plot": plot}, indent=2)
         )
     else:
-        render.console().print(show(result, start.title))
+        render.console().print(show(result, title))
         if plot:
             click.echo(f"drawn into {plot}")
 
 
-def _read(group: str, target: Target) -> _Start:
-    """Read the newest version and the members that will gain or lose a rank."""
+def _read(group: str, target: Target) -> tuple[Standing, str]:
     with opened(target) as etcd, target.reading(group):
         # The import takes half a second, and it counts as time without an answer.
         from rink.spark.roles import Standing
@@ -134,7 +123,7 @@ def _read(group: str, target: Target) -> _Start:
     if observe.is_empty(view):
         raise target.unknown(group)
     standing = Standing.of(view, group)
-    return _Start(standing, f"{group}, version {standing.version.number}")
+    return standing, f"{group}, version {standing.version.number}"
 
 
 @contextlib.contextmanager
@@ -156,7 +145,8 @@ def _needed(plot: str | None) -> Iterator[None]:
 
 
 def _compute(
-    start: _Start,
+    standing: Standing,
+    title: str,
     path: str,
     column: str,
     leave: tuple[str, ...],
@@ -170,7 +160,7 @@ def _compute(
     from rink.spark.roles import plans, version_ranks
 
     # Check all arguments before Spark starts.
-    version_ranks.RoleMap.of(version_ranks.after(start.standing, leave, join))
+    version_ranks.RoleMap.of(version_ranks.after(standing, leave, join))
     plan_files.format_of(path)
     if plot:
         plan_picture.check_ending(plot)
@@ -183,15 +173,14 @@ def _compute(
                 plan_files.told("Spark could not count the roles"),
                 plan_files.watched(spark, lambda done, of: say("counting roles", done, of)),
             ):
-                result = plans.plan(roles, column, start.standing, leave, join)
+                result = plans.plan(roles, column, standing, leave, join)
     if plot:
-        plan_picture.draw(result, plot, start.title)
+        plan_picture.draw(result, plot, title)
     return result
 
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show the progress on a terminal until the result is shown."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(
         *columns,
@@ -206,9 +195,6 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
             progress.refresh()
 
         yield say
-
-
-# ── output ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def show(result: Plan, title: str = "") -> RenderableType:

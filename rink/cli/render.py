@@ -49,8 +49,6 @@ def console(*, stderr: bool = False) -> Console:
 
 def clean(text: str) -> str:
     """Escape unprintable characters: a name must not move the cursor."""
-    if text.isprintable():
-        return text
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text
@@ -58,20 +56,12 @@ def clean(text: str) -> str:
 
 
 def when(stamp: str) -> str:
-    """Return a wall-clock time to the second, in UTC.
-
-    A time that cannot be parsed is returned as it is.
-    """
+    """Return a wall-clock time in UTC, or the text if it cannot be parsed."""
     try:
         at = datetime.fromisoformat(stamp)
     except ValueError:
         return clean(stamp) or "-"
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z" if at.tzinfo else clean(stamp)
-
-
-def names(labels: Mapping[str, str]) -> str:
-    """Return labels as text, `key=value`."""
-    return clean(" ".join(f"{key}={value}" for key, value in labels.items()))
 
 
 Cells = Sequence[Text | str]
@@ -90,10 +80,7 @@ class Listing:
     rows: list[Cells] = attrs.field(factory=list)
 
     def add(self, *cells: Text | str) -> None:
-        """Add a row.
-
-        Missing cells at the end are empty.
-        """
+        """Add a row, of which the last cells may be missing."""
         self.rows.append((*cells, *[""] * (len(self.columns) - len(cells))))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -134,9 +121,6 @@ class Listing:
         name = self.columns[at].removeprefix(">")
         is_plain = name == self.columns[at] and at < self.titles
         return text if is_plain else Text.assemble(f"{name} ", text)
-
-
-# ── one group ────────────────────────────────────────────────────────────────────────────────────
 
 
 def show(
@@ -231,7 +215,7 @@ def _line(status: GroupStatus, member: MemberStatus, leases: Leases) -> Cells:
         when(member.joined),
         _lease(leases.by_member.get(member.name)),
         clean(member.address),
-        names(member.labels),
+        clean(" ".join(f"{key}={value}" for key, value in member.labels.items())),
     )
 
 
@@ -319,9 +303,6 @@ def titled(lines: Iterable[tuple[str, str, str]]) -> Table:
     return made
 
 
-# ── versions, and groups ─────────────────────────────────────────────────────────────────────────
-
-
 def show_history(steps: list[VersionStep]) -> RenderableType:
     """Show versions, oldest first: the newest stands next to the prompt."""
     made = Listing((">version", "proclaimed", "by", "because", "what changed"), titles=2)
@@ -357,10 +338,7 @@ def _first(lines: Sequence[str]) -> list[str]:
 def show_groups(
     statuses: list[GroupStatus], hidden: int, strays: tuple[str, ...]
 ) -> RenderableType:
-    """Show groups, one a line.
-
-    Below them stand the number of hidden groups and the keys that belong to no group.
-    """
+    """Show groups, one a line, and below them what is not shown."""
     made = Listing(("group", ">version", ">ranks", ">members", "coordinator", "state"))
     for status in statuses:
         made.add(

@@ -6,7 +6,7 @@ Names come from Redis, where anybody may have written them: see `render`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -16,29 +16,13 @@ from rink.cli.render import Listing, clean, titled, when
 from rink.core.own_record import some
 
 if TYPE_CHECKING:
-    from rink.streams.admin import (
-        DeadLetterRow,
-        DeadLetters,
-        Discarded,
-        Forgotten,
-        Lag,
-        Moved,
-        Owners,
-        PartitionOwner,
-        Paused,
-        Requeued,
-        Resumed,
-        Unquarantined,
-    )
+    from rink.streams import admin
 
 MAX_TEXT_SHOWN = 100
 """Most characters of an error or a record in a table."""
 
 
-# ── lag ───────────────────────────────────────────────────────────────────────────────────────────
-
-
-def show_lag(lags: Sequence[Lag]) -> RenderableType:
+def show_lag(lags: Sequence[admin.Lag]) -> RenderableType:
     """Show each processor's lag by partition, then the problems to solve."""
     if not lags:
         return Text("no processors: neither the app nor Redis has a chosen one")
@@ -62,7 +46,7 @@ def show_lag(lags: Sequence[Lag]) -> RenderableType:
     return Group(made, *([Text(""), *notes] if notes else []))
 
 
-def _kept(lag: Lag) -> tuple[str, str, str, str]:
+def _kept(lag: admin.Lag) -> tuple[str, str, str, str]:
     """Return the four cells about events that a partition keeps on purpose.
 
     They are empty if events are trimmed once all processors have passed them.
@@ -82,13 +66,11 @@ def _size(count: int) -> str:
     return f"{size:.{digits}f} {unit}"
 
 
-def _role(
-    row: Lag | DeadLetterRow | Discarded | Requeued | Unquarantined | Moved | Paused | Resumed,
-) -> str:
+def _role(row: Any) -> str:
     return clean(f"{row.stream}/{row.partition}")
 
 
-def _state(lag: Lag) -> Text:
+def _state(lag: admin.Lag) -> Text:
     holds = (", paused" if lag.paused else "") + (", holds trimming back" if lag.holds_back else "")
     if lag.quarantined:
         return Text(f"quarantined{holds}", "bold red")
@@ -103,7 +85,7 @@ def _state(lag: Lag) -> Text:
     return Text("no owner" + holds, "yellow")
 
 
-def _notes(lags: Sequence[Lag]) -> list[RenderableType]:
+def _notes(lags: Sequence[admin.Lag]) -> list[RenderableType]:
     places = [(f"{lag.processor} {lag.stream}/{lag.partition}", lag) for lag in lags]
     lines = [
         ("quarantined", f"{place}: {lag.quarantined}", "red")
@@ -117,10 +99,7 @@ def _notes(lags: Sequence[Lag]) -> list[RenderableType]:
     return [titled(lines)] if lines else []
 
 
-# ── owners ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def show_owners(owners: Sequence[Owners]) -> RenderableType:
+def show_owners(owners: Sequence[admin.Owners]) -> RenderableType:
     """Show each processor's workers, and the owner of each partition."""
     if not owners:
         return Text("no processors: neither the app nor Redis has a chosen one")
@@ -131,7 +110,7 @@ def show_owners(owners: Sequence[Owners]) -> RenderableType:
     return Group(*parts)
 
 
-def _head(owners: Owners) -> Text:
+def _head(owners: admin.Owners) -> Text:
     head = Text.assemble((clean(owners.processor), "bold"), f"  group {clean(owners.group)} · ")
     if owners.is_sparks:
         return Text.assemble(
@@ -150,7 +129,7 @@ def _head(owners: Owners) -> Text:
     )
 
 
-def _partitions(owners: Owners) -> RenderableType:
+def _partitions(owners: admin.Owners) -> RenderableType:
     made = Listing(("partition", "owner", "standby", ">token", "state"), titles=1)
     for partition in owners.partitions:
         made.add(
@@ -163,7 +142,7 @@ def _partitions(owners: Owners) -> RenderableType:
     return made
 
 
-def _at_work(partition: PartitionOwner) -> Text:
+def _at_work(partition: admin.PartitionOwner) -> Text:
     if partition.quarantined:
         return Text(f"quarantined: {clean(partition.quarantined)}", "red")
     if partition.draining:
@@ -177,14 +156,8 @@ def _at_work(partition: PartitionOwner) -> Text:
     return Text("not at work", "yellow" if partition.owner else "dim")
 
 
-# ── dead letters ──────────────────────────────────────────────────────────────────────────────────
-
-
-def show_letters(letters: DeadLetters) -> RenderableType:
-    """Show dead letters, one a line.
-
-    The oldest stands first, so that the newest is next to the prompt.
-    """
+def show_letters(letters: admin.DeadLetters) -> RenderableType:
+    """Show dead letters, one a line, with the newest next to the prompt."""
     if not letters.letters:
         return Text("no dead letters")
     made = Listing(
@@ -206,7 +179,7 @@ def show_letters(letters: DeadLetters) -> RenderableType:
     return Group(made, Text(f"… and {hidden} older ones: --last shows more", "dim"))
 
 
-def show_letter(letter: DeadLetterRow) -> RenderableType:
+def show_letter(letter: admin.DeadLetterRow) -> RenderableType:
     """Show one dead letter in full."""
     sent = when(letter.sent) if letter.sent else "at an unknown time"
     facts = [
@@ -231,10 +204,7 @@ def _short(text: str) -> str:
     return text if len(text) <= MAX_TEXT_SHOWN else text[:MAX_TEXT_SHOWN] + "…"
 
 
-# ── results of changes ────────────────────────────────────────────────────────────────────────────
-
-
-def show_requeued(rows: Sequence[Requeued]) -> RenderableType:
+def show_requeued(rows: Sequence[admin.Requeued]) -> RenderableType:
     """Show the events that dead letters have become again."""
     if not rows:
         return Text("no dead letters")
@@ -244,30 +214,30 @@ def show_requeued(rows: Sequence[Requeued]) -> RenderableType:
     return made
 
 
-def show_discarded(rows: Sequence[Discarded]) -> RenderableType:
+def show_discarded(rows: Sequence[admin.Discarded]) -> RenderableType:
     """Show how many dead letters were removed."""
     return _changed(rows, {">dead letters removed": "letters"}, "no dead letters")
 
 
-def show_unquarantined(rows: Sequence[Unquarantined]) -> RenderableType:
+def show_unquarantined(rows: Sequence[admin.Unquarantined]) -> RenderableType:
     """Show the partitions that are processed again."""
     columns = {"goes on behind": "offset", "skipped": "skipped", "was quarantined for": "reason"}
     return _changed(rows, columns, "no chosen partition is quarantined")
 
 
-def show_paused(rows: Sequence[Paused]) -> RenderableType:
+def show_paused(rows: Sequence[admin.Paused]) -> RenderableType:
     """Show where a processor is paused."""
     nothing = "nothing to pause: all chosen partitions are paused already"
     return _changed(rows, {">lag when paused": "lag"}, nothing)
 
 
-def show_resumed(rows: Sequence[Resumed]) -> RenderableType:
+def show_resumed(rows: Sequence[admin.Resumed]) -> RenderableType:
     """Show where a processor is resumed."""
     nothing = "nothing to resume: no chosen partition is paused"
     return _changed(rows, {">lag when resumed": "lag"}, nothing)
 
 
-def show_moved(rows: Sequence[Moved]) -> RenderableType:
+def show_moved(rows: Sequence[admin.Moved]) -> RenderableType:
     """Show the offsets before and after a move."""
     columns = {"offset was": "before", "offset is": "after"}
     made = _changed(rows, columns, "no offset was moved: the processor has never started there")
@@ -281,7 +251,9 @@ def show_moved(rows: Sequence[Moved]) -> RenderableType:
 
 
 def _changed(
-    rows: Sequence[Discarded | Unquarantined | Paused | Resumed | Moved],
+    rows: Sequence[
+        admin.Discarded | admin.Unquarantined | admin.Paused | admin.Resumed | admin.Moved
+    ],
     columns: Mapping[str, str],
     nothing: str,
 ) -> RenderableType:
@@ -298,7 +270,7 @@ def _changed(
     return made
 
 
-def show_forgotten(rows: Sequence[Forgotten]) -> str:
+def show_forgotten(rows: Sequence[admin.Forgotten]) -> str:
     """Return a text about a forgotten processor, and what stays of it."""
     if not rows:
         return "nothing to forget: it is registered nowhere"

@@ -54,10 +54,7 @@ class RoleSeen:
     since: Since | None = None
 
     def reason(self, now: str) -> str:
-        """Return why the role is not held, and since when.
-
-        `now` is this machine's wall clock.
-        """
+        """Return why the role is not held, and since when by a wall clock."""
         return self.why if self.since is None else f"{self.why}, {self.since.text(now)}"
 
 
@@ -90,10 +87,7 @@ def _role_seen(
 
 
 def _of_owner(view: View, base: RoleSeen, owner: str, placement: Placement) -> RoleSeen:
-    """Return the role as the owner's own record shows it.
-
-    No other record claims the role.
-    """
+    """Return a role that no other record claims, by its owner's record."""
     member = view.members.get(owner)
     if member is None or not member.lease:
         return attrs.evolve(

@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import attrs
@@ -136,11 +136,10 @@ async def _send_all(
     rest = b""
     with apps.asking(app):
         await app.connections.open()  # fails at once without Redis, as in `_send`
-    async with _reading(file) as read:
-        while chunk := await read():
-            *lines, rest = (rest + chunk).split(b"\n")
-            await _send_lines(stream, lines, count, timeout)
-            show(len(chunk), count.sent)
+    while chunk := await _read(file):
+        *lines, rest = (rest + chunk).split(b"\n")
+        await _send_lines(stream, lines, count, timeout)
+        show(len(chunk), count.sent)
     await _send_lines(stream, [rest] if rest else [], count, timeout)
 
 
@@ -174,31 +173,21 @@ def _records(
     return records, None
 
 
-@contextlib.asynccontextmanager
-async def _reading(file: BinaryIO) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
-    """Yield a function that reads the next piece of a file; b"" is the end.
+async def _read(file: BinaryIO) -> bytes:
+    """Return the next piece of a file; b"" is the end.
 
     The event loop waits for a pipe or a terminal. So records are sent as soon as they come, and
     Ctrl-C works.
     """
     if not _is_waited_for(file):
-
-        async def read() -> bytes:
-            return file.read(_CHUNK_BYTES)
-
-        yield read
-        return
-    was_blocking = os.get_blocking(file.fileno())
-    reader = asyncio.StreamReader()
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader),
-        os.fdopen(os.dup(file.fileno()), "rb"),  # the transport closes it
-    )
+        return file.read(_CHUNK_BYTES)
+    loop, fd, readable = asyncio.get_running_loop(), file.fileno(), asyncio.Event()
+    loop.add_reader(fd, readable.set)
     try:
-        yield lambda: reader.read(_CHUNK_BYTES)
+        await readable.wait()
     finally:
-        transport.close()
-        os.set_blocking(file.fileno(), was_blocking)  # the shell uses the same terminal
+        loop.remove_reader(fd)
+    return os.read(fd, _CHUNK_BYTES)
 
 
 def _is_waited_for(file: BinaryIO) -> bool:

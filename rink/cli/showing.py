@@ -76,7 +76,6 @@ def status(
 
 
 def _answer(ctx: click.Context, now: GroupStatus, leases: Leases) -> None:
-    """Exit with the status that answers `--check`, unless that is 0."""
     if not now.settled or leases.overdue:
         ctx.exit(NO)
     if leases.problem:

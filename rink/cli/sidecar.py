@@ -7,6 +7,7 @@ import gc
 import logging
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -102,6 +103,7 @@ JOIN_TIMEOUT_S = 10.0
 )
 @click.option(
     "--hold",
+    "hold_s",
     metavar="SECONDS",
     type=Seconds(min=1),
     default=10.0,
@@ -109,6 +111,7 @@ JOIN_TIMEOUT_S = 10.0
 )
 @click.option(
     "--absent",
+    "absent_s",
     metavar="SECONDS",
     type=Seconds(min=0),
     default=10.0,
@@ -116,6 +119,7 @@ JOIN_TIMEOUT_S = 10.0
 )
 @click.option(
     "--grace",
+    "grace_s",
     metavar="SECONDS",
     type=Seconds(min=0),
     help="How long a program may go on after a loss.  [default: 60]",
@@ -139,11 +143,9 @@ JOIN_TIMEOUT_S = 10.0
 @with_log_level()
 @with_target
 def sidecar(
-    group: str, name: str | None, listen: str, socket_group: str | None, bearer: Path | None,
-    insecure: bool, public: str, page: bool, roles: tuple[str, ...], label_pod: tuple[str, ...],
-    files: Path | None, hold: float, absent: float, grace: float | None, rebalance_delay: float,
-    ttl: float, handover_wait: float, termination_grace: float | None, max_streams: int,
-    log_level: str, target: Target,
+    group: str, name: str | None, listen: str, public: str, page: bool, hold_s: float,
+    grace_s: float | None, rebalance_delay: float, ttl: float, handover_wait: float,
+    termination_grace: float | None, log_level: str, target: Target, **settings: Any,
 ) -> None:  # fmt: skip
     """Hold roles for the programs beside it until SIGTERM or Ctrl-C.
 
@@ -151,7 +153,7 @@ def sidecar(
     the group when there has been no sign of life of a program for --absent. With --role it joins at
     once, and stays.
     """
-    if roles and grace is None:
+    if settings["roles"] and grace_s is None:
         raise Wrong("--role needs --grace: no program confirms the loss of such a role")
     try:
         from rink import aio
@@ -162,18 +164,20 @@ def sidecar(
         text = f"the sidecar needs {error.name}: {install_command('sidecar')}"
         raise NeedsExtra(text) from error
     try:
-        settings = SidecarSettings(
-            listen=Address.of(listen), public=Address.of_probes(public) if public else None,
-            hold_s=hold, absent_s=absent, grace_s=60.0 if grace is None else grace, roles=roles,
-            label_pod=label_pod, files=files, bearer=bearer, socket_group=socket_group,
-            insecure=insecure, max_streams=max_streams, page=group if page else "",
-        )  # fmt: skip
+        sidecar_settings = SidecarSettings(
+            listen=Address.of(listen),
+            public=Address.of_probes(public) if public else None,
+            hold_s=hold_s,
+            grace_s=60.0 if grace_s is None else grace_s,
+            page=group if page else "",
+            **settings,
+        )
     except ConfigError as error:
         raise Wrong(str(error)) from error
     log_to_stderr(log_level)
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    label_s = RELEASE_WAIT_S if label_pod else 0.0
-    kubernetes.check_grace(handover_wait + LEAVE_TIMEOUT_S + hold + label_s, termination_grace)
+    label_s = RELEASE_WAIT_S if settings["label_pod"] else 0.0
+    kubernetes.check_grace(handover_wait + LEAVE_TIMEOUT_S + hold_s + label_s, termination_grace)
 
     async def run() -> None:
         session = session_at(target, ttl)
@@ -181,15 +185,11 @@ def sidecar(
             aio.Rink, session, group, name=name, rebalance_delay=rebalance_delay,
             leave_timeout=LEAVE_TIMEOUT_S, handover_wait=handover_wait, join_timeout=JOIN_TIMEOUT_S,
         )  # fmt: skip
-        program = Program(settings, session, member)
+        program = Program(sidecar_settings, session, member)
         with exits_at_once():
             await program.run()
 
-    _collect_dead_connections_soon()
-    asyncio.run(run())
-
-
-def _collect_dead_connections_soon() -> None:
     gc.collect()
     gc.freeze()  # full collections then scan only connections, and not every module
     gc.set_threshold(*GC_THRESHOLDS)
+    asyncio.run(run())

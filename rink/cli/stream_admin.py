@@ -69,7 +69,6 @@ def _of_processor(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _ask(app: App, work: Callable[[], Awaitable[T]], *, etcd: bool = False) -> T:
-    """Run the work, and name the servers on stderr if no answer comes soon."""
     with apps.asking(app, etcd=etcd):
         return apps.run(app, work)
 

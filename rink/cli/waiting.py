@@ -1,7 +1,4 @@
-"""Wait for a condition of a group, for scripts: `rink wait`.
-
-The condition is that the group is settled, has a number of members, or a role is held.
-"""
+"""Wait for a condition of a group, for scripts: `rink wait`."""
 
 from __future__ import annotations
 

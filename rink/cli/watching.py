@@ -134,10 +134,7 @@ class JsonLines:
 
 @attrs.define
 class LiveLog:
-    """Show a log, and below it the group as it is now.
-
-    The log scrolls, and stays in the terminal's scrollback.
-    """
+    """Show a log that scrolls, and below it the group as it is now."""
 
     console: Console
     group: str

@@ -28,7 +28,6 @@ _ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 def _names(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> list[str] | None:
-    """Return the names of all options, split at commas."""
     names = [name.strip() for text in values for name in text.split(",") if name.strip()]
     if values and not names:
         raise click.BadParameter("no processor is named")
@@ -153,7 +152,6 @@ def _hurry(worker: Worker, name: str) -> None:
 
 
 def _serve_metrics(worker: Worker, host: str, port: int) -> None:
-    """Serve the metrics of the worker, the process and the app."""
     from prometheus_client import REGISTRY, CollectorRegistry, make_wsgi_app, start_http_server
 
     both = CollectorRegistry()
@@ -168,7 +166,6 @@ def _serve_metrics(worker: Worker, host: str, port: int) -> None:
 
 
 def _with_readiness(metrics: WSGIApplication, worker: Worker) -> WSGIApplication:
-    """Add readiness at /readyz to the application of the metrics."""
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] != "/readyz":

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rink import aio
 from rink.mounts import is_in_memory
 from rink.run import command_guard
 
@@ -25,18 +26,14 @@ SECRETS = re.compile(r"RINK_ETCD(_.*)?|RINK_.*(PASSWORD|TOKEN_FILE|SECRET).*")
 """Variables with access to etcd or a password, which the command must not get."""
 
 
-def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without the variables of `SECRETS`."""
-    return {name: value for name, value in environment.items() if not SECRETS.fullmatch(name)}
-
-
 def environment_of(
-    environment: Mapping[str, str], *, group: str, role: str, rank: int, token: int, file: str
+    environment: Mapping[str, str], group: str, role: aio.Role, file: str
 ) -> dict[str, str]:
     """Return the command's environment, without RINK_FILE if there is none."""
-    result = without_secrets(environment)
+    result = {name: value for name, value in environment.items() if not SECRETS.fullmatch(name)}
     result.pop("RINK_FILE", None)
-    result.update(RINK_GROUP=group, RINK_ROLE=role, RINK_RANK=str(rank), RINK_TOKEN=str(token))
+    result.update(RINK_GROUP=group, RINK_ROLE=role.name)
+    result.update(RINK_RANK=str(role.rank), RINK_TOKEN=str(role.token))
     if file:
         result["RINK_FILE"] = file
     return result

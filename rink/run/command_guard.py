@@ -167,12 +167,18 @@ class Ends:
         return ""
 
 
+def checked(result: int, call: str) -> int:
+    """Return the result of a call of C, or raise its OSError."""
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{call}: {os.strerror(code)}")
+    return result
+
+
 def prctl(option: int, value: int) -> None:
     """Call prctl, or raise an OSError."""
     rest = [ctypes.c_ulong(0)] * 3
-    if _libc.prctl(option, ctypes.c_ulong(value), *rest) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"prctl({option}): {os.strerror(code)}")
+    checked(_libc.prctl(option, ctypes.c_ulong(value), *rest), f"prctl({option})")
 
 
 def become_subreaper() -> None:
@@ -281,18 +287,15 @@ class Timer:
     """Keep a timer on CLOCK_BOOTTIME, which counts suspended time, too."""
 
     def __init__(self) -> None:
-        self.fd = _libc.timerfd_create(CLOCK_BOOTTIME, TFD_FLAGS)
-        if self.fd < 0:
-            code = ctypes.get_errno()
-            raise OSError(code, f"timerfd_create(CLOCK_BOOTTIME): {os.strerror(code)}")
+        fd = _libc.timerfd_create(CLOCK_BOOTTIME, TFD_FLAGS)
+        self.fd = checked(fd, "timerfd_create(CLOCK_BOOTTIME)")
 
     def set(self, at_ms: int) -> None:
         """Set the time at which it rings."""
         at_ms = max(at_ms, 1)  # 0 would disarm it
         spec = (ctypes.c_long * 4)(0, 0, at_ms // 1000, at_ms % 1000 * 1_000_000)
-        if _libc.timerfd_settime(self.fd, TFD_TIMER_ABSTIME, ctypes.byref(spec), None) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, f"timerfd_settime: {os.strerror(code)}")
+        result = _libc.timerfd_settime(self.fd, TFD_TIMER_ABSTIME, ctypes.byref(spec), None)
+        checked(result, "timerfd_settime")
 
 
 class Terminal:
@@ -335,15 +338,11 @@ class Cgroup:
 
     def enter(self) -> None:
         """Move this process into the cgroup, if the kernel allows it."""
-        if self._path:
-            with contextlib.suppress(OSError):
-                self._write("cgroup.procs", "0")
+        self._write("cgroup.procs", "0")
 
     def kill(self) -> None:
         """Kill all processes in the cgroup."""
-        if self._path:
-            with contextlib.suppress(OSError):
-                self._write("cgroup.kill", "1")
+        self._write("cgroup.kill", "1")
 
     def remove(self) -> None:
         """Remove the cgroup; the kernel may take a moment to see it empty."""
@@ -356,8 +355,10 @@ class Cgroup:
                 return
 
     def _write(self, name: str, text: str) -> None:
-        with open(f"{self._path}/{name}", "w", encoding="ascii") as file:
-            file.write(text)
+        if self._path:
+            path = f"{self._path}/{name}"
+            with contextlib.suppress(OSError), open(path, "w", encoding="ascii") as file:
+                file.write(text)
 
 
 class CommandGuard:
@@ -413,7 +414,6 @@ class CommandGuard:
     # ── the start ────────────────────────────────────────────────────────────────────────────────
 
     def _start(self) -> bool:
-        """Start the command, and return whether it runs."""
         read, write = os.pipe2(os.O_CLOEXEC)
         guard = os.getpid()
         self._pid = os.fork()

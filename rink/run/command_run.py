@@ -146,14 +146,7 @@ class CommandRun:
         guarded = Guarded(host.reaper, host.on_stopped)
         guarded.start(
             host.settings.command,
-            environment_of(
-                os.environ,
-                group=host.settings.group,
-                role=role.name,
-                rank=role.rank,
-                token=role.token,
-                file=host.file.path,
-            ),
+            environment_of(os.environ, host.settings.group, role, host.file.path),
             until=until,
             limits=self._limits,
             role=role.name,

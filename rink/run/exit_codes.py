@@ -49,12 +49,10 @@ def end(outcome: ExitStatus) -> NoReturn:
     Python's own exit could be delayed. Nothing is flushed: `rink run` writes only its log, a flush
     may never end, and there may be no stdout.
     """
-    if (
-        outcome.signal and os.getpid() != 1
-    ):  # the system discards signals that process 1 does not handle
-        resource.setrlimit(
-            resource.RLIMIT_CORE, (0, 0)
-        )  # a core dump would show `rink run`, not the command
+    # The system discards signals that process 1 does not handle.
+    if outcome.signal and os.getpid() != 1:
+        # A core dump would show `rink run`, not the command.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if outcome.signal not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(outcome.signal, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [outcome.signal])

@@ -146,7 +146,6 @@ class Guarded:
     def _spawn(
         self, options: Mapping[str, object], command: Sequence[str], environment: Mapping[str, str]
     ) -> int:
-        """Start the guard with its two pipes, and return its process id."""
         guard_in, self._to = os.pipe()
         self._from, guard_out = os.pipe()
         options = {"in": guard_in, "out": guard_out, **options}

@@ -1,8 +1,8 @@
 """Write the log on a thread of its own.
 
-Perhaps nobody reads stderr, because a pipe is full, or Ctrl-S stopped a terminal. A line that the
-event loop or a thread of the member writes there itself would never end. Then the lease would be
-kept alive, but signals would have no effect.
+Perhaps nobody reads stderr, because a pipe is full, or Ctrl-S stopped a terminal. A line written
+there by the event loop or a thread of the member would never end. Then the lease would be kept
+alive, but signals would have no effect.
 """
 
 from __future__ import annotations

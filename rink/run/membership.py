@@ -50,8 +50,6 @@ class RunMember:
         self._session = session
         self._joined: aio.Rink | None = None
 
-    # ── the state ────────────────────────────────────────────────────────────────────────────
-
     @property
     def is_joined(self) -> bool:
         """Return whether the group was joined."""
@@ -76,8 +74,6 @@ class RunMember:
         """Return the live lease and its deadline in ms, or 0 and 0."""
         lease, deadline = _internals.tenure_of(self.rink) if self.is_joined else (0, 0.0)
         return lease, math.floor(deadline * 1000)
-
-    # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     async def join(self) -> None:
         """Join the group once; retry while etcd does not answer."""

@@ -1,6 +1,6 @@
 """Begin and finish the slot of `--once-per`.
 
-The transactions are in `slots`. Here they run on a thread, and are repeated while the role is held.
+The transactions of `slots` run on a thread, and are repeated while the role is held.
 """
 
 from __future__ import annotations

@@ -56,10 +56,6 @@ class Restarts:
         return pause
 
 
-class NotGrantedError(Exception):
-    """Report that `--wait` ended without the role."""
-
-
 class CommandSupervisor:
     """Run a command under a role, in the event loop of the main thread.
 
@@ -234,18 +230,13 @@ class CommandSupervisor:
     # ── the role ─────────────────────────────────────────────────────────────────────────────
 
     async def _hold(self) -> ExitStatus:
-        """Wait for the role and run the command, repeatedly if so set."""
         settings = self._settings
         while True:
             try:
                 role = await self._get_role()
-            except NotGrantedError:
-                log.error(
-                    "%s was not granted within --wait %g: %s",
-                    settings.what,
-                    settings.wait,
-                    self._member.why,
-                )
+            except TimeoutError:
+                text = "%s was not granted within --wait %g: %s"
+                log.error(text, settings.what, settings.wait, self._member.why)
                 return await self._end(ExitStatus(NOT_GRANTED), is_hurried=True)
             if role is None:  # another member has run the slot
                 return await self._end(ExitStatus(), is_hurried=True)
@@ -327,16 +318,16 @@ class CommandSupervisor:
         await asyncio.sleep(pause)
 
     async def _get_role(self) -> aio.Role | None:
-        """Join and wait for the role, or return None if the slot needs no run."""
-        wait = self._settings.wait
-        try:
-            async with asyncio.timeout(wait):
-                if await self._is_slot_over():
-                    return None
-                await self._member.join()
-                return await self._member.await_role(self._token, self._is_slot_over)
-        except TimeoutError as error:
-            raise NotGrantedError from error
+        """Join and wait for the role, or return None if the slot needs no run.
+
+        Raises:
+            TimeoutError: the role was not granted within `--wait`.
+        """
+        async with asyncio.timeout(self._settings.wait):
+            if await self._is_slot_over():
+                return None
+            await self._member.join()
+            return await self._member.await_role(self._token, self._is_slot_over)
 
     async def _is_slot_over(self) -> bool:
         return self._slot is not None and await self._slot.is_over()

@@ -1,15 +1,14 @@
-"""Refuse requests that no program of this pod would send.
+"""Refuse requests that no program of this pod would send, before the API.
 
-This is ASGI middleware before the API.
-
-The API listens on loopback or on a unix socket. A web page in a browser on the same machine can
-send requests there, too. So a request must not come from a page, and needs a `Host` that a page
-cannot have: the name of another site could resolve to 127.0.0.1. A body needs a content type that a
-page may only send after a preflight request (`rink.sidecar.bodies`).
+A web page in a browser on the same machine can send requests to loopback, too. So a request must
+not come from a page, and needs a `Host` that a page cannot have: the name of another site could
+resolve to 127.0.0.1. A body needs a content type that a page may only send after a preflight
+request (`rink.sidecar.bodies`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import ipaddress
 from pathlib import Path
@@ -27,10 +26,7 @@ MAX_HEAD_BYTES = 16 * 1024
 
 
 class Bearer:
-    """Compare the token of requests with the token in a file.
-
-    The file is read again when it changes.
-    """
+    """Compare the tokens of requests with a file, which may change."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -40,7 +36,8 @@ class Bearer:
 
     def is_right(self, token: bytes) -> bool:
         """Return whether a request's token is right."""
-        self._read()
+        with contextlib.suppress(ConfigError):  # the file is being replaced: the old token is valid
+            self._read()
         return hmac.compare_digest(token, self._token)
 
     def _read(self) -> None:
@@ -51,16 +48,12 @@ class Bearer:
                 return
             token = self._path.read_bytes().strip()
         except OSError as error:
-            if self._seen is None:
-                raise ConfigError(f"the token file {self._path}: {error.strerror}") from error
-            return  # the file is being replaced, so the earlier token stays valid
+            raise ConfigError(f"the token file {self._path}: {error.strerror}") from error
         if len(token) < MIN_BEARER_BYTES:
-            if self._seen is None:
-                raise ConfigError(
-                    f"the token file {self._path} has {len(token)} bytes: it needs "
-                    f"{MIN_BEARER_BYTES} or more, such as from `openssl rand -hex 32`"
-                )
-            return
+            raise ConfigError(
+                f"the token file {self._path} has {len(token)} bytes: it needs "
+                f"{MIN_BEARER_BYTES} or more, such as from `openssl rand -hex 32`"
+            )
         self._seen, self._token = seen, token
 
 
@@ -111,7 +104,6 @@ class Access:
 
 
 def _is_loopback(host: bytes, server: tuple[str, int | None]) -> bool:
-    """Return whether a Host header names loopback and the right port."""
     name, colon, port = host.decode("latin-1").rpartition(":")
     if not colon or port != str(server[1]):
         return False

@@ -51,7 +51,7 @@ def consumer_fields(service: Service, consumer: Consumer) -> dict[str, Any]:
 def waiting_fields(service: Service, consumer: Consumer, role: str) -> dict[str, Any]:
     """Return the fields of a role that a consumer waits for."""
     before = service.turns.before(consumer, role)
-    behind = f"consumer {before} of this sidecar" if before else service.obstacle(role)
+    behind = f"consumer {before} of this sidecar" if before else service.member.obstacle(role)
     return {"role": role, "behind": behind}
 
 

@@ -49,10 +49,10 @@ class ConsumerTurns:
 
     Args:
         hold_ms: the greatest time from now to a told end.
-        grace_ms: how long an end is moved on after a loss. None: until the consumer answers.
+        grace_ms: how long an end is moved on after a loss.
     """
 
-    def __init__(self, hold_ms: int, grace_ms: int | None) -> None:
+    def __init__(self, hold_ms: int, grace_ms: int) -> None:
         self.hold_ms = hold_ms
         self.grace_ms = grace_ms
         self.consumers: dict[str, Consumer] = {}
@@ -340,7 +340,7 @@ class ConsumerTurns:
         if turn.lease != self._lease:
             return 0  # after the session of the grant, another member may hold the role
         until_ms = min(now_ms + self.hold_ms, self._deadline_ms)
-        if turn.lost_at_ms is not None and self.grace_ms is not None:
+        if turn.lost_at_ms is not None:
             return min(until_ms, turn.lost_at_ms + self.grace_ms)
         return until_ms
 

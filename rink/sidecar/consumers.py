@@ -1,7 +1,5 @@
 """Hold the consumers of a sidecar and their turns.
 
-`rink.sidecar.consumer_turns` changes them.
-
 A consumer is *alive* while its open stream or its latest renewal shows that it works. Then its ends
 are moved on. It is *present* while a turn can be reported to it: by its stream, by its open call,
 or by its next renewal. A consumer that is not present keeps its place in a queue until it is

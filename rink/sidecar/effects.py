@@ -1,7 +1,4 @@
-"""Name the effects of `rink.sidecar.consumer_turns`.
-
-They are orders to the member, and reports to consumers.
-"""
+"""Name the orders to the member, and the reports to consumers."""
 
 from __future__ import annotations
 

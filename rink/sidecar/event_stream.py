@@ -7,7 +7,7 @@ import json
 import logging
 
 import attrs
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from rink.sidecar.answers import EventWriter
 from rink.sidecar.consumers import Consumer
@@ -54,7 +54,8 @@ class EventStream:
                 inbox.changed.clear()
                 is_last = bool(inbox.bye)
                 if body := writer.take(inbox):
-                    await send(_body(body, more=not is_last))
+                    message = {"type": "http.response.body", "body": body, "more_body": not is_last}
+                    await send(message)
                 if is_last:
                     return
                 await self._next(inbox, writer)
@@ -70,7 +71,6 @@ class EventStream:
 
     @staticmethod
     async def _next(inbox: ServiceInbox, writer: EventWriter) -> None:
-        """Wait for an event, or for the time at which the stream is idle."""
         try:
             async with asyncio.timeout(IDLE_INTERVAL_S):
                 await inbox.changed.wait()
@@ -87,7 +87,3 @@ async def disconnected(receive: Receive) -> None:
     """Wait until the client has closed the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _body(body: bytes, more: bool) -> Message:
-    return {"type": "http.response.body", "body": body, "more_body": more}

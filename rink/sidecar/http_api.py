@@ -6,10 +6,9 @@ import asyncio
 import contextlib
 import json
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-import attrs
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -37,29 +36,6 @@ EVENT_STREAM = "text/event-stream"
 UNKNOWN_GRANT = "this grant is over, or of an earlier life of the sidecar: hold the roles anew"
 
 
-@attrs.define
-class ApiLimits:
-    """Count the open streams and the waiting calls."""
-
-    streams: int = 0
-    calls: int = 0
-
-    @contextlib.contextmanager
-    def one_more(self, what: str, most: int) -> Any:
-        """Count one more while the body runs.
-
-        Raises:
-            Refused: the limit is reached.
-        """
-        if getattr(self, what) >= most:
-            raise Refused(429, f"there are {most} {what} already")
-        setattr(self, what, getattr(self, what) + 1)
-        try:
-            yield
-        finally:
-            setattr(self, what, getattr(self, what) - 1)
-
-
 class Api:
     """Answer consumers."""
 
@@ -69,9 +45,9 @@ class Api:
         self._service = service
         self._membership = membership
         self._max_streams = max_streams
-        self._limits = ApiLimits()
+        self._streams = self._calls = 0  # open streams, and calls that wait
         self._waiting: dict[str, asyncio.Event] = {}
-        self._calls: dict[str, tuple[tuple[str, ...], Call]] = {
+        self._table: dict[str, tuple[tuple[str, ...], Call]] = {
             "/v1/hold": (POST, self.hold),
             "/v1/renew": (POST, self.renew),
             "/v1/release": (POST, self.release),
@@ -94,7 +70,7 @@ class Api:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> ASGIApp:
-        methods, call = self._calls.get(request.scope["path"], ((), None))
+        methods, call = self._table.get(request.scope["path"], ((), None))
         if call is None:
             return refusal(Refused(404, "there is no such call: see /openapi.json"))
         if request.method not in methods:
@@ -106,24 +82,49 @@ class Api:
         except Refused as refused:
             return refusal(refused)
 
-    # ── roles ────────────────────────────────────────────────────────────────────────────────
-
     async def hold(self, request: Request) -> ASGIApp:
         """Hold roles: as a stream, or as one answer."""
         hold = bodies.hold_of(await bodies.read(request))
         is_stream = EVENT_STREAM in request.headers.get("accept", "")
         if hold.grant and not is_stream:
             raise Refused(400, f'"grant" resumes a stream: send Accept: {EVENT_STREAM}')
-        if is_stream and self._limits.streams >= self._max_streams:
+        if is_stream and self._streams >= self._max_streams:
             raise Refused(429, f"there are {self._max_streams} streams already (--max-streams)")
         consumer = self._consumer(hold.grant) if hold.grant else self._new_consumer(hold)
         if is_stream:
             if not hold.grant:
                 consumer.calls = 1  # until the stream begins
                 self._service.hold(consumer, list(hold.roles))
-            return _Counted(self._limits, EventStream(self._service, consumer))
-        with self._limits.one_more("calls", MAX_CALLS):
+            return self._counted(EventStream(self._service, consumer))
+        with self._one_more_call():
             return await self._wait(request, consumer, hold)
+
+    def _counted(self, stream: EventStream) -> ASGIApp:
+        """Return a stream that is counted while it is open."""
+
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            self._streams += 1
+            try:
+                await stream(scope, receive, send)
+            finally:
+                self._streams -= 1
+
+        return counted
+
+    @contextlib.contextmanager
+    def _one_more_call(self) -> Iterator[None]:
+        """Count a call while the body runs.
+
+        Raises:
+            Refused: too many calls wait.
+        """
+        if self._calls >= MAX_CALLS:
+            raise Refused(429, f"there are {MAX_CALLS} calls already")
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
 
     def _new_consumer(self, hold: bodies.HoldRequest) -> Consumer:
         if self._service.draining:
@@ -200,18 +201,13 @@ class Api:
         return consumer
 
     async def role(self, request: Request) -> Response:
-        """Return whether a role is held here now.
-
-        The call sends no request to etcd, and acquires no role.
-        """
+        """Return whether a role is held here now, without a request to etcd."""
         query = request.query_params
         name = query.get("name", "")
         bodies.check_role(name)
         fields = json_views.role_fields(self._service, self._membership, name)
         status = 404 if "fail" in query and not fields["held"] else 200
         return JSONResponse(fields, status)
-
-    # ── the group ────────────────────────────────────────────────────────────────────────────
 
     async def drain(self, request: Request) -> Response:
         """Begin to leave for good: 200 after the leave, 202 before.
@@ -221,7 +217,7 @@ class Api:
         bodies.check_kind(request, "application/json", "")  # a page's form has another type
         wait_s = _wait_of(request)
         self._membership.drain("a caller of the API asked for it")
-        with contextlib.suppress(TimeoutError, Refused), self._limits.one_more("calls", MAX_CALLS):
+        with contextlib.suppress(TimeoutError, Refused), self._one_more_call():
             async with asyncio.timeout(wait_s):
                 await self._membership.left.wait()
         has_left = self._membership.left.is_set()
@@ -229,23 +225,7 @@ class Api:
         return JSONResponse(fields, 200 if has_left else 202)
 
 
-@attrs.frozen
-class _Counted:
-    """Count a stream while it is open."""
-
-    _limits: ApiLimits
-    _stream: EventStream
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._limits.streams += 1
-        try:
-            await self._stream(scope, receive, send)
-        finally:
-            self._limits.streams -= 1
-
-
 def _view(fields: Callable[[], dict[str, Any]]) -> Call:
-    """Return a call that shows some fields."""
 
     async def call(_: Request) -> ASGIApp:
         return JSONResponse(fields())

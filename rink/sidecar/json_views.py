@@ -1,7 +1,6 @@
 """Show roles and the group as JSON objects.
 
-The group is shown as by the command line's `--json`, with additional facts that only the member
-knows.
+The group is shown as by the command line's `--json`, with facts that only the member knows.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def role_fields(service: Service, membership: Membership, role: str) -> dict[str
         "now_ms": now,
         "left_ms": max(0, turn.until_ms - now) if turn else 0,
         "owner": rink.owner(role) if rink else None,
-        "why": _why(turn, is_held) if turn else service.obstacle(role),
+        "why": _why(turn, is_held) if turn else service.member.obstacle(role),
     }
 
 
@@ -49,6 +48,7 @@ def _why(turn: Turn, is_held: bool) -> str:
 def status_fields(service: Service, membership: Membership) -> dict[str, Any]:
     """Return the group as this member sees it, and this sidecar's consumers."""
     rink, now = membership.rink, service.clock()
+    group = {"prefix": _internals.prefix_of(rink), **rink.status().as_json()} if rink else None
     return {
         "state": membership.state.name.lower(),
         "trouble": membership.trouble,
@@ -64,7 +64,7 @@ def status_fields(service: Service, membership: Membership) -> dict[str, Any]:
             }
             for consumer in service.turns.consumers.values()
         ],
-        "group": _group_fields(rink) if rink else None,
+        "group": group,
     }
 
 
@@ -78,10 +78,6 @@ def _turn_fields(turn: Turn) -> dict[str, Any]:
         "until_ms": turn.until_ms,
         "why": turn.why,
     }
-
-
-def _group_fields(rink: aio.Rink) -> dict[str, Any]:
-    return {"prefix": _internals.prefix_of(rink), **rink.status().as_json()}
 
 
 def member_fields(membership: Membership) -> dict[str, Any]:

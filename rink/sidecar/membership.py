@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import json
 import logging
@@ -258,9 +259,8 @@ class Membership:
                 reported_at = now
                 group, why = json.dumps(rink.group), json.dumps(self.trouble)
                 log.warning("cannot join group %s, trying again: %s", group, why)
-            pause = asyncio.create_task(asyncio.sleep(backoff(failures, rink.name)))
-            await self._first(pause, self._drain)
-            pause.cancel()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._drain.wait(), backoff(failures, rink.name))
         self.state, self.trouble = MembershipState.ABSENT, ""
         return False
 
@@ -274,17 +274,14 @@ class Membership:
                 if self.has_consumers:
                     await self._first(ended, self.presence)
                     continue
-                absence = asyncio.create_task(asyncio.sleep(self.absence_left_s))
-                await self._first(ended, self.presence, absence)
-                absence.cancel()
-                if absence.done() and not absence.cancelled() and not self.has_consumers:
+                await self._first(ended, self.presence, self.absence_left_s)
+                if not (ended.done() or self.presence.is_set() or self.has_consumers):
                     log.info("no consumer for %g s: the member leaves", self._absent_s)
                     return
         finally:
             ended.cancel()
 
     async def _leave(self) -> None:
-        """Leave the group once every consumer has stopped."""
         assert self.rink is not None
         self.state = MembershipState.LEAVING
         leaving = asyncio.create_task(self.rink.leave(wait=True, now=self._now.is_set()))
@@ -304,17 +301,13 @@ class Membership:
             pass
 
     @staticmethod
-    async def _first(*items: asyncio.Event | asyncio.Task[Any]) -> None:
-        """Wait for the first of some events and tasks, without ending the tasks."""
-        waits = {
-            awaited
-            if isinstance(awaited, asyncio.Task)
-            else asyncio.create_task(awaited.wait()): awaited
-            for awaited in items
-        }
+    async def _first(
+        task: asyncio.Task[Any], event: asyncio.Event, timeout_s: float | None = None
+    ) -> None:
+        waiting = asyncio.create_task(event.wait())
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {task, waiting}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
-            for task, awaited in waits.items():
-                if task is not awaited:
-                    task.cancel()
+            waiting.cancel()

@@ -134,7 +134,6 @@ class Page:
         return HTMLResponse(self._body, headers=HEADERS)
 
     def _note(self, effect: Effect) -> None:
-        """Keep the texts of an event, and not its turn."""
         match effect:
             case Granted(turn):
                 what, why = Cell("granted", "good", is_short=True), ""
@@ -233,17 +232,11 @@ def _waits(service: Service) -> TableRows:
 
 
 def _seconds(milliseconds: int) -> str:
-    """Return a duration as text.
-
-    It shows tenths of a second below 10 s, and minutes from 2 minutes on.
-    """
+    """Return a duration in tenths of a second, in seconds or in minutes."""
     seconds = milliseconds / 1000
     if seconds < 10:
         return f"{seconds:.1f} s"
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-# ── HTML ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def html(shown: Shown) -> str:
@@ -334,8 +327,6 @@ def visible(text: str) -> str:
 
     Some of them would change the direction of the text.
     """
-    if text.isprintable():
-        return text
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text

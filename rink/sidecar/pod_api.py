@@ -257,7 +257,6 @@ class PodApi:
 
 
 def _message(body: bytes) -> str:
-    """Return the message of an error of the API server, as a JSON string."""
     text = body.decode(errors="replace")
     with contextlib.suppress(ValueError, TypeError, KeyError):
         text = str(json.loads(text)["message"])

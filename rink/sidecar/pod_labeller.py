@@ -130,7 +130,6 @@ class PodLabeller:
         return wanted_labels(self._turns, self._labelled, now)
 
     def _note(self, request: asyncio.Task[None]) -> None:
-        """Note the outcome of a request."""
         before = self._plan.known or NONE
         error = request.exception()
         if error is None:

@@ -1,7 +1,7 @@
 """Run one sidecar from its start to its end.
 
-A module that only one option needs is imported where the option is used: a sidecar runs in every
-pod, and each module costs memory there.
+A module that only one option needs is imported where it is used: each module costs memory in every
+pod.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class SidecarSettings:
     public: Address | None
     hold_s: float = 10.0
     absent_s: float = 10.0
-    grace_s: float | None = 60.0
+    grace_s: float = 60.0
     roles: tuple[str, ...] = ()
     label_pod: tuple[str, ...] = ()
     files: Path | None = None
@@ -119,8 +119,8 @@ class Program:
     ) -> None:
         self.settings = settings
         self.session = session
-        grace_ms = None if settings.grace_s is None else in_ms(settings.grace_s)
-        turns = ConsumerTurns(hold_ms(settings, session.ttl, session.margin), grace_ms)
+        span_ms = hold_ms(settings, session.ttl, session.margin)
+        turns = ConsumerTurns(span_ms, in_ms(settings.grace_s))
         self.service = Service(turns)
         stays = bool(settings.roles)
         self.membership = Membership(self.service, make, settings.absent_s, stays)
@@ -217,7 +217,6 @@ class Program:
         )
 
     def _write_files(self, effect: Effect) -> None:
-        """Write or remove the files of ends after an effect."""
         assert self._files is not None
         match effect:
             case Granted(turn):
@@ -267,7 +266,6 @@ def _allow_files(streams: int) -> None:
 
 
 def _inode(path: str) -> int:
-    """Return the inode of a socket, or 0."""
     try:
         return Path(path).stat(follow_symlinks=False).st_ino if path else 0
     except FileNotFoundError:

@@ -1,7 +1,4 @@
-"""Answer probes and show metrics, without names of roles.
-
-Only the page of `--page` has such names.
-"""
+"""Answer probes and show metrics, without names of roles."""
 
 from __future__ import annotations
 

@@ -164,7 +164,6 @@ class Files:
 
 
 def _file_system(folder: Path) -> str:
-    """Return the type of a folder's file system, or ""."""
     try:
         return file_system_of(folder.resolve(strict=True))
     except OSError as error:

@@ -123,7 +123,6 @@ class Service:
             raise
 
     def _follow_up(self) -> None:
-        """Execute the effects of an input, and set the timer."""
         now = self.clock()
         wake_at_ms = self.turns.step(now)
         for effect in self.turns.take_effects():
@@ -221,10 +220,6 @@ class Service:
         """Note that the member must give a role up."""
         with self.changing() as now:
             self.turns.lost(turn, why, now)
-
-    def obstacle(self, role: str) -> str:
-        """Return the owner of a role, or why this member does not hold it."""
-        return self.member.obstacle(role)
 
     def say_bye(self, why: str) -> None:
         """End every stream with the reason, also streams that open later."""

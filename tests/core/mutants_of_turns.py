@@ -39,10 +39,9 @@ TURNS = [
         "consumer_turns",
         "a turn is let go when its grace is over",
         "        passed = [turn for turn in consumer.turns.values() if now_ms >= turn.until_ms]\n",
-        "        grace = math.inf if self.grace_ms is None else self.grace_ms\n"
         "        passed = [\n"
         "            turn for turn in consumer.turns.values() if now_ms >= turn.until_ms\n"
-        "            or (turn.lost_at_ms is not None and now_ms >= turn.lost_at_ms + grace)\n"
+        "            or (turn.lost_at_ms is not None and now_ms >= turn.lost_at_ms + self.grace_ms)\n"
         "        ]\n",
     ),
     of(

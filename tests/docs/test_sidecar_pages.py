@@ -37,7 +37,7 @@ def test_how_to_page_is_short(page):
 
 
 def test_reference_names_each_metric_of_the_sidecar():
-    service = Service(ConsumerTurns(1, None))
+    service = Service(ConsumerTurns(1, 30_000))
     metrics = SidecarMetrics(service, Membership(service, lambda: None, 0.0)).collect()
     names = {sample.name for metric in metrics for sample in metric.samples}
     described = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")

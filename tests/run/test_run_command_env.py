@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import types
 from pathlib import Path
 
 import pytest
@@ -68,12 +69,13 @@ def test_environment_has_the_role_and_no_way_to_etcd():
         "RINK_TOKEN_FILE": "x", "RINK_SIDECAR_TOKEN_FILE": "x", "RINK_REDIS_PASSWORD": "x",
         "RINK_TOKEN": "old", "RINK_FILE": "/old", "RINK_APP": "stays", "RINK_ETCDX": "stays",
     }  # fmt: skip
-    inner = environment_of(outer, group="g", role="r", rank=0, token=7, file="")
+    role = types.SimpleNamespace(name="r", rank=0, token=7)
+    inner = environment_of(outer, "g", role, "")
     assert inner == {
         "PATH": "/bin", "RINK_APP": "stays", "RINK_ETCDX": "stays",
         "RINK_GROUP": "g", "RINK_ROLE": "r", "RINK_RANK": "0", "RINK_TOKEN": "7",
     }  # fmt: skip
-    with_file = environment_of(outer, group="g", role="r", rank=0, token=7, file="/f")
+    with_file = environment_of(outer, "g", role, "/f")
     assert with_file["RINK_FILE"] == "/f"
 
 

@@ -214,17 +214,6 @@ def test_grace_that_is_over_before_the_end_told_lets_nothing_go():
     assert story.has_let_go() == ["a"]
 
 
-def test_lost_turn_without_grace_goes_on_until_the_answer():
-    story = Story(grace_ms=None)
-    consumer = story.consumer("a")
-    turn = story.grant("a")
-    story.lose(turn)
-    story.sleep(3_600_000)
-    assert story.has_let_go() == []
-    story.release(consumer, "a", turn.token)
-    assert story.has_let_go() == ["a"]
-
-
 def test_late_answer_after_grace_queues_again(story):
     consumer = story.consumer("a")
     turn = story.grant("a")

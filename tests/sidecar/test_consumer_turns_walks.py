@@ -42,7 +42,7 @@ class Lives(RuleBasedStateMachine):
         self.heard_at = {}
         self.names = itertools.count()
 
-    @initialize(grace=st.sampled_from([None, GRACE_MS, SHORT_GRACE_MS]))
+    @initialize(grace=st.sampled_from([GRACE_MS, SHORT_GRACE_MS]))
     def begin(self, grace):
         self.turns = ConsumerTurns(HOLD_MS, grace)
         self.keep_alive()
@@ -207,7 +207,7 @@ class Lives(RuleBasedStateMachine):
             if is_moved and turn in self.told and alive_ms is not None:
                 assert self.now < self.heard_at[turn.consumer] + alive_ms, "it did not renew"
             grace, lost_at = self.turns.grace_ms, turn.lost_at_ms
-            assert not is_moved or None in (grace, lost_at) or turn.until_ms <= lost_at + grace
+            assert not is_moved or lost_at is None or turn.until_ms <= lost_at + grace
             self.told[turn] = turn.until_ms
 
     @invariant()

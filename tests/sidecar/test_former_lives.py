@@ -49,7 +49,7 @@ async def test_restarted_sidecar_waits_for_its_former_life(has_its_name):
         def is_told_why_not():
             grant = later.service.turns.turn(ROLE)
             assert grant is None, "the former life may still hold it"
-            return name in later.service.obstacle(ROLE)
+            return name in later.service.member.obstacle(ROLE)
 
         await until(is_told_why_not)
         former.cluster.expire_lease(lease)

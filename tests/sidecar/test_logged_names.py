@@ -79,7 +79,7 @@ def test_trouble_and_drain_are_logged_as_json(lines):
 
     @run
     async def fail():
-        service = Service(ConsumerTurns(9_000, None), types.SimpleNamespace)
+        service = Service(ConsumerTurns(9_000, 30_000), types.SimpleNamespace)
         membership = Membership(service, Group, absent_s=1, stays=True)
         running = asyncio.create_task(membership.run())
         await until(lines)

@@ -39,7 +39,7 @@ class World:
         self.cluster = MemoryCluster()
         self.etcd = self.cluster.client()
         self.session = aio.Session(self.etcd, ttl=10.0)
-        self.service = Service(ConsumerTurns(HOLD_MS, None))
+        self.service = Service(ConsumerTurns(HOLD_MS, 30_000))
         self.membership = Membership(self.service, self.make, absent_s, stays)
         self.made = []
         self.gate = None
@@ -266,7 +266,7 @@ async def test_etcd_that_is_away_at_the_start_is_tried_again():
         await until(lambda: world.joins == 3)
         assert world.state is MembershipState.JOINING
         assert world.membership.trouble
-        assert world.membership.trouble in world.service.obstacle("a")
+        assert world.membership.trouble in world.membership.obstacle("a")
         world.etcd.heal()
         await world.turn()
         assert world.membership.trouble == ""

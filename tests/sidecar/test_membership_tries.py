@@ -29,7 +29,7 @@ class Group:
 @jumping
 async def try_for(seconds, tried_at):
     """Try to join for a while, and note the times."""
-    service = Service(ConsumerTurns(9_000, None))
+    service = Service(ConsumerTurns(9_000, 30_000))
     membership = Membership(service, lambda: Group(tried_at), absent_s=10, stays=True)
     running = asyncio.create_task(membership.run())
     await pass_time(seconds)

@@ -61,7 +61,7 @@ class Held:
     """Hold the role `a` for a consumer with a stream."""
 
     def __init__(self, hold_ms=HOLD_MS, deadline_ms=NOW + 60_000):
-        self.turns = ConsumerTurns(hold_ms, None)
+        self.turns = ConsumerTurns(hold_ms, 30_000)
         self.turns.session(1, deadline_ms)
         self.consumer = Consumer("web", "secret", calls=1)
         self.turns.hold(self.consumer, ["a"], NOW)

@@ -71,11 +71,11 @@ def computed(monkeypatch):
     """Compute plans from made-up counts; return the arguments."""
     calls = []
 
-    def compute(start, path, column, leave, join, master, plot):
-        calls.append((start, path, column, leave, join, master, plot))
-        then = after(start.standing, leave, join)
-        ends = (start.standing.ranks[-1], then.ranks[0])
-        return summed(start.standing, then, {ends: 750, (then.ranks[0],) * 2: 250}, 3)
+    def compute(standing, title, path, column, leave, join, master, plot):
+        calls.append((standing, title, path, column, leave, join, master, plot))
+        then = after(standing, leave, join)
+        ends = (standing.ranks[-1], then.ranks[0])
+        return summed(standing, then, {ends: 750, (then.ranks[0],) * 2: 250}, 3)
 
     monkeypatch.setattr(planning, "_compute", compute)
     return calls
@@ -219,10 +219,10 @@ def test_who_waits_and_who_will_go_anyhow_is_read_from_the_records(run, group, c
     )
     result = run("orders", "--spark", roles, "--leave", "b", "--join", "x,y", "--join", "z")
     assert result.exit_code == 0, result.output
-    ((start, path, column, leave, join, master, plot),) = computed
-    assert (start.standing.version.number, start.title) == (4, "orders, version 4")
-    assert start.standing.waiting == ("balanced", "early", "late")
-    assert start.standing.leaving == ("gone", "c")
+    ((standing, title, path, column, leave, join, master, plot),) = computed
+    assert (standing.version.number, title) == (4, "orders, version 4")
+    assert standing.waiting == ("balanced", "early", "late")
+    assert standing.leaving == ("gone", "c")
     assert (path, column, master, plot) == (roles, "role", None, None)
     assert (leave, join) == (("b",), ("x", "y", "z"))
 
