@@ -194,10 +194,7 @@ class Job(Generic[T]):
             self._on_end()
 
     def _end(self) -> None:
-        """Cancel the job's Spark jobs until its function has returned.
-
-        Only then may the role be released.
-        """
+        """Cancel the job's Spark jobs until its function has returned."""
         # If it has returned, this cancels the jobs of threads that outlive it.
         quietly(self._tag.cancel)
         if self._returned.is_set():
@@ -258,5 +255,4 @@ class _Thread(InheritableThread):
             super().run()
         except BaseException as error:
             raised = error
-        finally:
-            self._tell(raised)
+        self._tell(raised)

@@ -26,11 +26,7 @@ _RAW = T.StructType([T.StructField("key", T.StringType()), T.StructField("value"
 
 
 def check_columns(place: StreamPlace, given: T.StructType) -> None:
-    """Check that a DataFrame has exactly the columns of the records.
-
-    Raises:
-        ConfigError: a column is missing, unknown or of another type; the message names the columns.
-    """
+    """Raise ConfigError unless a DataFrame has the columns of the records."""
     record, declared = place.record_class(), place.declared()
     if record is None:
         _check_raw(place, given)
@@ -67,15 +63,9 @@ def check_columns(place: StreamPlace, given: T.StructType) -> None:
 def maker(
     place: StreamPlace, count: int, given: T.StructType
 ) -> Callable[[Mapping[str, Any]], Made]:
-    """Return a function that makes a record of a row.
+    """Return a function that makes a record of a row, for so many partitions.
 
-    Args:
-        place: the stream, whose columns have been checked.
-        count: how many partitions it has.
-        given: the columns of the rows.
-
-    Raises:
-        RecordError: raised by the returned function if a row does not match.
+    It raises RecordError if a row does not match.
     """
     record, declared = place.record_class(), place.declared()
     known = _RAW if record is None or declared is None else schemas.struct_of(record)
