@@ -141,7 +141,6 @@ def _numbers_of(spark: SparkSession, parts: int) -> list[int]:
         to = F.pmod(F.hash(F.col("id").cast("int")), F.lit(parts))
         found = spark.range(count).groupBy(to.alias("to")).agg(F.min("id").alias("id")).collect()
         if len(found) == parts:
-            by_partition = {row["to"]: row["id"] for row in found}
-            _numbers[parts] = [by_partition[number] for number in range(parts)]
+            _numbers[parts] = [number for _, number in sorted(found)]
         count *= 2
     return _numbers[parts]

@@ -190,11 +190,7 @@ class GroupHistory:
 
 
 def history(
-    spark: SparkSession,
-    session: BaseSession,
-    group: str,
-    *,
-    events: str | list[str] | None = None,
+    spark: SparkSession, session: BaseSession, group: str, *, events: str | list[str] | None = None
 ) -> GroupHistory:
     """Return a group's past.
 

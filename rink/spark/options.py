@@ -171,18 +171,18 @@ class Options:
             raise ConfigError(f"the option {name} is a number of seconds above 0, not {text!r}")
         return found
 
-    def count(self, name: str, otherwise: int | None) -> int | None:
-        """Return an option that is a whole number above 0."""
+    def count(self, name: str) -> int | None:
+        """Return an option that is a whole number above 0, or None."""
         text = self.text(name)
         if not text:
-            return otherwise
+            return None
         if not text.isascii() or not text.isdigit() or int(text) < 1:
             raise ConfigError(f"the option {name} is a whole number above 0, not {text!r}")
         return int(text)
 
     def token(self) -> int:
         """Return the fencing token; 0 if the query has none."""
-        return self.count("fencingToken", 0) or 0
+        return self.count("fencingToken") or 0
 
     def bounds(self, declared: Stream[Any] | None) -> PartitionBounds:
         """Return the bounds of a partition: from the app, else from the options."""
@@ -191,7 +191,7 @@ class Options:
         trim = self.text("trim", "committed")
         if trim not in ("committed", "oldest"):
             raise ConfigError(f"the option trim is committed or oldest, not {trim!r}")
-        return PartitionBounds(self.count("partitionSize", 50_000) or 0, loses=trim == "oldest")
+        return PartitionBounds(self.count("partitionSize") or 50_000, loses=trim == "oldest")
 
     def edge(self, offsets: str, timestamp: str, otherwise: str) -> str | dict[int, str]:
         """Return an edge of what is read, from the option with ids or a time.

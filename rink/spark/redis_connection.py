@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import redis
@@ -68,6 +68,10 @@ class RedisConnection:
             RedisError, StateError: as `rink.streams` raises them.
         """
         return self._run(script(name), steps)
+
+    def run_for(self, name: str, steps: Mapping[int, KeysAndArgs]) -> dict[int, Any]:
+        """Run a step for each partition, as `run_each`, and return its replies."""
+        return dict(zip(steps, self.run_each(name, list(steps.values())), strict=True))
 
     def _run(self, step: Script, steps: Sequence[KeysAndArgs]) -> list[Any]:
         calls = [ScriptCall(step, keys, args) for keys, args in steps]

@@ -18,16 +18,15 @@ from rink.errors import ConfigError
 from rink.streams.records.fields import fields_of, is_record_class
 from rink.streams.records.type_shapes import stripped
 
-METADATA = T.StructType(
-    [
-        T.StructField("_partition", T.IntegerType(), nullable=False),
-        T.StructField("_id", T.StringType(), nullable=False),
-        T.StructField("_timestamp", T.TimestampType(), nullable=False),
-    ]
+METADATA = (
+    T.StructType()
+    .add("_partition", T.IntegerType(), nullable=False)
+    .add("_id", T.StringType(), nullable=False)
+    .add("_timestamp", T.TimestampType(), nullable=False)
 )
 """The place of an event: partition, id of its entry, and when it was added, by Redis' clock."""
 
-RAW = T.StructType([T.StructField("value", T.BinaryType(), nullable=False)])
+RAW = T.StructType().add("value", T.BinaryType(), nullable=False)
 """The column if records are not decoded."""
 
 _PLAIN: dict[type, T.DataType] = {
@@ -88,10 +87,10 @@ def wanted_of(asked: T.StructType, all_of_them: T.StructType, what: str) -> T.St
                 f"column {field.name!r} of {what} may be null: ask for it without NOT NULL"
             )
         if its.name not in known or not fits(its.dataType, known[its.name].dataType):
+            has = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in all_of_them)
             raise ConfigError(
                 f"{what} has no column {field.name!r} of type {field.dataType.simpleString()}; it "
-                "has "
-                + ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in all_of_them)
+                f"has {has}"
             )
     return asked
 

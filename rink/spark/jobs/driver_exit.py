@@ -67,7 +67,7 @@ class DriverEnd(abc.ABC):
 
     def _group_has_ended(self) -> bool:
         """Return whether the group was left, or its engine failed; if so, give up."""
-        error = self._rink._ended()  # noqa: SLF001
+        error = self._rink._ended()  # noqa: SLF001 - nothing else may notice it
         if error is not None:
             self.give_up(error)
         return error is not None

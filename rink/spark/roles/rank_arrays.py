@@ -63,10 +63,6 @@ class Spans:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def at(self, which: Any) -> Spans:
-        """Return the spans of the names at some positions."""
-        return Spans(self.data, self.starts[which], self.lengths[which])
-
     @classmethod
     def blocks(cls, names: Names) -> Iterator[tuple[slice, Spans]]:
         """Yield the spans of a string array in order, `BLOCK` names at a time."""
@@ -255,7 +251,8 @@ def _balanced(spans: Spans, size: int, partitions: int) -> Ranks:
     others = np.flatnonzero(number == NOBODY)
     found: Ranks = _table(partitions, size)[number]  # those without a number are replaced below
     if len(others):
-        found[others] = jump(fnv1a64(spans.at(others)), size)
+        names = Spans(spans.data, spans.starts[others], spans.lengths[others])
+        found[others] = jump(fnv1a64(names), size)
     return found
 
 

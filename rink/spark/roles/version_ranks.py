@@ -197,8 +197,7 @@ def after(
     if not any(candidate.is_usable for candidate in candidates):
         raise ConfigError("no member would be left: at least one has to stay or to join")
     settings = RankSettings(rebalance_delay=0.0, initial_delay=0.0)
-    situation = Situation(tuple(version.ranks), candidates)
-    planned = ranking.plan(situation, 0.0, settings)
+    planned = ranking.plan(Situation(tuple(version.ranks), candidates), 0.0, settings)
     return Version(
         number=getattr(version, "number", 0) + 1,
         ranks=planned.ranks,

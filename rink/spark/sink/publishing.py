@@ -24,7 +24,7 @@ from rink.streams.errors import PartitionFull
 from rink.streams.store.values import PartitionBounds
 
 STEP, STEP_BYTES = 1000, 1_000_000
-"""How many records one step moves, and at how many bytes it ends."""
+"""The most records of one step, and the bytes that end it: Redis serves nobody else meanwhile."""
 KEPT_S = 30 * 86_400
 """How long a decided batch is kept for publishing, and a write that is done once is remembered."""
 WAITS_S = 86_400
@@ -53,10 +53,6 @@ class _Move:
     first: int
     count: int
 
-    @property
-    def args(self) -> tuple[int, int, int]:
-        return self.seq, self.first, self.count
-
 
 @attrs.frozen
 class _Decided:
@@ -71,12 +67,12 @@ class _Decided:
     manifest: Manifest
 
 
+@attrs.define
 class _Lost(Exception):  # noqa: N818 - the user sees a StateError
     """Raised when a staged list is gone; `done` records were published before."""
 
-    def __init__(self, move: _Move, done: int) -> None:
-        super().__init__(move, done)
-        self.move, self.done = move, done
+    move: _Move
+    done: int
 
 
 def raise_fence(
@@ -93,6 +89,7 @@ def raise_fence(
         raise _stale(place, name, token, int(answer[1]), key)
 
 
+@attrs.define(eq=False)
 class Sink:
     """The state of one sink in Redis, and the steps on it.
 
@@ -111,28 +108,21 @@ class Sink:
             separate names.
     """
 
-    def __init__(
-        self,
-        place: StreamPlace,
-        redis: RedisConnection,
-        name: str,
-        token: int,
-        bounds: PartitionBounds,
-        *,
-        patience: float,
-        once: bool = False,
-        resumes: bool = True,
-    ) -> None:
-        self.name = check_name("name", name)
-        self._once = once
-        self._place = place
-        self._redis = redis
-        self._token = token
-        self._bounds = bounds
-        self._patience = patience
-        self._resumes = resumes
-        self._pause = threading.Event().wait
-        self._key = _state(place, name, once)
+    _place: StreamPlace
+    _redis: RedisConnection
+    name: str
+    _token: int
+    _bounds: PartitionBounds
+    _patience: float = attrs.field(kw_only=True)
+    _once: bool = attrs.field(default=False, kw_only=True)
+    _resumes: bool = attrs.field(default=True, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        check_name("name", self.name)
+
+    @property
+    def _key(self) -> str:
+        return _state(self._place, self.name, self._once)
 
     def raise_fence(self) -> None:
         """Make the sink refuse lower tokens."""
@@ -198,7 +188,10 @@ class Sink:
             self.drop(manifest)
 
     def _drop_undecided(self, manifest: Manifest) -> None:
-        """Remove the staged records of a batch that cannot be decided."""
+        """Remove the staged records of a batch that cannot be decided.
+
+        Otherwise they would be kept as long as those of decided batches.
+        """
         _, decided = self._redis.run("state", (self._key,))
         if not decided or _loads(decided) != manifest:
             self.drop(manifest)
@@ -226,7 +219,7 @@ class Sink:
     def _publish(self, decided: _Decided) -> None:
         """Move all lists, but only after all of them were seen to be there."""
         moves = list(self._moves(decided.seq, decided.manifest))
-        looks = [(move.keys, (*move.args, 0, *self._limits())) for move in moves]
+        looks = [(move.keys, self._args(move, 0)) for move in moves]
         found = self._redis.run_each("publish", looks)
         lost = [move for move, (status, _) in zip(moves, found, strict=True) if status == b"gone"]
         if lost:
@@ -253,7 +246,7 @@ class Sink:
         """Move one list, after `before` records of the batch."""
         end = time.monotonic() + self._patience
         while True:
-            status, done = self._redis.run("publish", move.keys, *move.args, STEP, *self._limits())
+            status, done = self._redis.run("publish", move.keys, *self._args(move, STEP))
             if status == b"gone":
                 raise _Lost(move, before + done - move.first)
             if status == b"late":
@@ -272,7 +265,7 @@ class Sink:
                     partition=move.number,
                 )
             else:
-                self._pause(_LOOK_INTERVAL_S)
+                threading.Event().wait(_LOOK_INTERVAL_S)
 
     def _how_it_goes_on(self) -> str:
         if self._resumes:
@@ -296,8 +289,9 @@ class Sink:
                 key=self._key,
             )
 
-    def _limits(self) -> tuple[int | str, ...]:
-        return STEP_BYTES, _kept(self._once), *self._bounds.given
+    def _args(self, move: _Move, most: int) -> tuple[int | str, ...]:
+        limits = most, STEP_BYTES, _kept(self._once), *self._bounds.given
+        return move.seq, move.first, move.count, *limits
 
     def _mark(self, number: int) -> str:
         stream = self._place.names.partition(number).stream

@@ -41,22 +41,18 @@ def check_columns(place: StreamPlace, given: T.StructType) -> None:
     own = schemas.own_names(given, wanted)
     known = {field.name: field for field in wanted.fields}
     needed = {field.name for field in fields_of(record) if field.is_required}
-    wrong = [
-        f"{field.name} {field.dataType.simpleString()}"
+    problems = [
+        f"{field.name} {field.dataType.simpleString()} is no column of it"
         for field, its in zip(given.fields, own.fields, strict=True)
         if its.name not in known
         or not schemas.fits(its.dataType, known[its.name].dataType, widens=True)
     ]
-    missing = sorted(needed - set(own.names))
-    if wrong or missing:
+    problems += [f"{name} is missing" for name in sorted(needed - set(own.names))]
+    if problems:
+        columns = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in wanted.fields)
         raise ConfigError(
             f"the DataFrame does not match {record.__name__}, the record class of {place}: "
-            + "; ".join(
-                [f"{column} is no column of it" for column in wrong]
-                + [f"{name} is missing" for name in missing]
-            )
-            + ". Its columns are "
-            + ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in wanted.fields)
+            f"{'; '.join(problems)}. Its columns are {columns}"
         )
 
 

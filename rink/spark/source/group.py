@@ -120,8 +120,8 @@ class Group:
 
     def _begin(self, edges: Mapping[int, str], *, looks: bool) -> dict[int, Any]:
         args = (int(self._strict), int(looks), self._id)
-        calls = [(self._keys(n), (self.name, self._token, at, *args)) for n, at in edges.items()]
-        answers = dict(zip(edges, self._redis.run_each("begin", calls), strict=True))
+        steps = {n: (self._keys(n), (self.name, self._token, at, *args)) for n, at in edges.items()}
+        answers = self._redis.run_for("begin", steps)
         for number, answer in answers.items():
             self._check(number, answer, edges[number])
         return answers
@@ -137,12 +137,9 @@ class Group:
             answer = self._redis.run("enter", self._keys(0)[:1], self._token, self._who, self._id)
             self._check(0, answer)
             self._run = int(answer[1])
-        args = (self.name, self._token, self._run)
-        calls = [
-            (self._keys(n), (*args, at, int(self._strict), *self._bounds))
-            for n, at in start.items()
-        ]
-        answers = dict(zip(start, self._redis.run_each("follow", calls), strict=True))
+        args, strict = (self.name, self._token, self._run), int(self._strict)
+        steps = {n: (self._keys(n), (*args, at, strict, *self._bounds)) for n, at in start.items()}
+        answers = self._redis.run_for("follow", steps)
         for number, answer in answers.items():
             self._check(number, answer, start[number])
             self._warn(number, start[number], *answer[2:])
@@ -156,11 +153,9 @@ class Group:
             StaleToken: the group has seen a greater token.
         """
         changed = {n: at for n, at in end.items() if self._processed.get(n) != at}
-        calls = [
-            (self._keys(number), (self.name, self._token, self._run or 0, at, *self._bounds))
-            for number, at in changed.items()
-        ]
-        for number, answer in zip(changed, self._redis.run_each("advance", calls), strict=True):
+        args = self.name, self._token, self._run or 0
+        steps = {n: (self._keys(n), (*args, at, *self._bounds)) for n, at in changed.items()}
+        for number, answer in self._redis.run_for("advance", steps).items():
             if _text(answer[0]) == "stale":
                 self._check(number, answer)
         self._processed.update(changed)

@@ -14,7 +14,7 @@ from rink.streams.store import entry_ids
 Offsets = dict[int, str]
 
 PAGE = 10_000
-"""How many entries one step of Redis looks at, and one page of a read has."""
+"""The most entries of a page, and of one step: Redis serves nobody else meanwhile."""
 
 ANSWER_BYTES = 8_000_000
 """About how many bytes one answer of Redis has, and one step of it has in memory."""

@@ -75,8 +75,8 @@ class _Reading:
 
         Both edges of a partition are taken at one moment.
         """
-        calls = [((self._stream(number),), (edge, to[number])) for number, edge in begin.items()]
-        return dict(zip(begin, self._redis.run_each("place", calls), strict=True))
+        steps = {n: ((self._stream(n),), (edge, to[n])) for n, edge in begin.items()}
+        return self._redis.run_for("place", steps)
 
     def _parts(
         self, start: Offsets, end: Offsets, removed: dict[int, int], group: str
@@ -132,7 +132,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
                     f"the option {name} is for a batch: leave it out, since a streaming query has "
                     "no end"
                 )
-        self._most = options.count("maxOffsetsPerTrigger", None)
+        self._most = options.count("maxOffsetsPerTrigger")
         check_read_limit(self._most)
         self._name = options.text("group") or options.text("name") or options.needed("group")
         self._token = options.token()
@@ -247,14 +247,12 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def _bound(
         self, last: Offsets, cursors: Mapping[int, tuple[str, int]]
     ) -> dict[int, tuple[int, str]]:
-        steps = [
-            ((self._stream(number),), (cursor, last[number], count, ANSWER_BYTES))
-            for number, (cursor, count) in cursors.items()
-        ]
-        answers = self._redis.run_each("bound", steps)
-        return {
-            n: (int(count), at.decode()) for n, (count, at) in zip(cursors, answers, strict=True)
+        steps = {
+            n: ((self._stream(n),), (cursor, last[n], count, ANSWER_BYTES))
+            for n, (cursor, count) in cursors.items()
         }
+        answers = self._redis.run_for("bound", steps)
+        return {n: (int(count), at.decode()) for n, (count, at) in answers.items()}
 
 
 def _id_of(edge: str | dict[int, str]) -> tuple[int, int]:
