@@ -55,7 +55,10 @@ class PerProcess(Generic[T]):
         return cast("T", found)
 
     def ends_with(self, owner: object, end: Callable[[T], object] = lambda _: None) -> None:
-        """Forget this process's value, and end it, when its owner is collected."""
+        """Forget this process's value, and end it, when its owner is collected.
+
+        Copies of the owner make it anew if they need it.
+        """
 
         def ended(own: PerProcess[T]) -> None:
             made = own.take()

@@ -81,7 +81,7 @@ class Line:
     ) -> list[str]:
         """Run one step of ours; redis-py may repeat it, so it must be repeatable."""
         call = ScriptCall(script(name), keys, args, blobs)
-        with explained(self.server, text(keys[0])), self._one_server():
+        with self.told(text(keys[0])):
             [reply] = run_scripts(self.client, [call])
         return [text(word) for word in reply]
 
@@ -99,7 +99,7 @@ class Line:
 
     def fields(self, key: str, *fields: str) -> list[str | None]:
         """Return some fields of a hash."""
-        with explained(self.server, key), self._one_server():
+        with self.told(key):
             found = cast("Any", self.client).hmget(key, *fields)
         return [None if value is None else text(value) for value in found]
 
@@ -115,19 +115,21 @@ class Line:
                 return found
         return self._commands.get(name)
 
+    @contextlib.contextmanager
+    def told(self, *keys: str) -> Iterator[None]:
+        """Raise errors of redis-py inside as errors of ours."""
+        with explained(self.server, *keys):
+            try:
+                yield
+            except MovedError as error:
+                raise ConfigError(
+                    f"Redis at {self.server} is a node of a cluster: give the guard a function "
+                    "that returns a redis.RedisCluster, instead of a URL"
+                ) from error
+
     def close(self) -> None:
         """Close idle connections; another guard of the same URL may be in a part."""
         close_idle(self.client)
-
-    @contextlib.contextmanager
-    def _one_server(self) -> Iterator[None]:
-        try:
-            yield
-        except MovedError as error:
-            raise ConfigError(
-                f"Redis at {self.server} is a node of a cluster: give the guard a function that "
-                "returns a redis.RedisCluster, instead of a URL"
-            ) from error
 
 
 def connected(source: str | Connect) -> Line:

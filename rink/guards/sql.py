@@ -104,9 +104,7 @@ class SqlGuard(Guard):
     def finish(self, fence: Fence, batch: Batch, results: object) -> None:  # noqa: ARG002, D102
         check_told(fence, batch)
         with self._database().transaction() as connection:
-            seen = self._seen(connection, fence, lock=False)
-        if seen is not None and seen > fence.token:
-            raise fence.stale(seen, self._shown)
+            self._refuse_stale(connection, fence)
 
     def close(self) -> None:  # noqa: D102
         if database := self._own.take():
@@ -129,6 +127,11 @@ class SqlGuard(Guard):
         fences = self._database().tables.fences
         query = sa.select(fences.c.token).where(fences.c.name == encode(fence.name))
         return connection.scalar(query.with_for_update(read=True) if lock else query)
+
+    def _refuse_stale(self, connection: sa.Connection, fence: Fence) -> None:
+        seen = self._seen(connection, fence, lock=False)
+        if seen is not None and seen > fence.token:
+            raise fence.stale(seen, self._shown)
 
     def _raise(self, connection: sa.Connection, fence: Fence) -> None:
         database, name = self._database(), encode(fence.name)
@@ -174,14 +177,17 @@ class _SqlPart(Part[sa.Connection]):
         return connection
 
     def _commit(self, step: sa.Connection) -> None:
-        guard = self._guard
         try:
             with step:
                 self._end(step)
         except sa.exc.SQLAlchemyError:
-            with guard._database().told():  # noqa: SLF001
+            database = self._guard._database()  # noqa: SLF001
+            with database.told():
                 if not self._may_commit:
-                    self._refuse_stale()
+                    # Above READ COMMITTED, this transaction cannot see a raised fence, and fails
+                    # with another error.
+                    with database.engine.connect() as connection:
+                        self._guard._refuse_stale(connection, self.fence)  # noqa: SLF001
                 raise
 
     def _end(self, step: sa.Connection) -> None:
@@ -201,17 +207,6 @@ class _SqlPart(Part[sa.Connection]):
             return
         self._may_commit = True
         transaction.commit()
-
-    def _refuse_stale(self) -> None:
-        """Raise StaleToken if the fence was raised.
-
-        Above READ COMMITTED, this transaction cannot see that, and fails with another error.
-        """
-        database = self._guard._database()  # noqa: SLF001
-        with database.engine.connect() as connection:
-            seen = self._guard._seen(connection, self.fence, lock=False)  # noqa: SLF001
-        if seen is not None and seen > self.fence.token:
-            raise self.fence.stale(seen, self._guard._shown)  # noqa: SLF001
 
     def _abandon(self, step: sa.Connection, error: BaseException) -> None:
         place = self._guard._shown  # noqa: SLF001

@@ -143,13 +143,13 @@ class Database:
                 )
 
     def _check_format(self, connection: sa.Connection, table: sa.Table, *, has_it: bool) -> None:
-        other = None
+        has = "no column format"
         if has_it:
             others = sa.select(table.c.format).where(table.c.format != FORMAT)
             other = connection.scalar(others.limit(1))
             if other is None:
                 return
-        has = "no column format" if other is None else f"rows of format {other}"
+            has = f"rows of format {other}"
         raise StateError(
             f"{self.place}: table {table.fullname} has {has}, but this version of Rink reads "
             f"format {FORMAT}: another version wrote it. Finish its work with that version, then "

@@ -43,15 +43,6 @@ else:
     )
 
 __all__ = [
-    "FencedBatch",
-    "FencedStream",
-    "GroupHistory",
-    "Job",
-    "JobRunner",
-    "JobState",
-    "RinkDataSource",
-    "SparkStopped",
-    "fence",
-    "fenced",
-    "history",
+    "FencedBatch", "FencedStream", "GroupHistory", "Job", "JobRunner", "JobState",
+    "RinkDataSource", "SparkStopped", "fence", "fenced", "history",
 ]  # fmt: skip

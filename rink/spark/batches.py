@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import attrs
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all do
 from pyspark.sql import types as T  # noqa: N812
@@ -41,8 +42,6 @@ def fence(role: Any) -> dict[str, str]:
 
 class FencedStream:
     """Raise the fence of a stream before a query writes to it.
-
-    The query writes with `format("rink")`.
 
     Args:
         options: the options of the sink that say where the stream is: app, or appName and redis;
@@ -121,6 +120,7 @@ def fenced(
     return run
 
 
+@attrs.define
 class FencedBatch:
     """Write one batch of one query through a guard.
 
@@ -131,22 +131,13 @@ class FencedBatch:
         parts: into how many parts the batch is cut.
     """
 
-    def __init__(
-        self,
-        guard: Guard,
-        fence: Fence,
-        query: str,
-        number: int,
-        begun: set[str],
-        parts: int,
-    ) -> None:
-        self._guard = guard
-        self.fence = fence
-        self.query = query
-        self.number = number
-        self.parts = parts
-        self._begun = begun  # the outputs of this batch, also those of other guards
-        self._torn: set[str] = set()
+    _guard: Guard
+    fence: Fence
+    query: str
+    number: int
+    _begun: set[str]  # the outputs of this batch, also those of other guards
+    parts: int
+    _torn: set[str] = attrs.field(factory=set, init=False)
 
     def write(
         self,
@@ -188,11 +179,8 @@ class FencedBatch:
         keys = [by] if isinstance(by, str) else list(by)
         cut = _cut(df, self.parts, keys)
         self._begun.add(name)
-        batch = Batch(
-            query=f"{self.query}/{name}" if name else self.query,
-            number=self.number,
-            parts=self.parts,
-        )
+        query = f"{self.query}/{name}" if name else self.query
+        batch = Batch(query, self.number, self.parts)
         self._guard.begin(self.fence, batch)
         write = _Part(self._guard, self.fence, batch, each, arrow)
         rows = cut.mapInArrow(write, "part int, result binary").collect()
@@ -220,15 +208,15 @@ class FencedBatch:
         self._guard.raise_fence(self.fence)
 
 
+@attrs.frozen
 class _Part:
     """Write one part on an executor."""
 
-    def __init__(self, guard: Guard, fence: Fence, batch: Batch, each: Each, arrow: bool) -> None:
-        self._guard = guard
-        self._fence = fence
-        self._batch = batch
-        self._each = each
-        self._arrow = arrow
+    _guard: Guard
+    _fence: Fence
+    _batch: Batch
+    _each: Each
+    _arrow: bool
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -251,22 +239,16 @@ class _Part:
             if step is not None:
                 self._each(step, rows)
         if part.written is not None and part.written > self._batch.number:
-            raise rolled_back(
-                f"{self._guard!r}, part {number}",
-                self._batch.query,
-                self._batch.number,
-                part.written,
-                key=repr(self._guard),
-            )
+            place, batch = f"{self._guard!r}, part {number}", self._batch
+            raise rolled_back(place, batch.query, batch.number, part.written, repr(self._guard))
         return part.result
 
 
 def _cut(df: DataFrame, parts: int, keys: Sequence[str]) -> DataFrame:
     """Return the rows in parts, each key in one part, sorted by key.
 
-    Raises:
-        ConfigError: a key has a collation. Spark's hash differs for texts that the collation takes
-            for equal, and a replay may choose another one of them to stand for all.
+    A key with a collation is refused. Spark's hash differs for texts that it takes for equal, and a
+    replay may choose another one of them to stand for all.
     """
     if collated := sorted(_collations(df.select(*keys).schema)):
         raise ConfigError(
@@ -313,10 +295,7 @@ def _without_cut(rows: Any, number: int, guard: Guard) -> Any:
 
 
 def _batch_of(df: DataFrame, number: int) -> tuple[str, int, set[str]]:
-    """Return a batch's query and number, and the names of its outputs so far.
-
-    All fenced functions of a query share the set of names.
-    """
+    """Return a batch's query and number, and the names of its outputs so far."""
     context = context_of(df.sparkSession)
     query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     if not query:

@@ -1,7 +1,6 @@
 """Hide what PySpark 4.0 and 4.1 lack.
 
-All code that depends on the release is here. It looks for features, not for release numbers,
-since platforms backport features.
+All code that depends on the release is here. It looks for features, since platforms backport them.
 
 | feature | since |
 |---|---|
@@ -57,11 +56,7 @@ except ImportError:
 
 
 def check_read_limit(most: int | None) -> None:
-    """Refuse `maxOffsetsPerTrigger` where Spark has no read limits.
-
-    Raises:
-        ConfigError: it is set, and this release has no read limits.
-    """
+    """Raise ConfigError for a read limit if this release of Spark has none."""
     if most is not None and not HAS_READ_LIMITS:
         raise ConfigError(
             "the option maxOffsetsPerTrigger needs PySpark 4.2 or later, and this is "
@@ -81,16 +76,14 @@ def arrow_schema(columns: StructType) -> Any:
 
 
 def arrow_function(compute: Callable[[Any], Any], returns: str) -> Any:
-    """Return a function of a binary column that Python computes.
+    """Return a user-defined function of a binary column that Python computes.
+
+    Without `arrow_udf` it makes pandas Series on the way, which takes longer.
 
     Args:
         compute: from a pyarrow binary Array to an Array of that length: int32, or a struct of
             int32.
         returns: the type of the new column, as Spark spells it.
-
-    Returns:
-        A user-defined function of Spark. Without `arrow_udf` it makes pandas Series on the way,
-        which takes longer.
     """
     if hasattr(F, "arrow_udf"):
 
@@ -148,7 +141,6 @@ def _numbers_of(spark: SparkSession, parts: int) -> list[int]:
         to = F.pmod(F.hash(F.col("id").cast("int")), F.lit(parts))
         found = spark.range(count).groupBy(to.alias("to")).agg(F.min("id").alias("id")).collect()
         if len(found) == parts:
-            by_partition = {row["to"]: row["id"] for row in found}
-            _numbers[parts] = [by_partition[number] for number in range(parts)]
+            _numbers[parts] = [number for _, number in sorted(found)]
         count *= 2
     return _numbers[parts]

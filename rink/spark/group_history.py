@@ -34,14 +34,14 @@ _EVENTS = (
 class Episode:
     """A time from the first change until the group was settled.
 
-    Some role may have had no holder for at most that long.
+    Within it, some role may have had no holder: for at most `seconds` after etcd knew of the
+    change, and for at most `unseen_s` before.
 
     Attributes:
         began: the time of the first change, as text in the session's time zone.
         seconds: seconds until the group was settled; None if it is not settled yet.
         unseen_s: the ttl of a member that was killed or cut off, since etcd notices that only when
-            the lease ends. Its roles had no holder for at most that long before `began`. 0 if there
-            was no such member, or if its file is older than this field.
+            the lease ends. 0 if there was no such member, or if its file is older than this field.
         causes: why versions were proclaimed, and which members were gone.
     """
 
@@ -110,7 +110,7 @@ class GroupHistory:
         was added or removed counts as well, since its roles have moved. A version with several
         causes counts for each kind.
         """
-        kinds = F.array_distinct(F.transform("because", _kind))
+        kinds = F.array_distinct(F.transform("because", lambda cause: F.split(cause, " ")[0]))
         found = self.versions.where(F.col("moves").isNotNull())
         found = found.select(F.explode(kinds).alias("cause"), "ranks_moved")
         return (
@@ -122,9 +122,7 @@ class GroupHistory:
     def episodes(self) -> DataFrame:
         """Return each time from the first change until the group was settled.
 
-        The columns are began, ended, seconds, unseen_s and causes. Within an episode, some role may
-        have had no holder: for at most `seconds` after etcd knew of the change, and, if a member
-        was killed or cut off, for at most `unseen_s` (its ttl) before.
+        The columns are began, ended, seconds, unseen_s and causes; see `Episode`.
         """
         in_order = Window.orderBy("revision", "line")
         before = in_order.rowsBetween(Window.unboundedPreceding, -1)
@@ -166,11 +164,7 @@ class GroupHistory:
         )  # fmt: skip
 
     def report(self, most: int = 10) -> NotedReport:
-        """Return a summary.
-
-        Args:
-            most: how many of the longest episodes to return.
-        """
+        """Return a summary, with at most so many of the longest episodes."""
         moves = [(row.cause, row.versions, row.ranks) for row in self.moves_by_cause().collect()]
         episodes = self.episodes().cache()
         try:
@@ -196,11 +190,7 @@ class GroupHistory:
 
 
 def history(
-    spark: SparkSession,
-    session: BaseSession,
-    group: str,
-    *,
-    events: str | list[str] | None = None,
+    spark: SparkSession, session: BaseSession, group: str, *, events: str | list[str] | None = None
 ) -> GroupHistory:
     """Return a group's past.
 
@@ -222,12 +212,10 @@ def history(
     noted = (
         spark.read.schema(_EVENTS).json(events) if events else spark.createDataFrame([], _EVENTS)
     )
-    texts = spark.createDataFrame(
-        rows, _VERSIONS.replace("proclaimed timestamp", "proclaimed string")
-    )
-    return GroupHistory(
-        versions=texts.withColumn("proclaimed", F.to_timestamp("proclaimed")), events=noted
-    )
+    columns = _VERSIONS.replace("proclaimed timestamp", "proclaimed string")
+    texts = spark.createDataFrame(rows, columns)
+    versions = texts.withColumn("proclaimed", F.to_timestamp("proclaimed"))
+    return GroupHistory(versions=versions, events=noted)
 
 
 def _row(step: VersionStep) -> tuple[Any, ...]:
@@ -243,10 +231,6 @@ def _row(step: VersionStep) -> tuple[Any, ...]:
         changed and len(changed.ranks), moves,
         step.entry.problem,
     )  # fmt: skip
-
-
-def _kind(cause: Column) -> Column:
-    return F.split(cause, " ")[0]
 
 
 def _seconds(began: str, ended: str) -> Column:

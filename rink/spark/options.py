@@ -1,7 +1,4 @@
-"""Check the options of source and sink before Spark runs anything.
-
-Each option stands here with its meaning.
-"""
+"""Check the options of source and sink before Spark runs anything."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from rink.streams.stream import Stream, partition_bounds
 
 _COMMON = {
     "app": "the app as its workers load it, MODULE:ATTR, importable on executors too",
-    "appName": ("instead of app: the app's name. Then give redis, and record if you want columns"),
+    "appName": "instead of app: the app's name. Then give redis, and record if you want columns",
     "stream": "the stream's name, as in `load(NAME)`",
     "redis": "a URL, or MODULE:FUNCTION that makes a blocking client of redis-py's",
     "record": "the record class, MODULE:CLASS, if there is no app; `raw`: bytes, even with an app",
@@ -109,11 +106,7 @@ class StreamPlace:
 
     @classmethod
     def of(cls, options: Options) -> StreamPlace:
-        """Read the options that name a stream.
-
-        Raises:
-            ConfigError: an option is missing or wrong.
-        """
+        """Read the options that name a stream."""
         app, redis = options.text("app"), options.text("redis")
         if bool(app) == bool(options.text("appName")):
             raise ConfigError(
@@ -143,11 +136,7 @@ class StreamPlace:
 
 
 class Options:
-    """The options of a query; the case of their names does not matter.
-
-    Raises:
-        ConfigError: there is no such option.
-    """
+    """The options of a query; the case of their names does not matter."""
 
     def __init__(self, given: Mapping[str, str], *, of_sink: bool) -> None:
         self._given = _with_stream(given)
@@ -182,18 +171,18 @@ class Options:
             raise ConfigError(f"the option {name} is a number of seconds above 0, not {text!r}")
         return found
 
-    def count(self, name: str, otherwise: int | None) -> int | None:
-        """Return an option that is a whole number above 0."""
+    def count(self, name: str) -> int | None:
+        """Return an option that is a whole number above 0, or None."""
         text = self.text(name)
         if not text:
-            return otherwise
+            return None
         if not text.isascii() or not text.isdigit() or int(text) < 1:
             raise ConfigError(f"the option {name} is a whole number above 0, not {text!r}")
         return int(text)
 
     def token(self) -> int:
         """Return the fencing token; 0 if the query has none."""
-        return self.count("fencingToken", 0) or 0
+        return self.count("fencingToken") or 0
 
     def bounds(self, declared: Stream[Any] | None) -> PartitionBounds:
         """Return the bounds of a partition: from the app, else from the options."""
@@ -202,18 +191,13 @@ class Options:
         trim = self.text("trim", "committed")
         if trim not in ("committed", "oldest"):
             raise ConfigError(f"the option trim is committed or oldest, not {trim!r}")
-        return PartitionBounds(self.count("partitionSize", 50_000) or 0, loses=trim == "oldest")
+        return PartitionBounds(self.count("partitionSize") or 50_000, loses=trim == "oldest")
 
     def edge(self, offsets: str, timestamp: str, otherwise: str) -> str | dict[int, str]:
-        """Return an edge of what is read.
+        """Return an edge of what is read, from the option with ids or a time.
 
         It is `earliest` or `latest`, one id for all partitions, or an id or word for each
         partition.
-
-        Args:
-            offsets: the name of the option with ids.
-            timestamp: the name of the option with a time.
-            otherwise: the edge if neither is given.
         """
         if (when := self.text(timestamp)) and self.text(offsets):
             raise ConfigError(f"give one of the options {offsets} and {timestamp}")
@@ -243,11 +227,7 @@ class Options:
 
 
 def check_names(given: Mapping[str, str], what: str, known: Mapping[str, str]) -> None:
-    """Refuse unknown options, and name the nearest known one.
-
-    Raises:
-        ConfigError: an option is unknown.
-    """
+    """Raise ConfigError for unknown options, and name the nearest known one."""
     lower = {name.lower(): name for name in known}
     wrong = sorted(given.keys() - lower.keys() - _SPARKS)
     if not wrong:
@@ -263,10 +243,7 @@ def check_names(given: Mapping[str, str], what: str, known: Mapping[str, str]) -
 
 
 def _with_stream(given: Mapping[str, str]) -> dict[str, str]:
-    """Return options by names in lower case, with the path as the stream.
-
-    `load("orders")` gives the stream's name as the option `path`.
-    """
+    """Return options by names in lower case, with the path as the stream."""
     found = {str(name).lower(): str(value) for name, value in given.items()}
     for name, meaning in {**ALL, "path": "the stream's name"}.items():
         if not found.get(name.lower(), "given").strip():
@@ -289,11 +266,7 @@ def _with_stream(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def named(text: str, what: str) -> Any:
-    """Import the object that MODULE:ATTR names.
-
-    Raises:
-        ConfigError: it cannot be imported; the message names the option.
-    """
+    """Import the object that MODULE:ATTR names, or raise ConfigError."""
     module, _, path = text.partition(":")
     if not module or not path:
         raise ConfigError(f"the option {what} is MODULE:ATTR, such as shop:app, not {text!r}")

@@ -1,14 +1,10 @@
-"""Connect source and sink to Redis.
-
-Each process has one blocking client for each server. Steps are repeated while Redis does not
-answer.
-"""
+"""Connect source and sink to Redis, by one client in each process."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import redis
@@ -45,10 +41,8 @@ _made: dict[tuple[int, str, float], RedisConnection] = {}
 class RedisConnection:
     """A client of redis-py with our scripts and our errors.
 
-    Args:
-        client: a blocking client.
-        patience: seconds for which a call is repeated while Redis does not answer. So every call
-            must be safe to repeat.
+    A call is repeated for `patience` seconds while Redis does not answer. So every call must be
+    safe to repeat.
     """
 
     def __init__(self, client: Client, patience: float) -> None:
@@ -69,9 +63,7 @@ class RedisConnection:
         return self.run_each(name, [(keys, args, blobs)])[0]
 
     def run_each(self, name: str, steps: Sequence[StepInput]) -> list[Any]:
-        """Run a step for several partitions.
-
-        It takes one round trip, unless Redis is a cluster.
+        """Run a step for several partitions, in one round trip if possible.
 
         Raises:
             RedisUnavailable: Redis did not answer for longer than `patience`.
@@ -79,15 +71,16 @@ class RedisConnection:
         """
         return self._run([ScriptCall(script(name), *step) for step in steps])
 
+    def run_for(self, name: str, steps: Mapping[int, StepInput]) -> dict[int, Any]:
+        """Run a step for each partition, as `run_each`, and return its replies."""
+        return dict(zip(steps, self.run_each(name, list(steps.values())), strict=True))
+
     def _run(self, calls: Sequence[ScriptCall]) -> list[Any]:
         keys = calls[0].keys if calls else ()
         return self.repeated(lambda: run_scripts(self.client, calls), *keys)
 
     def repeated(self, call: Callable[[], T], *keys: str) -> T:
-        """Repeat a call until Redis answers, for at most `patience`.
-
-        It raises errors of Rink.
-        """
+        """Repeat a call until Redis answers, and raise errors of Rink."""
 
         def explain() -> T:
             with explained(self.server, *keys):
@@ -96,11 +89,7 @@ class RedisConnection:
         return repeat_while_unavailable(self._patience, explain)
 
     def partition_count(self, place: StreamPlace) -> int:
-        """Return how many partitions the stream has.
-
-        Raises:
-            StateError: Redis has no such stream.
-        """
+        """Return how many partitions the stream has, or raise StateError."""
         return self._count_of(place, self._settled(place))
 
     def hasher(self, place: StreamPlace) -> str:
@@ -145,14 +134,17 @@ class RedisConnection:
 
 
 def connection(place: StreamPlace) -> RedisConnection:
-    """Return this process's connection to a server for one patience.
-
-    A forked child makes its own connection.
-    """
-    key = (os.getpid(), place.redis, place.patience)
+    """Return this process's connection to a server for one patience."""
+    key = (os.getpid(), place.redis, place.patience)  # a forked child makes its own connection
     found = _made.get(key)
     if found is None:
-        found = _made[key] = RedisConnection(_client(place.redis), place.patience)
+        text = place.redis
+        client: Client
+        if "://" in text:
+            client = client_of(text, Retry(NoBackoff(), 0))
+        else:
+            client = checked(named(text, "redis")(), f"the option redis={text!r}")
+        found = _made[key] = RedisConnection(client, place.patience)
     return found
 
 
@@ -167,12 +159,6 @@ def clear_after(error: Exception, clear: Callable[[], None]) -> None:
         clear()
     except RinkError as other:
         log.warning("a failed step left data in Redis, which could not be removed: %s", other)
-
-
-def _client(text: str) -> Client:
-    if "://" not in text:
-        return checked(named(text, "redis")(), f"the option redis={text!r}")
-    return client_of(text, Retry(NoBackoff(), 0))
 
 
 def _declared(place: StreamPlace) -> PartitionCount | None:

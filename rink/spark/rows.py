@@ -29,13 +29,8 @@ _DATA, _ONLY = b"d", b"only"
 class Rows:
     """Make Arrow batches of one partition's entries.
 
-    Args:
-        wanted: the columns.
-        number: the partition's number.
-        record: the class of the records; None: bytes, as a column `value`.
-        codec: the codec of the records in Redis.
-        group: the query's group. Events that were requeued for another processor are skipped.
-        what: the stream, for messages.
+    Without a record class, the only column is `value`, in bytes. Events that were requeued for
+    another group are skipped. `what` is the stream, for messages.
     """
 
     def __init__(
@@ -64,9 +59,7 @@ class Rows:
             and type(codec) is JsonCodec
             and not codec.hooks
             and schemas.takes_all(record)
-            and all(
-                schemas.is_plain(field.hint) for field in fields_of(record) if field.name in own
-            )
+            and all(schemas.is_plain(one.hint) for one in fields_of(record) if one.name in own)
         )
         self._defaults = _defaults_of(record, own) if record is not None else {}
 
@@ -98,12 +91,10 @@ class Rows:
 
     def _data(self, entries: Sequence[Entry]) -> tuple[list[bytes], list[bytes]]:
         """Return ids and records of the entries that this group reads."""
-        ids = [entry[0] for entry in entries]
-        fields = [entry[1] for entry in entries]
-        if all(len(one) == 2 and one[0] == _DATA for one in fields):  # nearly always
-            return ids, [one[1] for one in fields]
+        if all(len(one) == 2 and one[0] == _DATA for _, one in entries):  # nearly always
+            return [at for at, _ in entries], [one[1] for _, one in entries]
         kept, data = [], []
-        for at, one in zip(ids, fields, strict=True):
+        for at, one in entries:
             named = dict(zip(one[::2], one[1::2], strict=True))
             if named.get(_ONLY, self._group) != self._group:
                 continue
@@ -163,12 +154,9 @@ class Rows:
             for name, values in found.items():
                 columns[name] = pa.array(values, self._own.field(name).type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-            kind = self._own.field(name).type
-            hint = (
-                '. Ask for another precision and scale: .schema("… decimal(38, 9)")'
-                if pa.types.is_decimal(kind)
-                else ""
-            )
+            kind, hint = self._own.field(name).type, ""
+            if pa.types.is_decimal(kind):
+                hint = '. Ask for another precision and scale: .schema("… decimal(38, 9)")'
             raise RecordError(
                 f"partition {self._number} of {self._what}, between {kept[0].decode()} and "
                 f"{kept[-1].decode()}: a value of {name!r} does not fit its column of type "

@@ -1,7 +1,4 @@
-"""Show a record class as columns of Spark.
-
-This module also decides which fields Arrow may read from JSON by itself.
-"""
+"""Show a record class as columns, and say what Arrow reads by itself."""
 
 from __future__ import annotations
 
@@ -21,16 +18,15 @@ from rink.errors import ConfigError
 from rink.streams.records.fields import fields_of, is_record_class
 from rink.streams.records.type_shapes import stripped
 
-METADATA = T.StructType(
-    [
-        T.StructField("_partition", T.IntegerType(), nullable=False),
-        T.StructField("_id", T.StringType(), nullable=False),
-        T.StructField("_timestamp", T.TimestampType(), nullable=False),
-    ]
+METADATA = (
+    T.StructType()
+    .add("_partition", T.IntegerType(), nullable=False)
+    .add("_id", T.StringType(), nullable=False)
+    .add("_timestamp", T.TimestampType(), nullable=False)
 )
 """The place of an event: partition, id of its entry, and when it was added, by Redis' clock."""
 
-RAW = T.StructType([T.StructField("value", T.BinaryType(), nullable=False)])
+RAW = T.StructType().add("value", T.BinaryType(), nullable=False)
 """The column if records are not decoded."""
 
 _PLAIN: dict[type, T.DataType] = {
@@ -58,11 +54,7 @@ _WIDER: dict[type[T.DataType], tuple[type[T.DataType], ...]] = {
 
 
 def columns_of(record: type[Any] | None, *, metadata: bool) -> T.StructType:
-    """Return all columns of a stream.
-
-    Args:
-        record: the class of its records; None: bytes.
-        metadata: whether to add the columns of `METADATA`.
+    """Return all columns of a stream; without a record class, one of bytes.
 
     Raises:
         ConfigError: a field has no column type, or the name of a column of `METADATA`.
@@ -95,10 +87,10 @@ def wanted_of(asked: T.StructType, all_of_them: T.StructType, what: str) -> T.St
                 f"column {field.name!r} of {what} may be null: ask for it without NOT NULL"
             )
         if its.name not in known or not fits(its.dataType, known[its.name].dataType):
+            has = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in all_of_them)
             raise ConfigError(
                 f"{what} has no column {field.name!r} of type {field.dataType.simpleString()}; it "
-                "has "
-                + ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in all_of_them)
+                f"has {has}"
             )
     return asked
 
@@ -127,9 +119,7 @@ def own_names(given: T.StructType, known: T.StructType) -> T.StructType:
 
 
 def check_case(given: T.StructType, known: T.StructType, what: str) -> None:
-    """Refuse names of another case if Spark distinguishes case.
-
-    It runs in a task, which knows the session's settings.
+    """Refuse names of another case in a task whose session distinguishes case.
 
     Raises:
         ConfigError: spark.sql.caseSensitive is true.
@@ -160,12 +150,8 @@ def fits(given: T.DataType, wanted: T.DataType, *, widens: bool = False) -> bool
     """Return whether one type fits another, except for what may be null.
 
     A struct may have fewer fields, in any order. A decimal may have any precision and scale, since
-    each value is checked. A timestamp without a zone is in UTC.
-
-    Args:
-        given: a type of a DataFrame that is written, or that a query asks for.
-        wanted: the type of a record's field.
-        widens: whether a number may also have a narrower type.
+    each value is checked. A timestamp without a zone is in UTC. With `widens`, the given number may
+    have a narrower type.
     """
     # Nested types fit if all their parts fit, so the recursion ends at plain types. There, two
     # types fit if they are equal, if the pair is listed here, or if `_WIDER` lists a lossless
@@ -208,10 +194,7 @@ def struct_of(record: type[Any]) -> T.StructType:
 
 
 def takes_all(record: type[Any]) -> bool:
-    """Return whether a record keeps the values that it is given.
-
-    Nothing in such a class checks a value or changes it.
-    """
+    """Return whether nothing in a record class checks a value or changes it."""
     own = ("__attrs_pre_init__", "__attrs_post_init__", "__post_init__")
     return not any(hasattr(record, name) for name in own) and not any(
         field.is_checked for field in fields_of(record)
@@ -219,10 +202,7 @@ def takes_all(record: type[Any]) -> bool:
 
 
 def is_plain(hint: Any) -> bool:
-    """Return whether Arrow reads a field of this type as the codec does.
-
-    This holds for a number, text or bool, each with or without None.
-    """
+    """Return whether Arrow reads a field of this type as the codec does."""
     inner, _ = _without_none(hint)
     return inner in (int, float, str, bool)
 
@@ -232,10 +212,7 @@ def _type_of(hint: Any) -> tuple[T.DataType, bool]:
     if isinstance(hint, type) and hint in _PLAIN:
         return _PLAIN[hint], is_optional
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        kinds = {type(member.value) for member in hint}
-        if len(kinds) == 1 and (only := kinds.pop()) in _PLAIN:
-            return _PLAIN[only], is_optional
-        raise TypeError(repr(hint))
+        return _of_values(hint, [member.value for member in hint]), is_optional
     if is_record_class(hint):
         return struct_of(hint), is_optional
     return _compound(hint, get_origin(hint), get_args(hint)), is_optional
@@ -243,23 +220,23 @@ def _type_of(hint: Any) -> tuple[T.DataType, bool]:
 
 def _compound(hint: Any, origin: Any, args: tuple[Any, ...]) -> T.DataType:
     if origin is Literal:
-        kinds = {type(one) for one in args}
-        if len(kinds) == 1 and (only := kinds.pop()) in _PLAIN:
-            return _PLAIN[only]
-    if (origin is tuple and len(args) == 2 and args[1] is Ellipsis) or (
-        origin is tuple and len(set(args)) == 1
-    ):
+        return _of_values(hint, args)
+    if origin is tuple and (args[1:] == (Ellipsis,) or len(set(args)) == 1):
         args = args[:1]
     if isinstance(origin, type) and issubclass(origin, Mapping) and args and args[0] is str:
         kind, is_optional = _type_of(args[1])
         return T.MapType(T.StringType(), kind, valueContainsNull=is_optional)
-    if (
-        isinstance(origin, type)
-        and issubclass(origin, Sequence | set | frozenset)
-        and len(args) == 1
-    ):
+    is_list = isinstance(origin, type) and issubclass(origin, Sequence | set | frozenset)
+    if is_list and len(args) == 1:
         kind, is_optional = _type_of(args[0])
         return T.ArrayType(kind, containsNull=is_optional)
+    raise TypeError(repr(hint))
+
+
+def _of_values(hint: Any, values: Sequence[object]) -> T.DataType:
+    kinds = {type(value) for value in values}
+    if len(kinds) == 1 and (only := kinds.pop()) in _PLAIN:
+        return _PLAIN[only]
     raise TypeError(repr(hint))
 
 

@@ -9,8 +9,7 @@ from rink.streams.store.scripts import compose_step
 
 _FLAGS = {"bound": "no-writes", "place": "no-writes", "state": "no-writes", "stage": ""}
 """The flags of the scripts that only read, and of `stage`, which Redis refuses when out of memory.
-
-The other scripts run then, too: publishing frees the memory of staged records.
+The others run then, too: publishing frees the memory of staged records.
 """
 
 

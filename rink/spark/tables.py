@@ -75,11 +75,7 @@ def options_of_read(given: Mapping[str, str], schema: StructType) -> dict[str, s
 
 
 def options_of_write(given: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the options of a write: its own.
-
-    Raises:
-        ConfigError: there are none, as with INSERT INTO a table.
-    """
+    """Return a write's own options, or raise ConfigError without any."""
     if not given:
         raise ConfigError(_NO_OPTIONS_TO_WRITE)
     return given

@@ -86,9 +86,7 @@ def milliseconds(name: str, text: str, zone: str) -> int:
 
 
 def zone_of(name: str, text: str) -> tzinfo:
-    """Return the time zone that a text names.
-
-    The text is such as Z, +01:00, UTC+1 or Europe/Berlin.
+    """Return the zone that a text such as Z, +01:00 or Europe/Berlin names.
 
     Raises:
         ConfigError: the text names no zone that this machine knows.

@@ -397,8 +397,8 @@ SPARK = [
     python(
         "a job whose start was interrupted lets go of its role while its function runs",
         "spark/jobs/job",
-        "            else:\n                self.cancel()\n            interrupted",
-        "            else:\n                self._has_returned(error)\n            interrupted",
+        "            else:\n                self.cancel()\n            if not",
+        "            else:\n                self._has_returned(error)\n            if not",
         JOBS,
     ),
     python(

@@ -74,7 +74,7 @@ def test_raw_means_bytes_whatever_the_app_says(shop):
 
 
 def test_names_are_found_in_any_case(shop):
-    assert source(MAXOFFSETSPERTRIGGER=5).count("maxOffsetsPerTrigger", None) == 5
+    assert source(MAXOFFSETSPERTRIGGER=5).count("maxOffsetsPerTrigger") == 5
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_where_not_to_begin(given):
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", "²"])
 def test_a_count_is_a_whole_number_above_0(text):
     with pytest.raises(ConfigError, match="whole number"):
-        source(maxOffsetsPerTrigger=text).count("maxOffsetsPerTrigger", None)
+        source(maxOffsetsPerTrigger=text).count("maxOffsetsPerTrigger")
 
 
 def test_a_flag_is_true_or_false():

@@ -1,4 +1,1 @@
-"""Run jobs and streaming queries of Spark as roles.
-
-One of several drivers runs each job, and stops it when it loses the role.
-"""
+"""Run jobs and streaming queries of Spark as roles of several drivers."""

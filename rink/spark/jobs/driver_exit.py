@@ -22,12 +22,7 @@ class SparkStopped(RinkError):  # noqa: N818 - like RoleLost, the name says what
 
 
 class DriverEnd(abc.ABC):
-    """Record why a driver ended: it was closed, or nothing can run in it.
-
-    Args:
-        spark: the session of this driver.
-        r: the group of drivers.
-    """
+    """Record why a driver ended: it was closed, or nothing can run in it."""
 
     def __init__(self, spark: SparkSession, r: Rink) -> None:
         self.spark = spark
@@ -42,12 +37,9 @@ class DriverEnd(abc.ABC):
         """End everything that runs here."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until this is closed; return whether it is.
+        """Wait until this is closed, for some seconds; return whether it is.
 
         The main thread of a driver waits here.
-
-        Args:
-            timeout: the longest wait in seconds; None for no limit.
 
         Raises:
             SparkStopped: nothing can run here any more. End the process: its roles have gone to
@@ -63,10 +55,7 @@ class DriverEnd(abc.ABC):
         return self._over.is_set()
 
     def is_useless(self) -> bool:
-        """Return whether nothing can run here any more, or this was closed.
-
-        If nothing can run, this gives up.
-        """
+        """Return whether nothing can run here any more; if so, give up."""
         if self._is_closed or self._group_has_ended():
             return True
         if not is_gone(self.spark):
@@ -77,11 +66,8 @@ class DriverEnd(abc.ABC):
         return True
 
     def _group_has_ended(self) -> bool:
-        """Return whether the group was left, or its engine failed.
-
-        If so, this gives up. Nothing else may notice it.
-        """
-        error = self._rink._ended()  # noqa: SLF001
+        """Return whether the group was left, or its engine failed; if so, give up."""
+        error = self._rink._ended()  # noqa: SLF001 - nothing else may notice it
         if error is not None:
             self.give_up(error)
         return error is not None

@@ -6,7 +6,7 @@ import enum
 import logging
 import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
@@ -139,20 +139,16 @@ class Job(Generic[T]):
             self._ended.set()
             raise
         self.role.lost.then(self.cancel)
-        interrupted = None
         try:
-            _Thread(
-                self.spark, f"rink-job-{self.id}", self._run, self._has_returned, self._may_begin
-            ).start()
+            _Thread(self).start()
         except BaseException as error:
             # The JVM may be gone. Or Ctrl-C came, before the thread had begun or after.
             if self._may_begin():
                 self._has_returned(error)
             else:
                 self.cancel()
-            interrupted = None if isinstance(error, Exception) else error
-        if interrupted is not None:
-            raise interrupted
+            if not isinstance(error, Exception):
+                raise
 
     def _may_begin(self) -> bool:
         """Return True once: to the thread that begins, or to one that gives up."""
@@ -237,26 +233,18 @@ class _Thread(InheritableThread):
     An InheritableThread asks the JVM before it calls the function.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        name: str,
-        function: Callable[[], None],
-        ended: Callable[[BaseException | None], None],
-        may_begin: Callable[[], bool],
-    ) -> None:
-        super().__init__(function, session=spark, name=name, daemon=True)
-        self._tell = ended
-        self._may_begin = may_begin
+    def __init__(self, job: Job[Any]) -> None:
+        name = f"rink-job-{job.id}"
+        super().__init__(job._run, session=job.spark, name=name, daemon=True)  # noqa: SLF001
+        self._job = job
 
     def run(self) -> None:
         """Run the function, and report its exception."""
-        if not self._may_begin():
+        if not self._job._may_begin():  # noqa: SLF001 - of this module
             return
         raised = None
         try:
             super().run()
         except BaseException as error:
             raised = error
-        finally:
-            self._tell(raised)
+        self._job._has_returned(raised)  # noqa: SLF001

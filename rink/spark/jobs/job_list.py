@@ -25,15 +25,13 @@ class JobListWatch:
     """Run listed jobs on a thread of its own; `JobRunner.watch` makes it.
 
     Args:
-        start: starts a job if its role is ours. It gets the job's id, the function, and a callback
-            for the job's end.
+        start: starts a job if its role is ours, and calls its last argument at the job's end.
         r: the group of drivers.
         list_jobs: the user's function that lists jobs.
         function: the user's function for each job.
         every: seconds between two polls.
         at_once: how many jobs may run at once.
-        is_useless: called if the list cannot be read. Returns whether nothing can run here any
-            more.
+        is_useless: returns whether nothing can run here any more.
     """
 
     def __init__(
@@ -118,11 +116,7 @@ class JobListWatch:
                 self._running[job_id] = job
 
     def _listed(self) -> dict[str, Any]:
-        """Return each listed job by its name.
-
-        Raises:
-            ConfigError: `list_pending_jobs` returned no list.
-        """
+        """Return each listed job by its name, or raise ConfigError."""
         listed: object = self._list()
         if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
             raise ConfigError(

@@ -8,10 +8,8 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-from pyspark.sql import SparkSession
 
 from rink.callables import check_plain
 from rink.core.keys import check_name
@@ -20,6 +18,7 @@ from rink.engine.caller_context import made_at
 from rink.errors import ConfigError, RoleLost, RoleTimeout, UsageError
 from rink.guards import Fence
 from rink.roles import Role
+from rink.spark.jobs.driver_exit import DriverEnd
 from rink.spark.jobs.job import Job, JobState
 from rink.spark.jobs.tags import context_of, quietly
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from rink.rink import Rink
+
 
 log = logging.getLogger("rink.spark")
 
@@ -38,23 +38,11 @@ class Fenced(Protocol):
         """Refuse all lower tokens of this name from now on."""
 
 
-class Runner(Protocol):
-    """The part of `JobRunner` that a query needs."""
-
-    def is_useless(self) -> bool:
-        """Return whether nothing can run here any more; if so, give up."""
-
-    def give_up(self, error: BaseException) -> None:
-        """End everything, leave the group, and make `wait` raise this error."""
-
-
 Starts = TypeVar("Starts", bound=Callable[[Job[Any]], Any])
 _CAUSE = re.compile(r"(?:(?:\w+\.)+[A-Z]\w*|[A-Z]\w*(?:Error|Exception)): \S")
 """The last line of a Python traceback."""
 MAX_PAUSE_S = 30.0
-"""The longest pause between two starts. After a query has run this long, pauses
-begin short again.
-"""
+"""The longest pause between two starts. After a query has run this long, pauses are short again."""
 _LOOK_INTERVAL_S = 1.0
 _WARN_AFTER_S = 10.0
 
@@ -63,33 +51,31 @@ class Query:
     """Run one streaming query, which its function starts.
 
     Args:
-        spark: the session.
+        runner: gets failures, and decides whether anything can still run here.
         r: the group of drivers.
         name: the role's name.
         function: returns the started query.
         guards: the guards whose fence is raised before each start.
-        runner: gets failures, and decides whether anything can still run here.
         every: seconds from start to start, for a query that ends by itself. None: such a query is
             started once under each grant.
     """
 
     def __init__(
         self,
-        spark: SparkSession,
+        runner: DriverEnd,
         r: Rink,
         name: str,
         function: Callable[[Job[Any]], StreamingQuery],
-        guards: tuple[Fenced, ...],
-        runner: Runner,
+        guards: Sequence[Fenced],
         every: float | None = None,
     ) -> None:
         self.name = check_name("query", name)
         check_plain(f"query {name!r}: function", function, "job")
         self.running: StreamingQuery | None = None
-        self._spark = spark
+        self._spark = runner.spark
         self._rink = r
         self._function = function
-        self._guards = guards
+        self._guards = tuple(guards)
         self._runner = runner
         self._every = every
         self._turn = threading.Lock()
@@ -196,8 +182,7 @@ class Query:
     def _next_start(self, due: float) -> float:
         """Return when to start a query again that has ended by itself.
 
-        A query that took longer than its interval is started once, at once. Missed starts are not
-        made up for.
+        Missed starts are not made up for.
         """
         return math.inf if self._every is None else max(due + self._every, time.monotonic())
 
@@ -219,9 +204,8 @@ class Query:
     def turn(self, go_on: Callable[[], None], *, tells: bool = False) -> Iterator[None]:
         """Wait until no run of this query is active, and hold back new ones.
 
-        Args:
-            go_on: called about once a second; raises to end the wait.
-            tells: whether to log a warning after a long wait.
+        `go_on` is called about once a second, and raises to end the wait. With `tells`, a long wait
+        is logged.
 
         Raises:
             UsageError: the query's own function calls this, so the wait would never end.
@@ -273,10 +257,7 @@ class Query:
         return query
 
     def _stop(self, query: StreamingQuery) -> None:
-        """Cancel the query's jobs, then stop it.
-
-        stop() alone waits for a busy foreachBatch.
-        """
+        # stop() alone waits for a busy foreachBatch.
         context = context_of(self._spark)
         if context is not None:
             quietly(context.cancelJobGroup, str(query.runId))

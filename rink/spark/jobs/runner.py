@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pyspark.sql import SparkSession
@@ -30,7 +29,6 @@ T = TypeVar("T")
 Take = Callable[[str], Role | None]
 """Takes the role of a job; returns None if it is another driver's."""
 log = logging.getLogger("rink.spark")
-
 
 RANK_TIMEOUT_S = 300.0
 """Longer than the default `rebalance_delay` and the default TTL of a killed driver together."""
@@ -170,8 +168,7 @@ class JobRunner(DriverEnd):
 
         Returns:
             The job, which has ended; `result()` returns or raises what the function did. None if
-            another
-            driver owns the role, or if the job runs here already.
+            another driver owns the role, or if the job runs here already.
 
         Raises:
             RoleTimeout: no rank or role within `timeout`; the message says why.
@@ -271,9 +268,7 @@ class JobRunner(DriverEnd):
                         f"there is a {what} {name!r} already, and each needs a role of its own: "
                         "choose another name"
                     )
-                query = self._queries[name] = Query(
-                    self.spark, self._rink, name, function, tuple(guards), self, every
-                )
+                query = self._queries[name] = Query(self, self._rink, name, function, guards, every)
                 query.start()
             return function
 
@@ -307,8 +302,7 @@ class JobRunner(DriverEnd):
 
         Returns:
             The query, which has ended by itself or was stopped. None if another driver owns the
-            role, or
-            if a run with this name is active here.
+            role, or if a run with this name is active here.
 
         Raises:
             BaseException: the exception of the function or of the query. The query is not retried.
@@ -325,7 +319,7 @@ class JobRunner(DriverEnd):
                 raise ConfigError(
                     f"there is a query {name!r} already: run it by its name, without a function"
                 )
-            query = Query(self.spark, self._rink, name, function, tuple(guards), self)
+            query = Query(self, self._rink, name, function, guards)
         elif declared is None:
             raise ConfigError(
                 f"there is no query {name!r}: declare it with `query`, or pass its function"
@@ -377,12 +371,7 @@ class JobRunner(DriverEnd):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

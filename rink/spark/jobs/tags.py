@@ -17,13 +17,7 @@ _OURS = "rink-"
 
 
 class Tag:
-    """A tag of the Spark jobs that one grant of a role starts.
-
-    Args:
-        spark: the session.
-        role: the role's name.
-        token: the grant's token; a later grant has another tag.
-    """
+    """A tag of the Spark jobs that one grant of a role starts."""
 
     def __init__(self, spark: SparkSession, role: str, token: int) -> None:
         self.name = f"{_OURS}{encode(role)}-{token}"
@@ -58,10 +52,7 @@ class Tag:
 
 
 def make_active(spark: SparkSession) -> None:
-    """Show Spark this thread's session.
-
-    Without an active session, `writeStream` finds no source made in Python.
-    """
+    """Show Spark this thread's session, which Python's sources need."""
     if context_of(spark) is not None:
         # This sets the active session as its first step. The method that does only that is private.
         spark.createDataFrame([], "nothing int")
@@ -76,10 +67,7 @@ def context_of(spark: SparkSession) -> Any:
 
 
 def is_gone(spark: SparkSession) -> bool:
-    """Return whether no job can run here ever again.
-
-    The JVM is gone, or the SparkContext was stopped. This asks the JVM.
-    """
+    """Return whether the JVM is gone, or its SparkContext was stopped."""
     try:
         # The smallest question that a stopped context refuses.
         spark.sparkContext.defaultParallelism  # noqa: B018

@@ -1,12 +1,9 @@
 """Compute the rank and the member of each of millions of roles on Spark.
 
-`assign` adds the columns, `moves` finds the roles that another version gives to another member,
-`balance` and `plan` count, and `standing` reads a group's current state from etcd, for `plan`. All
-of them give exactly the owners that members of the group compute.
-
-It needs the extra `spark`. On a cluster, the executors' Python must be able to import `rink`, NumPy
-and PyArrow: a function that goes there names `rink` and holds the version's ranks, nothing else.
-Only functions import PySpark, so that `rank_arrays` works without it.
+All of it gives exactly the owners that members of the group compute. On a cluster, the executors'
+Python must be able to import `rink`, NumPy and PyArrow: a function that goes there names `rink` and
+holds the version's ranks, nothing else. Only functions import PySpark, so that `rank_arrays` works
+without it.
 """
 
 from rink.spark.roles.assign import assign, moves

@@ -71,16 +71,9 @@ def moves(
 ) -> DataFrame:
     """Find the roles that have another owner in another version.
 
-    Each role is hashed once.
-
-    Args:
-        df: see `assign`.
-        role: see `assign`.
-        before: a version, or a number of ranks.
-        after: the same kind as `before`. Between two numbers, a role moves if its rank differs.
-        scheme: see `assign`.
-        rank: the prefix of the new columns, such as `rank_before` and `rank_after`; see `assign`.
-        member: the prefix of the new columns of members, only for versions.
+    `before` and `after` are two versions, or two numbers of ranks. Between numbers, a role moves if
+    its rank differs. `rank` and `member` are prefixes of new columns, such as `rank_before` and
+    `rank_after`. All other arguments are those of `assign`. Each role is hashed once.
 
     Returns:
         The rows of roles that move, with two or four more columns. No job has run yet.
@@ -93,20 +86,21 @@ def moves(
         raise ConfigError(
             "a version and a number of ranks cannot be compared: give two versions or two numbers"
         )
-    maps = (RoleMap.of(before, scheme), RoleMap.of(after, scheme))
+    old, new = RoleMap.of(before, scheme), RoleMap.of(after, scheme)
     heads = (rank,) if isinstance(before, int) else (rank, member)
     added = [head + end for head in heads for end in (BEFORE, AFTER)]
     names = role_column(df, role, added)
     both = _free(df, "ranks")
-    ranks = _function(_pair(*maps), "struct<before:int,after:int>", names, once=True)
-    df = df.withColumn(both, ranks)
-    found: dict[str, Column] = {
-        rank + BEFORE: _col(both)["before"],
-        rank + AFTER: _col(both)["after"],
-    }
+
+    def ranks(names: Any) -> Any:
+        return pa.StructArray.from_arrays(old.both_ranks(new, names), ["before", "after"])
+
+    df = df.withColumn(both, _function(ranks, "struct<before:int,after:int>", names, once=True))
+    was, will_be = _col(both)["before"], _col(both)["after"]
+    found = {rank + BEFORE: was, rank + AFTER: will_be}
     if not isinstance(before, int):
-        found[member + BEFORE] = _member(maps[0], names, _col(both)["before"])
-        found[member + AFTER] = _member(maps[1], names, _col(both)["after"])
+        found[member + BEFORE] = _member(old, names, was)
+        found[member + AFTER] = _member(new, names, will_be)
     df = df.withColumns(found).drop(both)
     is_same = _col(added[-2]).eqNullSafe(_col(added[-1]))
     return df.where(~is_same)
@@ -114,8 +108,6 @@ def moves(
 
 def role_column(df: DataFrame, role: str, added: Any = ()) -> Column:
     """Return the checked column of roles, to be compared byte by byte.
-
-    Its collation does not matter.
 
     Raises:
         ConfigError: there is no such column or more than one, it is not a string, or a column to
@@ -163,10 +155,9 @@ def _free(df: DataFrame, name: str) -> str:
 
 
 def _member(by: RoleMap, names: Column, rank: Column) -> Column:
-    """Return the owner as an expression.
+    """Return the owner as an element of a literal, or of the pins' map.
 
-    It is an element of a literal, or of the pins' map. A hash set finds pinned roles first, because
-    Spark searches a map from its beginning.
+    A hash set finds pinned roles first, because Spark searches a map from its beginning.
     """
     from pyspark.sql import functions as f
 
@@ -178,15 +169,6 @@ def _member(by: RoleMap, names: Column, rank: Column) -> Column:
         *[f.lit(value) for role, at in by.pins.items() for value in (role, by.ranks[at])]
     )
     return f.when(names.isin(list(by.pins)), pinned[names]).otherwise(owner)
-
-
-def _pair(before: RoleMap, after: RoleMap) -> Callable[[Any], Any]:
-    """Return a function from names to a struct of two ranks."""
-
-    def ranks(names: Any) -> Any:
-        return pa.StructArray.from_arrays(before.both_ranks(after, names), ["before", "after"])
-
-    return ranks
 
 
 def _function(

@@ -12,13 +12,9 @@ if TYPE_CHECKING:
 
 
 def standing(session: BaseSession, group: str) -> Standing:
-    """Return a group's current state.
+    """Return a group's newest version, and who came or went since.
 
-    That is its newest version, and the members that came or went since. `plan` takes it.
-
-    Args:
-        session: Rink's session, on either face. It joins no group.
-        group: the group's name.
+    `plan` takes it. The session, on either face, joins no group.
 
     Raises:
         StateError: there is no such group, it has no version yet, or its version cannot be read.

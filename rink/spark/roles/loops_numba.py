@@ -1,8 +1,7 @@
 """Compute FNV-1a and the jump hash over arrays, compiled by Numba.
 
-It takes a third of NumPy's time, and can be imported if Numba is installed (`etcd-rink[numba]`). A
-key's next jump waits for its last jump. So some keys jump side by side: while a core would wait for
-one key, it computes another.
+It takes a third of NumPy's time. A key's next jump waits for its last jump. So some keys jump side
+by side: while a core would wait for one key, it computes another.
 """
 
 from __future__ import annotations
@@ -25,10 +24,7 @@ _LANES = 16
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    """Compile a function at its first call, and cache it on disk if possible.
-
-    Other processes use the cache.
-    """
+    """Compile a function at its first call, and cache it on disk if possible."""
     try:
         return numba.njit(nogil=True, cache=True)(function)
     except RuntimeError:  # neither __pycache__ nor the user's cache folder is writable

@@ -6,8 +6,6 @@ names that still need it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,13 +24,7 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 def fnv1a64(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> NDArray[np.uint64]:
-    """Return the hash of each name; see `rink.core.hashing.fnv1a64`.
-
-    Args:
-        data: the bytes of all names.
-        starts: where each name begins in `data`.
-        lengths: how many bytes each name has.
-    """
+    """Return the hash of each name; see `rink.core.hashing.fnv1a64`."""
     values = np.full(len(starts), _OFFSET)
     if not len(starts):
         return values
@@ -40,8 +32,10 @@ def fnv1a64(
     at = starts.copy()
     order = None
     if shortest != longest:
-        # Longest first: then the names that continue are the first ones at every position.
-        order = np.argsort(_narrow(-lengths, longest), kind="stable")
+        # Longest first: then the names that continue are the first ones at every position. NumPy
+        # sorts 16 bits faster, by radix.
+        narrow = np.int16 if longest < 1 << 15 else np.int64
+        order = np.argsort((-lengths).astype(narrow), kind="stable")
         at, lengths = at[order], lengths[order]
     hashed = values
     below = -lengths  # ascending, for searchsorted
@@ -61,11 +55,6 @@ def fnv1a64(
     values = np.empty_like(hashed)
     values[order] = hashed
     return values
-
-
-def _narrow(lengths: NDArray[np.int64], longest: int) -> NDArray[Any]:
-    """Return lengths that sort faster: NumPy sorts 16 bits by radix."""
-    return lengths.astype(np.int16) if longest < 1 << 15 else lengths
 
 
 def _finish(
@@ -89,10 +78,7 @@ def _finish(
 
 
 def jump(keys: NDArray[np.uint64], size: int) -> NDArray[np.int32]:
-    """Return the bucket of each key; see `rink.core.hashing.jump_hash`.
-
-    `size` is the number of buckets, 1 to 2**31 - 1.
-    """
+    """Return the bucket of each key for a size of 1 to 2**31 - 1."""
     buckets = np.zeros(len(keys), np.int32)
     which: NDArray[np.int64] | None = None
     factor: NDArray[np.float64] | float = 1.0

@@ -32,12 +32,7 @@ Pairs = Mapping[tuple[str | None, str | None], int]
 class Load:
     """The roles of one member.
 
-    Attributes:
-        member: the member's name.
-        rank: its rank.
-        roles: how many roles it owns.
-        share: its share of all roles.
-        ratio: its roles divided by an even split.
+    `share` is their share of all roles, and `ratio` their number divided by an even split.
     """
 
     member: str
@@ -134,19 +129,8 @@ def plan(
 ) -> Plan:
     """Count which roles would move when members leave and join.
 
-    It runs one job, which reads the data once.
-
-    Args:
-        df: see `balance`.
-        role: see `balance`.
-        version: the current version. Or a `Standing`, the group's current state, which also knows
-            who waits and who is already leaving.
-        leave: see `after`, which computes the next version.
-        join: see `after`.
-        waiting: see `after`.
-
-    Returns:
-        What would move, from whom to whom, and the balance before and after.
+    It runs one job, which reads the data once. `df` and `role` are those of `balance`. All other
+    arguments are those of `after`, which computes the next version.
 
     Raises:
         ConfigError: see `balance` and `after`.
@@ -217,10 +201,10 @@ def _name(by: RoleMap, owner: int) -> str | None:
 def tally(
     before: RoleMap, after: RoleMap
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a function that counts the roles of a partition.
+    """Return a function from batches of names to one batch of counts.
 
-    It turns batches with one column of names into one batch of (before, after, roles). Owners are
-    ranks; -1 is no owner. Null roles have null for both.
+    Its columns are before, after and roles. Owners are ranks; -1 is no owner. Null roles have null
+    for both.
     """
 
     def counts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

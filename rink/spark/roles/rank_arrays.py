@@ -44,11 +44,7 @@ _ZERO, _NINE, _SLASH = 0x30, 0x39, 0x2F
 
 @attrs.frozen
 class Spans:
-    """The place of names in a buffer.
-
-    Name i has the bytes `starts[i]` to `starts[i] + lengths[i]` of `data`. Starts and lengths are
-    int64.
-    """
+    """The place of names: `lengths[i]` bytes of `data` from `starts[i]` on."""
 
     data: NDArray[np.uint8]
     starts: NDArray[np.int64]
@@ -67,16 +63,9 @@ class Spans:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def at(self, which: Any) -> Spans:
-        """Return the spans of the names at some positions."""
-        return Spans(self.data, self.starts[which], self.lengths[which])
-
     @classmethod
     def blocks(cls, names: Names) -> Iterator[tuple[slice, Spans]]:
-        """Yield the spans of a string array in order, `BLOCK` names at a time.
-
-        So their offsets stay in the cache, too.
-        """
+        """Yield the spans of a string array in order, `BLOCK` names at a time."""
         for start in range(0, len(names), BLOCK):
             block = names.slice(start, BLOCK)
             yield slice(start, start + len(block)), cls.of(block)
@@ -132,11 +121,7 @@ def _ranks(names: Names, size: int, scheme: Scheme) -> Any:
 
 
 def plain(names: Names) -> Any:
-    """Return the names as a string or large_string Array.
-
-    Raises:
-        ConfigError: they are not strings.
-    """
+    """Return names as a string or large_string Array, or raise ConfigError."""
     if pa.types.is_string(names.type) or pa.types.is_large_string(names.type):
         return names
     if pa.types.is_string_view(names.type):
@@ -161,11 +146,7 @@ def nulls(names: Names) -> NDArray[np.bool_] | None:
 
 
 def check_size(size: int) -> None:
-    """Check a number of ranks.
-
-    Raises:
-        ConfigError: it is not an int, or out of range.
-    """
+    """Raise ConfigError unless this is a number of ranks."""
     if isinstance(size, bool) or not isinstance(size, int):
         raise ConfigError(f"the size is an int, not {type(size).__name__}: {size!r}")
     if not 0 <= size <= MAX_SIZE:
@@ -177,16 +158,7 @@ def both_ranks(names: Names, one: int, other: int, scheme: Scheme) -> tuple[Any,
 
     For jump, this takes little more time than for one size. With more buckets, a key stays or goes
     to a new bucket. So the rank for the larger size is also that for the smaller one, unless it is
-    too large. Only for those keys, jump is computed again.
-
-    Args:
-        names: see `ranks`, but no ChunkedArray.
-        one: the first size.
-        other: the second size.
-        scheme: the scheme.
-
-    Returns:
-        The result of `ranks` for each size.
+    too large. Only for those keys, jump is computed again. `names` is no ChunkedArray.
     """
     if one == other:
         found = _ranks(names, one, scheme)
@@ -211,13 +183,8 @@ def both_ranks(names: Names, one: int, other: int, scheme: Scheme) -> tuple[Any,
 def owners(names: Names, ranks: Any, pins: Mapping[str, int]) -> Ranks:
     """Return the rank of each name's owner: its pin's rank, else the scheme's.
 
-    Args:
-        names: see `ranks`, but no ChunkedArray.
-        ranks: the result of `ranks` for them.
-        pins: role -> the rank of the member to which it is pinned, only of ranked members.
-
-    Returns:
-        An array of the same length; `NOBODY` where the name is null, or if size is 0.
+    It is `NOBODY` where the name is null, or if size is 0. `names` is no ChunkedArray, `ranks` has
+    their ranks by the scheme, and `pins` the ranks of ranked members.
     """
     found: Ranks = ranks.fill_null(NOBODY).to_numpy(zero_copy_only=False)
     if not pins or not len(found):
@@ -261,25 +228,14 @@ def fnv1a64(spans: Spans) -> Hashes:
 
 
 def jump(keys: Hashes, size: int) -> Ranks:
-    """Return the jump hash of each key; see `rink.core.hashing.jump_hash`.
-
-    Args:
-        keys: 64-bit keys; they are not changed.
-        size: the number of buckets, at least 1.
-
-    Returns:
-        A bucket from 0 to size - 1 for each key.
-    """
+    """Return the jump hash of each key; see `rink.core.hashing.jump_hash`."""
     found: Ranks = loops().jump(keys, size)
     return found
 
 
 @lru_cache(maxsize=1)
 def loops() -> ModuleType:
-    """Return the module of these two loops: compiled by Numba, or NumPy.
-
-    Both give the same results.
-    """
+    """Return the module of these two loops: compiled by Numba, or NumPy."""
     try:
         from rink.spark.roles import loops_numba
     except ImportError:
@@ -290,23 +246,20 @@ def loops() -> ModuleType:
 
 
 def _balanced(spans: Spans, size: int, partitions: int) -> Ranks:
-    """Return the ranks of `balanced:P`.
-
-    Names `…/k` with k < P have a table. All others use jump.
-    """
+    """Return the ranks of `balanced:P`: `…/k` by a table, others by jump."""
     number = partition_numbers(spans, partitions)
     others = np.flatnonzero(number == NOBODY)
     found: Ranks = _table(partitions, size)[number]  # those without a number are replaced below
     if len(others):
-        found[others] = jump(fnv1a64(spans.at(others)), size)
+        names = Spans(spans.data, spans.starts[others], spans.lengths[others])
+        found[others] = jump(fnv1a64(names), size)
     return found
 
 
 def partition_numbers(spans: Spans, partitions: int) -> NDArray[np.int64]:
-    """Return the k of each name that ends in `/k`, else `NOBODY`.
+    """Return the k < `partitions` of each name `…/k`, else `NOBODY`.
 
-    k is less than `partitions`, and has digits without leading zeros. All names are read at once,
-    from the last byte to the front.
+    k has no leading zeros. All names are read at once, from the last byte to the front.
     """
     number = np.full(len(spans), NOBODY, np.int64)
     if not len(spans.data):

@@ -23,10 +23,7 @@ from rink.spark.roles import rank_arrays
 
 
 class Ranked(Protocol):
-    """A version of a group, or any object with these attributes.
-
-    `rink.core.values.Version` is one.
-    """
+    """A `rink.core.values.Version`, or any object with these attributes."""
 
     @property
     def ranks(self) -> Sequence[str]:
@@ -139,10 +136,7 @@ class RoleMap:
         return cls(len(given.ranks), schemes.find(given.scheme), tuple(given.ranks), pins)
 
     def ranks_of(self, names: Any) -> Any:
-        """Return the ranks by the scheme, a pyarrow int32 Array.
-
-        See `rank_arrays.ranks`.
-        """
+        """Return the ranks by the scheme; see `rank_arrays.ranks`."""
         return rank_arrays.ranks(names, self.size, self.scheme)
 
     def both_ranks(self, after: RoleMap, names: Any) -> tuple[Any, Any]:
@@ -154,14 +148,10 @@ class RoleMap:
     def both_owners(
         self, after: RoleMap, names: Any
     ) -> tuple[rank_arrays.Ranks, rank_arrays.Ranks]:
-        """Return the ranks of the owners by this map and by another one.
-
-        See `rank_arrays.owners`.
-        """
+        """Return `rank_arrays.owners` by this map and by another one."""
         ranks, then = self.both_ranks(after, names)
-        return rank_arrays.owners(names, ranks, self.pins), rank_arrays.owners(
-            names, then, after.pins
-        )
+        owners = rank_arrays.owners
+        return owners(names, ranks, self.pins), owners(names, then, after.pins)
 
 
 def after(
@@ -197,21 +187,17 @@ def after(
         version = version.version
     present = (*version.ranks, *waiting)
     _check(present, leave, join)
+    phases = dict.fromkeys(leave, Phase.LEAVING)
     candidates = [
         Candidate(
-            name,
-            number,
-            first_seen=0.0,
-            rebalance_delay=0.0,
-            phase=Phase.LEAVING if name in leave else Phase.ACTIVE,
+            name, n, first_seen=0.0, rebalance_delay=0.0, phase=phases.get(name, Phase.ACTIVE)
         )
-        for number, name in enumerate((*present, *join))
+        for n, name in enumerate((*present, *join))
     ]
     if not any(candidate.is_usable for candidate in candidates):
         raise ConfigError("no member would be left: at least one has to stay or to join")
     settings = RankSettings(rebalance_delay=0.0, initial_delay=0.0)
-    situation = Situation(tuple(version.ranks), candidates)
-    planned = ranking.plan(situation, 0.0, settings)
+    planned = ranking.plan(Situation(tuple(version.ranks), candidates), 0.0, settings)
     return Version(
         number=getattr(version, "number", 0) + 1,
         ranks=planned.ranks,

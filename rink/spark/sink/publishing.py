@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
 
 import attrs
 
 from rink.core.keys import check_name, encode
 from rink.errors import RinkError, StaleToken, StateError
-from rink.redis.reply_text import text
 from rink.redis.scripts import Args
 from rink.redis.stored_format import STREAM_PREFIX
 from rink.spark.options import StreamPlace
@@ -27,9 +25,7 @@ from rink.streams.errors import PartitionFull
 from rink.streams.store.values import PartitionBounds
 
 STEP, STEP_BYTES = 1000, 1_000_000
-"""How many records one step moves, and at how many bytes it ends. Redis serves nobody else
-meanwhile.
-"""
+"""The most records of one step, and the bytes that end it: Redis serves nobody else meanwhile."""
 KEPT_S = 30 * 86_400
 """How long a decided batch is kept for publishing, and a write that is done once is remembered."""
 WAITS_S = 86_400
@@ -42,12 +38,7 @@ Manifest = Mapping[str, Mapping[int, int]]
 
 @attrs.frozen
 class SinkBatch:
-    """A batch of a query.
-
-    Attributes:
-        query: the query's id, which is new with each checkpoint.
-        number: Spark's batch id.
-    """
+    """A batch of a query, whose id is new with each checkpoint."""
 
     query: str
     number: int
@@ -66,31 +57,29 @@ class _Move:
 
 @attrs.frozen
 class _Decided:
-    """The manifest decided before: of this batch, or of one to publish first."""
+    """The manifest to publish now.
 
+    The status is `ok` (this manifest, decided now), `again` (this batch was decided before) or
+    `pending` (another batch, to publish first).
+    """
+
+    seq: int
+    status: bytes
     manifest: Manifest
-    is_this: bool
 
 
+@attrs.define
 class _Lost(Exception):  # noqa: N818 - the user sees a StateError
     """Raised when a staged list is gone; `done` records were published before."""
 
-    def __init__(self, move: _Move, done: int) -> None:
-        super().__init__(move, done)
-        self.move, self.done = move, done
+    move: _Move
+    done: int
 
 
 def raise_fence(
     place: StreamPlace, redis: RedisConnection, name: str, token: int, *, once: bool = False
 ) -> None:
-    """Make a sink refuse lower tokens from now on.
-
-    Args:
-        place: the stream.
-        redis: the connection to its Redis.
-        name: the sink's name.
-        token: the grant's token; 0 without a role.
-        once: see `Sink`.
+    """Make a sink refuse lower tokens from now on; `once` as of `Sink`.
 
     Raises:
         StaleToken: the sink has seen a greater token.
@@ -101,6 +90,7 @@ def raise_fence(
         raise _stale(place, name, token, int(answer[1]), key)
 
 
+@attrs.define(eq=False)
 class Sink:
     """The state of one sink in Redis, and the steps on it.
 
@@ -108,8 +98,8 @@ class Sink:
         place: the stream.
         redis: the connection to its Redis.
         name: the sink's name.
-        token: the token under which it is written; 0 without a role.
-        bounds: the bounds of each partition.
+        token: of the role, or 0.
+        bounds: of each partition.
         patience: how long to wait for room in a full partition, in seconds.
         resumes: whether another run may publish a decided batch to its end. It may not if the name
             is used only once.
@@ -119,44 +109,30 @@ class Sink:
             separate names.
     """
 
-    def __init__(
-        self,
-        place: StreamPlace,
-        redis: RedisConnection,
-        name: str,
-        token: int,
-        bounds: PartitionBounds,
-        *,
-        patience: float,
-        once: bool = False,
-        resumes: bool = True,
-    ) -> None:
-        self.name = check_name("name", name)
-        self._once = once
-        self._place = place
-        self._redis = redis
-        self._token = token
-        self._bounds = bounds
-        self._patience = patience
-        self._resumes = resumes
-        self._pause = threading.Event().wait
-        self._key = _state(place, name, once)
+    _place: StreamPlace
+    _redis: RedisConnection
+    name: str
+    _token: int
+    _bounds: PartitionBounds
+    _patience: float = attrs.field(kw_only=True)
+    _once: bool = attrs.field(default=False, kw_only=True)
+    _resumes: bool = attrs.field(default=True, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        check_name("name", self.name)
+
+    @property
+    def _key(self) -> str:
+        return _state(self._place, self.name, self._once)
 
     def raise_fence(self) -> None:
-        """Make the sink refuse lower tokens.
-
-        Raises:
-            StaleToken: the sink has seen a greater token.
-        """
+        """Make the sink refuse lower tokens."""
         raise_fence(self._place, self._redis, self.name, self._token, once=self._once)
 
     def commit(self, batch: SinkBatch, manifest: Manifest) -> None:
         """Decide on a batch, and publish it.
 
-        Args:
-            batch: the batch.
-            manifest: the staged records of the batch. A batch that was decided before keeps the
-                manifest of that decision.
+        A batch that was decided before keeps the manifest of that decision.
 
         Raises:
             StaleToken: the sink has seen a greater token. This batch is not written, unless it was
@@ -172,62 +148,47 @@ class Sink:
             clear_after(error, partial(self._drop_undecided, manifest))
             raise
         replaces = ""
-        while True:
-            found = self._decide(batch, manifest, replaces)
-            if found is None:
-                self.drop(manifest)
-                return
-            seq, decided = found
+        while decided := self._decide(batch, manifest, replaces):
             try:
-                self._publish(seq, manifest if decided is None else decided.manifest)
+                self._publish(decided)
             except _Lost as lost:
                 # A replay has the same rows. If nothing of the batch was published, its lists
                 # replace the lost.
-                if lost.done or decided is None or not decided.is_this or replaces:
+                if lost.done or decided.status != b"again" or replaces:
                     self._drop_spare(manifest, decided)
                     raise self._torn(lost) from lost
-                replaces = str(seq)
+                replaces = str(decided.seq)
                 continue
             except RinkError as error:
-                spare = partial(self._drop_spare, manifest, decided)
-                clear_after(error, spare)
+                clear_after(error, partial(self._drop_spare, manifest, decided))
                 raise
-            if decided is None:
-                return
-            if decided.is_this:
+            if decided.status != b"pending":
                 self._drop_spare(manifest, decided)
                 return
+        self.drop(manifest)
 
-    def _decide(
-        self, batch: SinkBatch, manifest: Manifest, replaces: str
-    ) -> tuple[int, _Decided | None] | None:
-        """Return the number to publish now, and its manifest if it differs.
-
-        None: this batch was published before.
-        """
-        answer = self._redis.run(
+    def _decide(self, batch: SinkBatch, manifest: Manifest, replaces: str) -> _Decided | None:
+        """Return the manifest to publish now; None if the batch is published."""
+        status, *rest = self._redis.run(
             "decide", (self._key,),
             token=str(self._token), query=batch.query, batch=str(batch.number),
             manifest=_dumps(manifest), replaces=replaces, kept_s=_kept_s(self._once),
         )  # fmt: skip
-        if answer[0] in (b"stale", b"other", b"back"):
+        if status in (b"stale", b"other", b"back"):
             # Redis would answer "again" for a decided batch. So this batch was not decided, and
             # never will be.
             self.drop(manifest)
-            raise self._refusal(answer, batch)
-        if answer[0] == b"done":
+            raise self._refusal(status, rest[0], batch)
+        if status == b"done":
             return None
-        seq = int(answer[1])
-        if answer[0] == b"ok":
-            return seq, None
-        return seq, _Decided(_loads(answer[2]), is_this=answer[0] == b"again")
+        return _Decided(int(rest[0]), status, manifest if status == b"ok" else _loads(rest[1]))
 
-    def _drop_spare(self, manifest: Manifest, decided: _Decided | None) -> None:
+    def _drop_spare(self, manifest: Manifest, decided: _Decided) -> None:
         """Remove staged records that a decision does not use.
 
         Otherwise, each try while a partition is full would leave another copy of the batch.
         """
-        if decided is not None and decided.manifest != manifest:
+        if decided.manifest != manifest:
             self.drop(manifest)
 
     def _drop_undecided(self, manifest: Manifest) -> None:
@@ -259,9 +220,9 @@ class Sink:
             if length != count:
                 raise gone(key, count, length)
 
-    def _publish(self, seq: int, manifest: Manifest) -> None:
+    def _publish(self, decided: _Decided) -> None:
         """Move all lists, but only after all of them were seen to be there."""
-        moves = list(self._moves(seq, manifest))
+        moves = list(self._moves(decided.seq, decided.manifest))
         looks = [(move.keys, self._args(move, 0)) for move in moves]
         found = self._redis.run_each("publish", looks)
         lost = [move for move, (status, _) in zip(moves, found, strict=True) if status == b"gone"]
@@ -272,7 +233,7 @@ class Sink:
         for move in moves:
             self._move(move, before)
             before += move.count
-        self._redis.run("finish", (self._key,), seq=str(seq))
+        self._redis.run("finish", (self._key,), seq=str(decided.seq))
 
     def _moves(self, seq: int, manifest: Manifest) -> Iterator[_Move]:
         for number in sorted({number for counts in manifest.values() for number in counts}):
@@ -308,7 +269,7 @@ class Sink:
                     partition=move.number,
                 )
             else:
-                self._pause(_LOOK_INTERVAL_S)
+                threading.Event().wait(_LOOK_INTERVAL_S)
 
     def _how_it_goes_on(self) -> str:
         if self._resumes:
@@ -319,10 +280,9 @@ class Sink:
         )
 
     def _see_that_it_is_late(self, move: _Move) -> None:
-        """Check that a late batch was published.
+        """Check that a batch was published, since a later one is in the partition.
 
-        A later batch is in the partition. So this batch was published, or one of the two places was
-        rolled back.
+        Otherwise one of the two places was rolled back.
         """
         seq, manifest = self._redis.run("state", (self._key,))
         if int(seq) == move.seq and manifest:
@@ -341,9 +301,8 @@ class Sink:
         }  # fmt: skip
 
     def _mark(self, number: int) -> str:
-        return (
-            f"{self._place.names.partition(number).stream}:sunk:{_key_name(self.name, self._once)}"
-        )
+        stream = self._place.names.partition(number).stream
+        return f"{stream}:sunk:{_key_name(self.name, self._once)}"
 
     def _lists(self, manifest: Manifest) -> list[tuple[str, int]]:
         return [
@@ -367,19 +326,14 @@ class Sink:
             key=key,
         )
 
-    def _refusal(self, answer: Sequence[Any], batch: SinkBatch) -> Exception:
-        if answer[0] == b"stale":
-            return _stale(self._place, self.name, self._token, int(answer[1]), self._key)
-        if answer[0] == b"back":
-            return rolled_back(
-                f"sink {self.name!r} of {self._place}",
-                batch.query,
-                batch.number,
-                int(answer[1]),
-                self._key,
-            )
+    def _refusal(self, status: bytes, counts: bytes, batch: SinkBatch) -> Exception:
+        if status == b"stale":
+            return _stale(self._place, self.name, self._token, int(counts), self._key)
+        if status == b"back":
+            sink = f"sink {self.name!r} of {self._place}"
+            return rolled_back(sink, batch.query, batch.number, int(counts), self._key)
         return StateError(
-            f"sink {self.name!r} of {self._place} belongs to query {text(answer[1])}, which "
+            f"sink {self.name!r} of {self._place} belongs to query {counts.decode()}, which "
             "has another checkpoint. Nothing was written. Give this query another name. If the "
             "other query is gone for good, start this one under a new grant of its role, or "
             f"remove {self._key!r}",
@@ -391,17 +345,12 @@ def _stale(place: StreamPlace, name: str, token: int, newer: int, key: str) -> S
     return StaleToken(
         f"sink {name!r} of {place} belongs to a later driver: token {token} was refused, since "
         f"{key!r} has {newer}. This driver writes nothing there any more",
-        role=name,
-        token=token,
-        newer=newer,
-    )
+        role=name, token=token, newer=newer,
+    )  # fmt: skip
 
 
 def _key_name(name: str, once: bool) -> str:
-    """Return a name for keys.
-
-    An encoded name has no colon, so the keys of a query and of a writeId never collide.
-    """
+    # An encoded name has no colon, so the keys of a query and of a writeId never collide.
     return f"once:{encode(name)}" if once else encode(name)
 
 

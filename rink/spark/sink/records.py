@@ -26,11 +26,7 @@ _RAW = T.StructType([T.StructField("key", T.StringType()), T.StructField("value"
 
 
 def check_columns(place: StreamPlace, given: T.StructType) -> None:
-    """Check that a DataFrame has exactly the columns of the records.
-
-    Raises:
-        ConfigError: a column is missing, unknown or of another type; the message names the columns.
-    """
+    """Raise ConfigError unless a DataFrame has the columns of the records."""
     record, declared = place.record_class(), place.declared()
     if record is None:
         _check_raw(place, given)
@@ -45,37 +41,27 @@ def check_columns(place: StreamPlace, given: T.StructType) -> None:
     own = schemas.own_names(given, wanted)
     known = {field.name: field for field in wanted.fields}
     needed = {field.name for field in fields_of(record) if field.is_required}
-    wrong = [
-        f"{field.name} {field.dataType.simpleString()}"
+    problems = [
+        f"{field.name} {field.dataType.simpleString()} is no column of it"
         for field, its in zip(given.fields, own.fields, strict=True)
         if its.name not in known
         or not schemas.fits(its.dataType, known[its.name].dataType, widens=True)
     ]
-    missing = sorted(needed - set(own.names))
-    if wrong or missing:
+    problems += [f"{name} is missing" for name in sorted(needed - set(own.names))]
+    if problems:
+        columns = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in wanted.fields)
         raise ConfigError(
             f"the DataFrame does not match {record.__name__}, the record class of {place}: "
-            + "; ".join(
-                [f"{column} is no column of it" for column in wrong]
-                + [f"{name} is missing" for name in missing]
-            )
-            + ". Its columns are "
-            + ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in wanted.fields)
+            f"{'; '.join(problems)}. Its columns are {columns}"
         )
 
 
 def maker(
     place: StreamPlace, count: int, given: T.StructType
 ) -> Callable[[Mapping[str, Any]], Made]:
-    """Return a function that makes a record of a row.
+    """Return a function that makes a record of a row, for so many partitions.
 
-    Args:
-        place: the stream, whose columns have been checked.
-        count: how many partitions it has.
-        given: the columns of the rows.
-
-    Raises:
-        RecordError: raised by the returned function if a row does not match.
+    It raises RecordError if a row does not match.
     """
     record, declared = place.record_class(), place.declared()
     known = _RAW if record is None or declared is None else schemas.struct_of(record)

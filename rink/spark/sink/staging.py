@@ -1,7 +1,4 @@
-"""Stage the records of one attempt of a task.
-
-They lie in lists that expire, unless a batch is decided of them.
-"""
+"""Stage the records of one attempt of a task in lists that expire."""
 
 from __future__ import annotations
 
@@ -20,20 +17,14 @@ MAX_STEP_BYTES = 1_000_000
 
 
 def staged(place: StreamPlace, number: int, attempt: str) -> str:
-    """Return the key of an attempt's staged records for a partition.
-
-    It lies in the partition's slot.
-    """
+    """Return the key of an attempt's staged records, in the partition's slot."""
     return f"{place.names.partition(number).stream}:staged:{attempt}"
 
 
 class Staging:
     """Stage the records of one attempt of a task.
 
-    Args:
-        place: the stream.
-        redis: the connection to its Redis.
-        ttl: seconds until the records are removed, unless a batch is decided.
+    Redis removes them after `ttl` seconds, unless a batch is decided.
 
     Attributes:
         attempt: an id of its own, so that two attempts of one task never mix.
@@ -86,10 +77,7 @@ def remove(redis: RedisConnection, key: str) -> None:
 
 
 def rolled_back(place: str, query: str, number: int, newest: int, key: str) -> StateError:
-    """Return the error about a batch that comes after later ones of its query.
-
-    Its number may mean other rows now.
-    """
+    """Return the error about a batch that comes after later ones of its query."""
     return StateError(
         f"{place}: batch {number} of query {query} arrived after batch {newest} was written. Its "
         "checkpoint was rolled back (restored from an older state), or another driver is running "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import attrs
@@ -27,12 +26,9 @@ ONCE = "once"
 
 @attrs.frozen
 class Staged(WriterCommitMessage):
-    """The staged records of one task.
+    """The staged records of one task, counted for each partition.
 
-    Attributes:
-        query: the query's id; "" for a batch job.
-        attempt: the task's attempt.
-        counts: how many records for each partition.
+    The query's id is "" for a batch job.
     """
 
     query: str
@@ -58,10 +54,6 @@ class _Writing:
         self._patience = options.seconds("fullTimeout", 10.0)
         self._ttl = options.seconds("stagingTtl", 86_400.0)
         self._count = connection(self._place).partition_count(self._place)
-        self._check_hasher()
-
-    def _check_hasher(self) -> None:
-        """Refuse to spread keys without the stream's own hasher."""
         place = self._place
         if place.declared() is None and connection(place).hasher(place):
             raise ConfigError(
@@ -80,7 +72,9 @@ class _Writing:
         except Exception as error:
             clear_after(error, staging.drop)
             raise
-        return Staged(_property(_QUERY_ID), staging.attempt, dict(staging.counts))
+        context = TaskContext.get()
+        query = context.getLocalProperty(_QUERY_ID) if context else None
+        return Staged(query or "", staging.attempt, dict(staging.counts))
 
     def _commit(self, sink: Sink, batch: SinkBatch, manifest: Manifest) -> None:
         connection(self._place).settle_count(self._place)
@@ -116,8 +110,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         """Publish a batch: all of it, once."""
         found = [message for message in messages if isinstance(message, Staged)]
         if found:
-            query = found[0].query
-            manifest = {task.attempt: task.counts for task in found if task.counts}
+            query, manifest = found[0].query, _manifest(found)
             sink = self._sink(self._name)
             if not query:  # all such queries would count as one
                 sink.drop(manifest)
@@ -149,35 +142,31 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
 
     def commit(self, messages: list[Any]) -> None:
         """Publish the DataFrame: all of it, once."""
-        manifest = {
-            message.attempt: message.counts
-            for message in messages
-            if isinstance(message, Staged) and message.counts
-        }
+        manifest = _manifest(messages)
         if self._id:
             self._commit(self._sink(self._id), SinkBatch(ONCE, 0), manifest)
             return
         sink = self._sink(f"{ONCE}-{secrets.token_hex(8)}", resumes=False)
+        numbers = {number for counts in manifest.values() for number in counts}
+
+        def clear() -> None:
+            sink.drop(manifest)
+            sink.forget(numbers)
+
         try:
             self._commit(sink, SinkBatch(ONCE, 0), manifest)
         except RinkError as error:
-            clear_after(error, partial(self._clear, sink, manifest))
+            clear_after(error, clear)
             raise
-        sink.forget(_numbers(manifest))
-
-    @staticmethod
-    def _clear(sink: Sink, manifest: Manifest) -> None:
-        """Remove all of a write whose name is never used again."""
-        sink.drop(manifest)
-        sink.forget(_numbers(manifest))
+        sink.forget(numbers)  # this name is never used again
 
     def abort(self, messages: list[Any]) -> None:
         """Remove staged records if the write was not committed."""
         _drop(self._sink, self._id, messages)
 
 
-def _numbers(manifest: Manifest) -> set[int]:
-    return {number for counts in manifest.values() for number in counts}
+def _manifest(messages: list[Any]) -> Manifest:
+    return {m.attempt: m.counts for m in messages if isinstance(m, Staged) and m.counts}
 
 
 def _drop(sink: Any, name: str, messages: list[Any]) -> None:
@@ -189,11 +178,5 @@ def _drop(sink: Any, name: str, messages: list[Any]) -> None:
     """
     if all(isinstance(message, Staged) for message in messages):
         return
-    found = {task.attempt: task.counts for task in messages if isinstance(task, Staged)}
-    if found:
+    if found := _manifest(messages):
         sink(name or ONCE).drop(found)
-
-
-def _property(name: str) -> str:
-    context = TaskContext.get()
-    return (context.getLocalProperty(name) if context else None) or ""

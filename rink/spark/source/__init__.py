@@ -1,4 +1,1 @@
-"""Read streams of rink.streams as rows.
-
-Spark calls the classes in `readers`.
-"""
+"""Read streams as rows; Spark calls the classes in `readers`."""

@@ -37,12 +37,8 @@ log = logging.getLogger("rink.spark")
 class Group:
     """The state of one query in Redis, in all partitions of a stream.
 
-    Args:
-        place: the stream.
-        redis: the connection to its Redis.
-        name: the group's name; operators see it as `spark/NAME`.
-        token: the token under which the query runs; 0 without a role.
-        strict: whether events that are gone before they were read are an error.
+    Operators see the name as `spark/NAME`. The token is 0 without a role. If it is strict, events
+    that are gone before they were read are an error.
     """
 
     def __init__(
@@ -54,7 +50,8 @@ class Group:
         self._token = token
         self._strict = strict
         user, host = getpass.getuser(), socket.gethostname()
-        self._who = f"process {os.getpid()} of {user} on {host}, since {_now()}"
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self._who = f"process {os.getpid()} of {user} on {host}, since {now}"
         self._id = secrets.token_hex(8)
         declared = place.declared()
         self._bounds = PartitionBounds(0) if declared is None else partition_bounds(declared)
@@ -76,12 +73,9 @@ class Group:
         )
 
     def begin(self, edges: Mapping[int, str]) -> Offsets:
-        """Register a query that has no checkpoint yet.
+        """Register a query that has no checkpoint yet; it may be repeated.
 
-        A repeated call gives the same answer.
-
-        Args:
-            edges: where to begin, for each partition: earliest, latest or an id.
+        Each partition begins at its edge: earliest, latest or an id.
 
         Raises:
             StaleToken: the group has seen a greater token.
@@ -102,8 +96,7 @@ class Group:
     def withdrawn_on_error(self) -> Iterator[None]:
         """Undo the registration of a start that fails before its first batch.
 
-        After a batch was planned, the registration stays, because the checkpoint knows the batch
-        and a restart continues it.
+        Later it stays: the checkpoint knows the batch, and a restart continues it.
         """
         try:
             yield
@@ -131,8 +124,8 @@ class Group:
             "group": self.name, "token": str(self._token), "strict": self._strict,
             "dry_run": dry_run, "by": self._id,
         }  # fmt: skip
-        calls = [(self._keys(n), {**args, "start": at}) for n, at in edges.items()]
-        answers = dict(zip(edges, self._redis.run_each("begin", calls), strict=True))
+        steps = {n: (self._keys(n), {**args, "start": at}) for n, at in edges.items()}
+        answers = self._redis.run_for("begin", steps)
         for number, answer in answers.items():
             self._check(number, answer, edges[number])
         return answers
@@ -151,8 +144,8 @@ class Group:
             self._check(0, answer)
             self._run = text(answer[1])
         args = {**self._owner_args(), "strict": self._strict}
-        calls = [(self._keys(n), {**args, "start": at}) for n, at in start.items()]
-        answers = dict(zip(start, self._redis.run_each("follow", calls), strict=True))
+        steps = {n: (self._keys(n), {**args, "start": at}) for n, at in start.items()}
+        answers = self._redis.run_for("follow", steps)
         for number, answer in answers.items():
             self._check(number, answer, start[number])
             self._warn(number, start[number], *answer[2:])
@@ -174,8 +167,8 @@ class Group:
         """
         args = self._owner_args()
         changed = {n: at for n, at in end.items() if self._processed.get(n) != at}
-        calls = [(self._keys(number), {**args, "to": at}) for number, at in changed.items()]
-        for number, answer in zip(changed, self._redis.run_each("advance", calls), strict=True):
+        steps = {n: (self._keys(n), {**args, "to": at}) for n, at in changed.items()}
+        for number, answer in self._redis.run_for("advance", steps).items():
             if text(answer[0]) == "stale":
                 self._check(number, answer)
         self._processed.update(changed)
@@ -204,10 +197,8 @@ class Group:
                 raise StaleToken(
                     f"group {self.name!r} of {self._place} belongs to a later driver: token "
                     f"{self._token} was refused, since {at!r} has {newer}",
-                    role=self.name,
-                    token=self._token,
-                    newer=newer,
-                )
+                    role=self.name, token=self._token, newer=newer,
+                )  # fmt: skip
             case "used":
                 raise StateError(
                     f"group {self.name!r} of {self._place} is in use by a query with another "
@@ -258,7 +249,6 @@ class Group:
         )
 
     def _forget(self) -> str:
-        """Return the shell command that ends the group."""
         app = self._place.app or "MODULE:ATTR"
         line = ["rink", "streams", "forget-group", app, self.name, "--stream", self._place.stream]
         return shlex.join(line)
@@ -266,9 +256,8 @@ class Group:
     def _other(self) -> str:
         """Return the reader of this group, as far as is known."""
         at = self._names(0).at(self.name)
-        return (
-            text(self._redis.repeated(lambda: self._redis.client.hget(at, "who"), at)) or "unknown"
-        )
+        who = self._redis.repeated(lambda: self._redis.client.hget(at, "who"), at)
+        return text(who) or "unknown"
 
 
 def group_name(name: str) -> str:
@@ -320,14 +309,9 @@ class EventsGone:
 def tell_gone(
     place: StreamPlace, number: int, start: str, gone: EventsGone | None = None, *, strict: bool
 ) -> None:
-    """Report missing events: raise a StateError, or log a warning.
+    """Report events after an id that are gone: raise StateError, or log.
 
-    Args:
-        place: the stream.
-        number: the partition's number.
-        start: the id after which they were; "(id" for that id itself, too.
-        gone: the answer of Redis about them.
-        strict: whether to raise an error.
+    If `start` is "(id", the event with that id is gone, too.
     """
     key = place.names.partition(number).stream
     where = f"from {_event(start[1:])} on" if start.startswith("(") else f"after {start}"
@@ -345,7 +329,3 @@ def tell_gone(
 def _event(at: str) -> str:
     """Return an id with its time."""
     return f"{at} ({shown(entry_ids.order(at)[0])})"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -14,17 +14,15 @@ from rink.streams.store import entry_ids
 Offsets = dict[int, str]
 
 PAGE = 10_000
-"""How many entries one step of Redis looks at, and one page of a read has. Redis serves nobody else
-meanwhile.
-"""
+"""The most entries of a page, and of one step: Redis serves nobody else meanwhile."""
 
 ANSWER_BYTES = 8_000_000
 """About how many bytes one answer of Redis has, and one step of it has in memory."""
 
 Bound = Callable[[Mapping[int, tuple[str, int]]], Mapping[int, tuple[int, str]]]
 """Returns how far a number of entries reaches. It gets the cursor and the number for each
-partition, and returns how many entries there are and the id of the last. There may be fewer if
-entries are large, but none only if there are no more.
+partition, and returns how many entries there are and the id of the last. Large entries may be
+fewer, but none only if there are no more.
 """
 
 
@@ -36,13 +34,8 @@ def as_json(offsets: Mapping[int, str]) -> dict[str, str]:
 def of_json(found: Mapping[str, str], partition_count: int, what: str) -> Offsets:
     """Read the offsets that `as_json` wrote.
 
-    Args:
-        found: the JSON of a checkpoint.
-        partition_count: how many partitions the stream has.
-        what: the stream, for messages.
-
     Raises:
-        StateError: these are not offsets, or the number of partitions differs.
+        StateError: these are not offsets of `what`, or the number of partitions differs.
     """
     try:
         offsets = {int(number): str(at) for number, at in found.items()}
@@ -65,26 +58,16 @@ def of_json(found: Mapping[str, str], partition_count: int, what: str) -> Offset
 def share_out(
     start: Mapping[int, str], target: Mapping[int, str], most: int, bound: Bound
 ) -> Offsets:
-    """Return where a batch of so many events ends.
+    """Return where a batch of at least one and at most so many events ends.
 
-    Partitions share the events evenly. The share that a partition does not need goes to others.
-
-    Args:
-        start: where the batch begins.
-        target: the last entries there are.
-        most: how many events, at least 1.
-        bound: returns how far a number of entries reaches.
+    It begins at `start`, and ends at `target`, the last entries, at the latest. Partitions share
+    the events evenly. The share that a partition does not need goes to others.
     """
     end = dict(start)
     # The oldest first: if there are fewer events to share than partitions, none waits forever.
-    waiting = sorted(
-        (
-            number
-            for number in start
-            if entry_ids.order(start[number]) < entry_ids.order(target[number])
-        ),
-        key=lambda number: entry_ids.order(start[number]),
-    )
+    begins = {number: entry_ids.order(at) for number, at in start.items()}
+    behind = [number for number in start if begins[number] < entry_ids.order(target[number])]
+    waiting = sorted(behind, key=begins.__getitem__)
     left = most
     while left and waiting:
         share, more = divmod(left, len(waiting))

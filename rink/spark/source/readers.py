@@ -20,17 +20,10 @@ from rink.spark.source.group import EventsGone, Group, tell_gone
 from rink.spark.source.offsets import ANSWER_BYTES, Offsets, as_json, of_json, share_out
 from rink.spark.source.reading import Range, pages
 from rink.streams.store import entry_ids
+from rink.streams.store.entry_ids import order
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
-
-
-class InputPart(InputPartition):
-    """One partition of a stream, which one task reads."""
-
-    def __init__(self, wanted: Range) -> None:
-        super().__init__(wanted)
-        self.wanted = wanted
 
 
 class _Reading:
@@ -42,22 +35,21 @@ class _Reading:
             self._place.record_class(), metadata=options.flag("metadata", True)
         )
         self._columns = schemas.wanted_of(wanted, self._known, str(self._place))
-        self._is_strict = options.flag("failOnDataLoss", True)
+        self._strict = options.flag("failOnDataLoss", True)
 
     @property
     def _redis(self) -> RedisConnection:
         return connection(self._place)
 
     @cached_property
-    def _count(self) -> int:
-        # The count never changes.
+    def _count(self) -> int:  # it never changes
         return self._redis.partition_count(self._place)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield Arrow batches of one partition; runs on an executor."""
-        if not isinstance(partition, InputPart):
+        wanted, place = getattr(partition, "value", None), self._place
+        if not isinstance(wanted, Range):
             return  # for no partitions, Spark makes one of its own
-        wanted, place = partition.wanted, self._place
         schemas.check_case(self._columns, self._known, str(place))
         record = place.record_class()
         codec = place.codec() if record is not None else None
@@ -66,11 +58,7 @@ class _Reading:
             yield rows.batch(page)
 
     def _edges(self, edge: str | dict[int, str]) -> dict[int, str]:
-        """Return an edge for each partition.
-
-        Raises:
-            ConfigError: the edges name partitions that do not exist, or leave some out.
-        """
+        """Return an edge for each partition, or raise ConfigError."""
         if isinstance(edge, str):
             return dict.fromkeys(range(self._count), edge)
         if edge.keys() != set(range(self._count)):
@@ -80,38 +68,30 @@ class _Reading:
             )
         return edge
 
+    def _stream(self, number: int) -> str:
+        return self._place.names.partition(number).stream
+
     def _placed(self, begin: dict[int, str], to: dict[int, str]) -> dict[int, Any]:
         """Return the answer of the step `place` for each partition.
 
         Both edges of a partition are taken at one moment.
         """
-        calls = [
-            (self._keys(number), {"start": edge, "end_at": to[number]})
-            for number, edge in begin.items()
-        ]
-        return dict(zip(begin, self._redis.run_each("place", calls), strict=True))
+        steps = {n: (self._keys(n), {"start": at, "end_at": to[n]}) for n, at in begin.items()}
+        return self._redis.run_for("place", steps)
 
     def _keys(self, number: int) -> tuple[str]:
         return (self._place.names.partition(number).stream,)
 
     def _parts(
         self, start: Offsets, end: Offsets, removed: dict[int, int], group: str
-    ) -> list[InputPart]:
-        return [
-            InputPart(
-                Range(
-                    place=self._place,
-                    number=number,
-                    start=at,
-                    end=end[number],
-                    removed=removed.get(number, 0),
-                    group=group,
-                    strict=self._is_strict,
-                )
-            )
+    ) -> list[InputPartition]:
+        """Return a range for each partition that has events."""
+        ranges = [
+            Range(self._place, number, at, end[number], removed.get(number, 0), group, self._strict)
             for number, at in start.items()
-            if entry_ids.order(at) < entry_ids.order(end[number])
+            if order(at) < order(end[number])
         ]
+        return list(map(InputPartition, ranges))
 
 
 class BatchReader(_Reading, DataSourceReader):
@@ -135,7 +115,7 @@ class BatchReader(_Reading, DataSourceReader):
         for number, (_, first, last, count, gone) in self._placed(begin, to).items():
             if gone:
                 events_gone = EventsGone.of(gone)
-                tell_gone(self._place, number, begin[number], events_gone, strict=self._is_strict)
+                tell_gone(self._place, number, begin[number], events_gone, strict=self._strict)
             start[number], end[number] = text(first), text(last)
             removed[number] = int(count)
         return self._parts(start, end, removed, "")
@@ -144,8 +124,7 @@ class BatchReader(_Reading, DataSourceReader):
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Read a stream as a query, batch by batch.
 
-    Spark makes it in a process of the driver, where it lives as long as the query. Copies go to
-    executors only for `read`.
+    It lives in a process of the driver, as long as the query. Copies go to executors for `read`.
     """
 
     def __init__(self, options: Options, wanted: StructType) -> None:
@@ -157,7 +136,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
                     f"the option {name} is for a batch: leave it out, since a streaming query has "
                     "no end"
                 )
-        self._most = options.count("maxOffsetsPerTrigger", None)
+        self._most = options.count("maxOffsetsPerTrigger")
         check_read_limit(self._most)
         self._name = options.text("group") or options.text("name") or options.needed("group")
         self._token = options.token()
@@ -170,10 +149,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return {**self.__dict__, "_group": None}
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """Return where a query without a checkpoint begins.
-
-        From here on, trimming waits for it.
-        """
+        """Return where a query without a checkpoint begins; trimming waits for it."""
         self._named = self._its_group().begin(self._edges(self._from))
         return as_json(self._named)
 
@@ -201,8 +177,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         if begin is None:
             return self._last()
         last = self._its_group().follow(begin)
-        target = {n: _lower(at, (self._target or last)[n]) for n, at in last.items()}
-        target = {n: _higher(at, begin[n]) for n, at in target.items()}
+        target = {n: min(at, (self._target or last)[n], key=order) for n, at in last.items()}
+        target = {n: max(at, begin[n], key=order) for n, at in target.items()}
         most = getattr(limit, "max_rows", None)
         if most is None:
             return target
@@ -227,15 +203,13 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         group = self._its_group()
         if not group.has_entered:  # a replay after a restart: Spark asks for no offset before
             group.follow(begin)
-        if behind := [n for n in begin if entry_ids.order(begin[n]) > entry_ids.order(to[n])]:
+        if behind := [n for n in begin if order(begin[n]) > order(to[n])]:
             raise StateError(
                 f"the checkpoint's batch of {self._place} ends before it begins, in partition "
                 f"{behind[0]}: it begins at {begin[behind[0]]}, and ends at {to[behind[0]]}. Use "
                 "the newest checkpoint, or a new one with another group"
             )
-        first = [
-            number for number, at in begin.items() if at == entry_ids.NONE and to[number] != at
-        ]
+        first = [n for n, at in begin.items() if at == entry_ids.NONE and to[n] != at]
         return self._parts(begin, to, group.removed(first), group.name)
 
     def commit(self, end: dict[str, str]) -> None:
@@ -263,7 +237,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def _its_group(self) -> Group:
         if self._group is None:
             self._group = Group(
-                self._place, self._redis, self._name, self._token, strict=self._is_strict
+                self._place, self._redis, self._name, self._token, strict=self._strict
             )
         return self._group
 
@@ -277,24 +251,15 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def _bound(
         self, last: Offsets, cursors: Mapping[int, tuple[str, int]]
     ) -> dict[int, tuple[int, str]]:
-        steps = [
-            (self._keys(n), {
-                "after": at, "end_at": last[n], "max_count": count, "max_bytes": ANSWER_BYTES,
-            })
+        limits = {"max_bytes": ANSWER_BYTES}
+        steps = {
+            n: (self._keys(n), {"after": at, "end_at": last[n], "max_count": count, **limits})
             for n, (at, count) in cursors.items()
-        ]  # fmt: skip
-        answers = self._redis.run_each("bound", steps)
-        return {n: (int(count), text(at)) for n, (count, at) in zip(cursors, answers, strict=True)}
+        }
+        answers = self._redis.run_for("bound", steps)
+        return {n: (int(count), text(at)) for n, (count, at) in answers.items()}
 
 
 def _id_of(edge: str | dict[int, str]) -> tuple[int, int]:
     """Return the order of an edge that comes from a time."""
-    return entry_ids.order(str(edge).lstrip("("))
-
-
-def _lower(one: str, other: str) -> str:
-    return min(one, other, key=entry_ids.order)
-
-
-def _higher(one: str, other: str) -> str:
-    return max(one, other, key=entry_ids.order)
+    return order(str(edge).lstrip("("))

@@ -1,7 +1,4 @@
-"""Read a range of one partition in pages, and check that none is missing.
-
-This runs on executors.
-"""
+"""Read a range of one partition in pages, and check that none is missing."""
 
 from __future__ import annotations
 

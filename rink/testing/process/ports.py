@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PORTS_FILE = "rink-ports.json"
+_BLOCK = 100
 
 
 def kept_ports(folder: Path, names: Sequence[str], size: int) -> list[dict[str, int]]:
@@ -52,7 +53,7 @@ def free_ports(count: int) -> list[int]:
     """
     ports: list[int] = []
     while len(ports) < count:
-        port = _blocks.next()
+        port = _next_port()
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
@@ -61,45 +62,39 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-class _PortBlocks:
-    """Reserve blocks of ports for this process.
+_left: dict[int, list[int]] = {}
+"""The unused ports of a process's block, by process id: a forked child reserves its own."""
+
+
+def _next_port() -> int:
+    left = _left.setdefault(os.getpid(), [])
+    if not left:
+        left += _reserved_block()
+    return left.pop()
+
+
+def _reserved_block() -> list[int]:
+    """Reserve a block of ports for this process.
 
     An abstract socket with the block's number reserves a block. It ends with the process, and is
     seen in the same network namespace as the ports. Systems without them take a random block.
     """
-
-    BLOCK = 100
-
-    def __init__(self) -> None:
-        self._left: list[int] = []
-        self._owner = 0
-
-    def next(self) -> int:
-        """Return the next port; a forked child reserves its own block."""
-        if not self._left or self._owner != os.getpid():
-            self._owner, self._left = os.getpid(), self._take_block()
-        return self._left.pop()
-
-    def _take_block(self) -> list[int]:
-        numbers = list(range(10_000, _first_outgoing_port() - self.BLOCK, self.BLOCK))
-        random.shuffle(numbers)
-        for first in numbers:
-            mark = socket.socket(socket.AF_UNIX)
-            try:
-                mark.bind(f"\0rink-test-ports-{first}")
-            except OSError as error:
-                mark.close()
-                if error.errno == errno.EADDRINUSE:
-                    continue
-            else:
-                atexit.register(mark.close)  # the reference keeps the socket open until then
-            return random.sample(range(first, first + self.BLOCK), self.BLOCK)
-        raise RinkError(
-            "no free block of ports for test servers: too many test runs at once on this machine"
-        )
-
-
-_blocks = _PortBlocks()
+    numbers = list(range(10_000, _first_outgoing_port() - _BLOCK, _BLOCK))
+    random.shuffle(numbers)
+    for first in numbers:
+        mark = socket.socket(socket.AF_UNIX)
+        try:
+            mark.bind(f"\0rink-test-ports-{first}")
+        except OSError as error:
+            mark.close()
+            if error.errno == errno.EADDRINUSE:
+                continue
+        else:
+            atexit.register(mark.close)  # the reference keeps the socket open until then
+        return random.sample(range(first, first + _BLOCK), _BLOCK)
+    raise RinkError(
+        "no free block of ports for test servers: too many test runs at once on this machine"
+    )
 
 
 def _first_outgoing_port() -> int:

@@ -160,7 +160,8 @@ class RedisNode(ServerNode):
             RedisServerError: the server could not take the snapshot.
         """
         data = self._own_data("copied")
-        if self.is_running and not self.is_frozen and not self._appends():
+        is_awake = self.is_running and not self.is_frozen
+        if is_awake and self.info("persistence")["aof_enabled"] != "1":
             self.call("SAVE", timeout=self._deadline)
         copy = Path(tempfile.mkdtemp(prefix="copy-", dir=data.parent))
         with self._held():
@@ -197,9 +198,6 @@ class RedisNode(ServerNode):
         if self._data is None:
             raise UsageError(f"{self} cannot be {done}: it was not started here, or is a Sentinel")
         return self._data
-
-    def _appends(self) -> bool:
-        return self.info("persistence")["aof_enabled"] == "1"
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
