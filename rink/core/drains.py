@@ -21,10 +21,7 @@ MAX_GUARDED_NAMED = 20
 
 
 def watch(table: Table, grace: float | None, now: float, out: Outbox) -> None:
-    """Report each role that is not released in time, once.
-
-    Its claim is given up when `grace` is over.
-    """
+    """Report each late role once, and give up its claim when `grace` is over."""
     late, over = list[Hold](), list[Hold]()
     for hold in table.draining:
         assert hold.lost_at is not None

@@ -52,13 +52,10 @@ class Node(MemberState):
     def step(
         self, now: float, events: Sequence[MemberEvent], unplaced: Collection[str] = ()
     ) -> list[Effect]:
-        """Take in events, in order, and return everything to be done now.
+        """Take in events, oldest first, and return everything to be done now.
 
-        Args:
-            now: the time, in seconds.
-            events: what has happened, oldest first.
-            unplaced: roles that are waited for and were not placed before this step. It leaves them
-                out, and another step must follow.
+        The `unplaced` roles are waited for and were not placed before this step. It leaves them
+        out, and another step must follow.
         """
         return self.step_own(now, events, unplaced) + self.step_group(now, unplaced)
 
@@ -288,9 +285,7 @@ class Node(MemberState):
 
     def _coordinate(self, now: float) -> None:
         me = self.view.coordinator
-        if (
-            me is None or not self._is_coordinator()
-        ):  # the lease may have ended after the first half
+        if me is None or not self._is_coordinator():  # the lease may have ended since `step_own`
             return
         effects, look_at = self.coordinator.coordinate(
             me, self.view, self.view_state.observed_times, not self.unsettled, now

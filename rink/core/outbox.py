@@ -12,10 +12,7 @@ REPEAT_INTERVAL_S = 60.0
 
 @attrs.define
 class Outbox:
-    """Collect effects and wakes over one step.
-
-    `last_error` stays beyond the step, for `status()`.
-    """
+    """Collect effects and wakes over a step; `last_error` stays longer."""
 
     effects: list[Effect] = attrs.field(factory=list)
     wakes: list[float] = attrs.field(factory=list)

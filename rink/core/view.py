@@ -102,10 +102,7 @@ class View:
 
     @cached_property
     def newest(self) -> Proclaimed | None:
-        """Return the version with the highest number.
-
-        Its `version` is None if it cannot be read.
-        """
+        """Return the version with the highest number, even if it is unreadable."""
         return self.versions[max(self.versions)] if self.versions else None
 
     @property
@@ -164,10 +161,7 @@ def shares_of(version: Version, rank_of: RankOf) -> dict[str, Share]:
 
 
 def owner_of(version: Version, role: str, rank_of: RankOf) -> str | None:
-    """Return the member that owns a role in a version, or None.
-
-    None means that no member is ranked, or that the role has no rank.
-    """
+    """Return the member that owns a role, or None if it has no rank."""
     pinned = version.pins.get(role)
     if pinned is not None and pinned in version.ranks:
         return pinned

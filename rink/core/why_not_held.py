@@ -1,7 +1,4 @@
-"""Explain why this member does not hold a role now.
-
-`RoleTimeout`, `status()` and the log use these texts.
-"""
+"""Explain why this member does not hold a role now."""
 
 from __future__ import annotations
 
@@ -19,10 +16,7 @@ from rink.core.view import View, owner_of
 
 
 def grows(whom: str, when: str) -> str:
-    """Return a text that says when a waiting member gets a rank.
-
-    It gets a new rank when the group grows, or the rank of a member that leaves.
-    """
+    """Return a text that says when a waiting member gets a rank."""
     return f"the group grows for {whom} {when}, or at once if another member leaves"
 
 

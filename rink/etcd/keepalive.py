@@ -133,11 +133,8 @@ class KeepAliveStream(
 ):
     """Implement `rink.etcd.api.KeepAlives`.
 
-    Args:
-        transport: the client's.
-        deliver: the user's function.
-        clock: gives `sent_at`, in seconds.
-        is_gone: asks etcd whether a lease has ended; raises EtcdError without an answer.
+    `clock` gives `sent_at`. `is_gone` asks etcd whether a lease has ended, and raises EtcdError
+    without an answer.
     """
 
     def __init__(
@@ -161,10 +158,6 @@ class KeepAliveStream(
         """Request one renewal; never blocks.
 
         While the stream is down, one request for each lease waits for it.
-
-        Raises:
-            ForkedProcessError: this is a child of the process that made the client.
-            ClosedError: the client was closed.
         """
         self._transport.check_usable()
         with self._order:

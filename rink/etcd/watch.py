@@ -109,10 +109,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         self._listed = math.inf if revision is None else revision
 
     def wait_open(self, seconds: float) -> bool:
-        """Wait until a server follows the range, or the watch is over.
-
-        Return False if it takes longer.
-        """
+        """Wait until a server follows the range, or the watch is over."""
         return self._open.wait(seconds)
 
     def close(self) -> None:
@@ -255,10 +252,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
 
     @property
     def _proof_due_at(self) -> float:
-        """Return when the call must have proved its history (monotonic).
-
-        It is infinity if nothing has to be proved.
-        """
+        """Return when the call must have proved its history, or infinity."""
         is_awaited = self._created_at is not None and not self._is_proven
         return (self._created_at or 0.0) + _PROOF_TIMEOUT_S if is_awaited else math.inf
 

@@ -12,31 +12,18 @@ from rink.inspect.group_status import GroupStatus, seen
 
 
 def read_group(etcd: Etcd, keys: Keys) -> View:
-    """Return a group's keys as they are now.
-
-    Raises:
-        EtcdError: etcd did not answer, or refused.
-    """
+    """Return a group's keys as they are now."""
     answer = etcd.range(keys.root, keys.end)
     return View.listed(answer.header.revision, [read_entry(keys, kv) for kv in answer.kvs])
 
 
 def read_status(etcd: Etcd, prefix: str, group: str) -> GroupStatus:
-    """Return a group's status as it is now.
-
-    A group without keys has an empty status.
-
-    Raises:
-        EtcdError: etcd did not answer, or refused.
-    """
+    """Return a group's status as it is now; without keys, it is empty."""
     return seen(read_group(etcd, Keys.of(prefix, group)), group)
 
 
 def fail_refused(etcd: Etcd) -> None:
-    """Make requests fail at once if every endpoint refuses the connection.
-
-    A command uses it: somebody waits for its answer, and can start etcd.
-    """
+    """Make a command's requests fail at once if every endpoint refuses them."""
     if isinstance(etcd, Client):
         etcd.fail_refused()
 

@@ -119,7 +119,7 @@ def take_over(etcd: Etcd, cursors: Sequence[Cursor]) -> None:
     while left:
         request = txn(left, [cursor.next_of_take() for cursor in left])
         try:
-            result = etcd.txn(request.compare, request.then, request.otherwise)
+            result = etcd.txn(*request)
         except EtcdTooLarge:  # too many operations, or too many bytes
             if len(left) == 1:
                 raise
@@ -144,12 +144,8 @@ def take_over(etcd: Etcd, cursors: Sequence[Cursor]) -> None:
 class HeldPartitions(Generic[R]):
     """Hold the partitions of a topic that are granted to this member.
 
-    Args:
-        topic: the topic.
-        role_class: the class of the face.
-        assignment_class: the class of the face; called with this and a `HeldPartition`.
-        make_lock: makes the lock that keeps two commits of one partition apart.
-        wake: called on any thread when there is a change to take, or after the last one.
+    Both classes are of the face. `make_lock` makes the lock that keeps two commits of one partition
+    apart. `wake` is called on any thread when there is a change to take, or after the last one.
     """
 
     def __init__(
@@ -201,10 +197,7 @@ class HeldPartitions(Generic[R]):
         self._tracker.start()
 
     def close(self) -> None:
-        """Release all partitions, and withdraw all requests.
-
-        In a forked child this does nothing.
-        """
+        """Release all partitions, and withdraw all requests, unless forked."""
         if self.topic.engine.forked:
             return
         with self._lock:
@@ -214,12 +207,9 @@ class HeldPartitions(Generic[R]):
         self._tracker.close()
 
     def take_change(self) -> tuple[HeldPartition[R], bool] | None:
-        """Return the next change, or None if there is none now.
+        """Return the next change, a partition and whether it is assigned, or None.
 
-        A change is a partition, and whether it is assigned.
-
-        Raises:
-            RinkError: a partition of this member cannot be worked on.
+        It raises the error of a partition that cannot be worked on.
         """
         with self._lock:
             if not self._undelivered or self._is_closed:

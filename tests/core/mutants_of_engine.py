@@ -23,7 +23,7 @@ LEASES = [
         "a tick is answered by whoever asks, not by the engine",
         "engine",
         "        self._mailbox.put(_Tick())\n",
-        "        self._ticks_answered += 1\n",
+        "        self.ticks_answered += 1\n",
         "faces/test_blocking_only",
     ),
     engine(
@@ -222,8 +222,8 @@ VIEW = [
     engine(
         "another history is a list that failed",
         "group_watch",
-        "    if isinstance(error, EtcdClusterChanged):\n",
-        "    if False:\n",
+        "is_changed = isinstance(error, EtcdClusterChanged)\n",
+        "is_changed = False\n",
         "engine/test_engine_group_watch",
     ),
     engine(
