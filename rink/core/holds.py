@@ -202,9 +202,9 @@ class Table:
         self.token_above = max(self.token_above, handle.token_above)
 
     def grant(self, role: str, now: float) -> list[Handle]:
-        """Give a role of the open gate to those waiting handles that may have it.
+        """Give a role of the open gate to the handles that wait for it.
 
-        Return them. The others need a greater token.
+        Return the handles that got it. The others need a greater token.
         """
         waiting = list(self.waits.get(role, []))
         granted = [handle for handle in waiting if self.take(self.gate, handle, now)]

@@ -30,8 +30,8 @@ SLOTS = ":slots"
 def check_name(what: str, name: object) -> str:
     """Return the name, or raise a ConfigError that says what is wrong.
 
-    A name is any non-empty string that UTF-8 can carry, up to 8 kB when percent-encoded. `what` it
-    is of is for the message: "group", "member" or "role".
+    A name is any non-empty string that UTF-8 can carry, up to 8 kB when percent-encoded. `what` is
+    "group", "member" or "role", for the message.
     """
     if isinstance(name, str) and name.isascii() and 0 < len(name) <= NAME_LIMIT_BYTES // 3:
         return name  # most names: however it is encoded, it is not too long

@@ -128,7 +128,7 @@ class MemberLease:
         return True
 
     def passed_deadline(self, now: float) -> bool:
-        """Mark a lease as suspect if its deadline has passed; return whether."""
+        """Mark a live lease as suspect after its deadline; return whether it was."""
         if self.state is not LeaseState.ALIVE or now < self.deadline:
             return False
         self.state = advance(LEASE, self.state, LeaseEvent.DEADLINE)

@@ -187,9 +187,8 @@ class Living:
         # Invariant: a further leave never undoes or delays an earlier one. `release_within` is the
         # least of all bounds, and `LIFE` only leads on: OFFERING, LEAVING, LETTING_GO.
         now, bound = situation.now, event.release_within
-        self.release_within = min(
-            self.release_within, self.leave_timeout if bound is None else bound
-        )
+        within = self.leave_timeout if bound is None else bound
+        self.release_within = min(self.release_within, within)
         if self.state is Life.LETTING_GO:
             self.release_until = min(self.release_until, now + self.release_within)
         if LifeEvent.STOP not in LIFE[self.state]:

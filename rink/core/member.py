@@ -210,18 +210,13 @@ class Node(MemberState):
     def _publish(self, now: float) -> None:
         awaits, version = self.following.awaits, self.following.version
         token = self.view_state.observed_times.token_base + self.view.revision if version else 0
-        because = self.view_state.history.why_closed(now) or grants.why_closed(
-            self.name,
-            self.living,
-            self.member_lease,
-            self.writer,
-            self.view,
-            self.share,
-            awaits,
-            self.view_state.why_unrankable,
+        history, lease = self.view_state.history, self.member_lease
+        unrankable = self.view_state.why_unrankable
+        because = history.why_closed(now) or grants.why_closed(
+            self.name, self.living, lease, self.writer, self.view, self.share, awaits, unrankable
         )
-        if now < self.view_state.history.grants_from:
-            self.out.wake(self.view_state.history.grants_from)
+        if now < history.grants_from:
+            self.out.wake(history.grants_from)
         share = None if because else self.share
         known, before = self.placing.schemes, self.table.gate
         now_and_before = (share, because, token, known)

@@ -43,7 +43,10 @@ RECORD_GONE = "the member's record is gone, or another record stands in its plac
 
 
 class MemberState:
-    """Keep one member's view, lease, record and roles; times are in seconds."""
+    """Keep one member's view, lease, record and roles.
+
+    Times are of one monotonic clock, in seconds.
+    """
 
     def __init__(self, settings: MemberSettings, placement: Placement | None = None) -> None:
         self.settings = settings

@@ -40,7 +40,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 @attrs.frozen
 class Draft:
-    """Hold the next version, if there is one, and the change of ranks after."""
+    """Hold the next version, or None, and the change of ranks after it."""
 
     version: Version | None
     requests: tuple[str, ...] = ()
@@ -128,7 +128,10 @@ def without_room(view: View, freed: bool = True) -> frozenset[str]:
 
 
 def unrankable(view: View) -> dict[str, str]:
-    """Return the active members that can get no rank by the view, and why."""
+    """Return the active members that can get no rank now, and why.
+
+    The view alone decides this, so every process that reads the group gets the same answer.
+    """
     if view.version is None:
         return {}
     scheme, ranked = _scheme(view, view.version), set(view.version.ranks)

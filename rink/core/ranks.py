@@ -61,7 +61,7 @@ class Candidate:
 
 @attrs.frozen
 class RankSettings:
-    """Hold the settings for ranking: seconds, and ranks per version."""
+    """Hold the coordinator's settings, in seconds; `stagger` is in ranks."""
 
     rebalance_delay: float = 60.0
     initial_delay: float = 2.0

@@ -374,15 +374,12 @@ def _is_rank(value: object, size: int) -> bool:
 def _balanced_rank(partitions: int, partition: int, size: int) -> int:
     # Invariant: a path lists in ascending order the ranks that own the partition as ranks are
     # added. So the owner among `size` ranks is the last one below `size`.
-    starts, ranks = _balanced_paths(partitions, _table_size(partitions, size))
+    #
+    # The table's size is rounded up to a power of two, so a group that grows by one finds its table
+    # ready. Ranks beyond the number of partitions own nothing and change nothing.
+    starts, ranks = _balanced_paths(partitions, min(partitions, 1 << (size - 1).bit_length()))
     start = starts[partition]
     return ranks[bisect_left(ranks, size, start, starts[partition + 1]) - 1]
-
-
-def _table_size(partitions: int, size: int) -> int:
-    # Rounded up to a power of two, so a group that grows by one finds its table ready. Ranks beyond
-    # the number of partitions own nothing and change nothing.
-    return min(partitions, 1 << (size - 1).bit_length())
 
 
 @lru_cache(maxsize=16)

@@ -26,10 +26,8 @@ def is_settled(member: Member, share: Share | None) -> bool:
 
 
 def unsettled_in(members: Sequence[Member], owned: Mapping[str, Share]) -> dict[str, Member]:
-    """Return the records that are not settled, by name and owned share."""
-    return {
-        member.name: member for member in members if not is_settled(member, owned.get(member.name))
-    }
+    """Return the records that are not just their `owned` share, by name."""
+    return {m.name: m for m in members if not is_settled(m, owned.get(m.name))}
 
 
 @attrs.define

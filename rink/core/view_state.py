@@ -42,7 +42,7 @@ class ViewState:
     _reported: set[tuple[str, str]] = attrs.field(factory=set)
 
     def is_heard(self, event: MemberEvent) -> bool:
-        """Return whether an event counts: not a list for a view thrown away since."""
+        """Return whether an event counts: a list for a dropped view does not."""
         return not isinstance(event, Listed) or event.wanted >= self.lists_wanted
 
     def fold(self, events: Sequence[MemberEvent]) -> View:

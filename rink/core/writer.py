@@ -79,7 +79,7 @@ class Writer:
         )
 
     def judge(self, member: Member | None, answered: int) -> Verdict:
-        """Judge this member's record, as etcd has shown it, or None if it is gone.
+        """Judge this member's record as etcd has shown it; None is no record.
 
         It must include the answered write of mod_revision `answered`.
         """

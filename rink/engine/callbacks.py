@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -51,12 +52,8 @@ class Callbacks:
         if self._listeners == Listeners():
             return
         self._mailbox = self._clock.mailbox()
-        self._thread = threading.Thread(
-            target=self._run,
-            args=(self._mailbox,),
-            name=f"rink-callbacks-{self._about['group']}",
-            daemon=True,
-        )
+        run, name = partial(self._run, self._mailbox), f"rink-callbacks-{self._about['group']}"
+        self._thread = threading.Thread(target=run, name=name, daemon=True)
         self._thread.start()
 
     def granted(self, holds: Iterable[Hold]) -> None:

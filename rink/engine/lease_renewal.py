@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from typing import Protocol
 
 import attrs
@@ -107,9 +108,8 @@ class LeaseRenewal:
             if self._closed or self._mailbox is not None:
                 return
             mailbox: Mailbox[bool] = self._clock.mailbox()
-            thread = threading.Thread(
-                target=self._run, args=(mailbox,), name="rink-leases", daemon=True
-            )
+            run = partial(self._run, mailbox)
+            thread = threading.Thread(target=run, name="rink-leases", daemon=True)
             try:
                 self._mailbox = mailbox
                 thread.start()

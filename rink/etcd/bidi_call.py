@@ -178,9 +178,8 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
             try:
                 self._user(value)
             except Exception as error:
-                _log.exception(
-                    "%s: the function that receives deliveries raised", self._thread.name
-                )
+                text = "%s: the function that receives deliveries raised"
+                _log.exception(text, self._thread.name)
                 return error
             return None
 
@@ -250,9 +249,7 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
             self._has_answered = False
             if self._closed.is_set():
                 return
-            opened: Open[Request, AnswerT] = Open(
-                connection, channel, requests, answers, token, known
-            )
+            opened = Open(connection, channel, requests, answers, token, known)
             self._opened(opened, header)
             self._heard_at = time.monotonic()
             self._read(opened)
@@ -298,9 +295,8 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
             if not self._closed.is_set():  # otherwise close() cancelled it, and the channel is fine
                 opened.connection.failed(opened.channel, is_silent=fault.is_timeout)
             # Only the ticker cancels a call of an open stream, if it finds the server silent.
-            raise BrokenError(
-                "the server is silent" if fault.is_timeout else fault.words
-            ) from error
+            why = "the server is silent" if fault.is_timeout else fault.words
+            raise BrokenError(why) from error
 
     def _recovered(self, connection: Connection) -> None:
         """Forget earlier failures, since a call was answered."""
@@ -382,6 +378,5 @@ class Streams:
         pause = MIN_TICK_INTERVAL_S
         while not self._transport.closed.wait(pause):
             now = time.monotonic()
-            pause = min(
-                (stream.tick(now) for stream in self._running()), default=MAX_TICK_INTERVAL_S
-            )
+            pauses = [stream.tick(now) for stream in self._running()]
+            pause = min(pauses, default=MAX_TICK_INTERVAL_S)

@@ -13,17 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Self
 
 from rink.errors import EtcdError
-from rink.etcd.api import (
-    Compare,
-    GrantedLease,
-    KeepAliveAnswer,
-    Op,
-    RangeResult,
-    TxnResult,
-    WatchBroken,
-    WatchEvents,
-    WatchOpened,
-)
+from rink.etcd import api
 from rink.etcd.auth_token import GivenTokens, Tokens, UserTokens
 from rink.etcd.bidi_call import Streams
 from rink.etcd.connections import Connection, OwnConnection, Ring
@@ -168,7 +158,7 @@ class Client:
 
     def range(
         self, key: bytes, range_end: bytes = b"", *, timeout: float | None = None
-    ) -> RangeResult:
+    ) -> api.RangeResult:
         """Read [key, range_end) linearizably, or one key if range_end is empty."""
         answer = self._transport.call(
             RANGE,
@@ -177,16 +167,16 @@ class Client:
             self._seconds(timeout),
         )
         self._transport.remember_readable(key)
-        return RangeResult(to_header(answer.header), tuple(map(to_key_value, answer.kvs)))
+        return api.RangeResult(to_header(answer.header), tuple(map(to_key_value, answer.kvs)))
 
     def txn(
         self,
-        compare: tuple[Compare, ...],
-        then: tuple[Op, ...],
-        otherwise: tuple[Op, ...] = (),
+        compare: tuple[api.Compare, ...],
+        then: tuple[api.Op, ...],
+        otherwise: tuple[api.Op, ...] = (),
         *,
         timeout: float | None = None,
-    ) -> TxnResult:
+    ) -> api.TxnResult:
         """Run one branch atomically: `then` if every compare holds.
 
         It is sent once. If the answer is lost, this raises and does not retry.
@@ -215,7 +205,7 @@ class Client:
 
     # ---------------------------------------------------------------- leases
 
-    def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> GrantedLease:
+    def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> api.GrantedLease:
         """Grant a new lease of `ttl` seconds or more.
 
         If the answer is lost, the lease may exist until its `ttl` ends. A caller that chose its id
@@ -229,10 +219,10 @@ class Client:
         try:
             answer = self._transport.call(GRANT, request, want, self._seconds(timeout))
         except AppliedBeforeError:
-            return GrantedLease(lease, ttl)
+            return api.GrantedLease(lease, ttl)
         if answer.error:
             raise EtcdError(f"etcd granted no lease of {ttl} s: {answer.error}")
-        return GrantedLease(answer.ID, answer.TTL)
+        return api.GrantedLease(answer.ID, answer.TTL)
 
     def revoke(self, lease: int, *, timeout: float | None = None) -> None:
         """End a lease, if etcd knows it, and delete the keys bound to it."""
@@ -264,7 +254,7 @@ class Client:
         key: bytes,
         range_end: bytes,
         start_revision: int,
-        deliver: Callable[[WatchOpened | WatchEvents | WatchBroken], None],
+        deliver: Callable[[api.WatchOpened | api.WatchEvents | api.WatchBroken], None],
     ) -> RunningWatch:
         """Deliver all changes in [key, range_end), as `rink.etcd.api.Etcd.watch`.
 
@@ -276,7 +266,7 @@ class Client:
         self._streams.start(watch)
         return watch
 
-    def keepalives(self, deliver: Callable[[KeepAliveAnswer], None]) -> KeepAliveStream:
+    def keepalives(self, deliver: Callable[[api.KeepAliveAnswer], None]) -> KeepAliveStream:
         """Open the keepalive stream, which reconnects by itself.
 
         `deliver` is called on the stream's own thread. Its errors are logged.
@@ -300,7 +290,10 @@ class Client:
         return answer.version
 
     def is_of_rink_dev(self, *, timeout: float | None = None) -> bool:
-        """Return whether `rink dev` surely runs this etcd, by its member's name."""
+        """Return whether `rink dev` runs this etcd, by its only member's name.
+
+        Return False if the call fails, so that a failure causes no false warning.
+        """
         request, want = pb.MemberListRequest(), RequestKind("the list of its members")
         try:
             answer = self._transport.call(MEMBERS, request, want, self._seconds(timeout))

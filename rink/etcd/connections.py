@@ -11,6 +11,7 @@ import contextlib
 import logging
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
@@ -117,11 +118,9 @@ class Connection:
             return
         with self._lock:
             for channel in [dropped for dropped in self._dropped if not dropped.calls]:
-                thread = threading.Thread(
-                    target=self._end, args=(channel,), name=_CLOSER, daemon=True
-                )
+                end = partial(self._end, channel)
                 try:
-                    thread.start()
+                    threading.Thread(target=end, name=_CLOSER, daemon=True).start()
                 except RuntimeError:  # no thread can be started now; retried after the next call
                     return
                 self._dropped.remove(channel)

@@ -98,7 +98,7 @@ _AUTH = ("authentication failed", "permission denied", "authentication is not en
 
 
 def read_fault(error: grpc.RpcError, *, has_user: bool) -> Fault:
-    """Return the meaning of gRPC's error; `has_user` can authenticate again."""
+    """Return the meaning of gRPC's error, for a client that may log in again."""
     call = cast("grpc.Call", error)
     code, words = call.code(), call.details() or ""
     lower = words.lower()
@@ -138,7 +138,7 @@ def is_about_tls(words: str) -> bool:
 
 
 def refusal(code: grpc.StatusCode, words: str, doing: str, where: str) -> EtcdError:
-    """Return the error for etcd's refusal, by `where`, of what was `doing`."""
+    """Return the error to raise after the endpoint `where` refused `doing`."""
     lower = words.lower()
     message = f"etcd at {where} refused {doing}: {words}"
     if "has been compacted" in lower:

@@ -203,11 +203,9 @@ class Transport:
         self, want: RequestKind, began_at: float, said: dict[str, str], *, perhaps: bool
     ) -> EtcdUnavailable:
         took = time.monotonic() - began_at
-        advice = (
-            "It may still be applied, now or later."
-            if perhaps
-            else "Is etcd running there, and does it have a quorum?"
-        )
+        advice = "Is etcd running there, and does it have a quorum?"
+        if perhaps:
+            advice = "It may still be applied, now or later."
         return EtcdUnavailable(
             f"etcd did not answer {want.doing} within {took:.1f} s ({_list(said)}). {advice}",
             endpoints=list(said),

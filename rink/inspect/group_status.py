@@ -276,7 +276,10 @@ def wish_text(request: Request) -> str:
 
 
 def _differences(members: tuple[MemberStatus, ...]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return the settings that differ, with the members of each value."""
+    """Return the settings that differ, with the members of each value.
+
+    The most common value comes first.
+    """
     differences: dict[str, dict[str, tuple[str, ...]]] = {}
     coordinating = {setting: None for member in members for setting in member.coordinates_by}
     for setting in ("ttl", "rebalance_delay", "schemes", *coordinating):

@@ -23,7 +23,10 @@ def read_status(etcd: Etcd, prefix: str, group: str) -> GroupStatus:
 
 
 def fail_refused(etcd: Etcd) -> None:
-    """Make a command's requests fail at once if every endpoint refuses them."""
+    """Make requests fail at once if every endpoint refuses the connection.
+
+    A command uses it: somebody waits for its answer, and can start etcd.
+    """
     if isinstance(etcd, Client):
         etcd.fail_refused()
 

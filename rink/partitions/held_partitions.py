@@ -79,10 +79,8 @@ class HeldPartition(Generic[R]):
     @property
     def is_with_user(self) -> bool:
         """Return whether the user has it, and has not released it."""
-        return (
-            self.state in {HeldPartitionState.DELIVERED, HeldPartitionState.REVOKED}
-            and not self.is_released
-        )
+        delivered = {HeldPartitionState.DELIVERED, HeldPartitionState.REVOKED}
+        return self.state in delivered and not self.is_released
 
 
 @attrs.frozen
@@ -164,16 +162,12 @@ class HeldPartitions(Generic[R]):
         self._clock = topic.engine.clock
         self._lock = threading.Lock()
         self._by_role: dict[str, HeldPartition[R]] = {}
-        self._undelivered: collections.deque[tuple[HeldPartition[R], bool] | Exception] = (
-            collections.deque()
-        )
+        self._undelivered = collections.deque[tuple[HeldPartition[R], bool] | Exception]()
         self._due: list[HeldPartition[R]] = []  # to be taken over
         self._is_woken = False
         self._is_closed = False
-        self._partition_of = {
-            role_of(topic.name, number): number for number in range(topic.partitions)
-        }
-        names = list(self._partition_of)
+        names = [role_of(topic.name, number) for number in range(topic.partitions)]
+        self._partition_of = {name: number for number, name in enumerate(names)}
         self._mailbox: Mailbox[Callable[[], object]] | None = None
         self._request_threads = RequestThreads(self._clock)
         self._tracker = Tracker(topic.engine, role_class, names, self._wake_up)

@@ -331,8 +331,8 @@ THREADS = [
     engine(
         "a wait inside the body of a role ends as late as the others",
         "last_waits",
-        "for handle in waiting if handle.by in inside\n",
-        "for handle in waiting if False\n",
+        "for handle in waiting if handle.by in inside]\n",
+        "for handle in waiting if False]\n",
         "engine/test_engine_endings",
     ),
     engine(
