@@ -15,32 +15,12 @@
 
 from typing import TYPE_CHECKING
 
+from rink import errors
 from rink._lazy import named
 from rink.distribution import refuse_other_distribution
-from rink.errors import (
-    ClosedError,
-    ConfigError,
-    EtcdAuth,
-    EtcdClusterChanged,
-    EtcdCompacted,
-    EtcdError,
-    EtcdTls,
-    EtcdTooLarge,
-    EtcdUnavailable,
-    ForkedProcessError,
-    JoinError,
-    MemberNameTaken,
-    RinkError,
-    RoleError,
-    RoleLost,
-    RoleTimeout,
-    StaleToken,
-    StateError,
-    UsageError,
-    WrongThreadError,
-)
+from rink.errors import *  # noqa: F403 - all errors are public
 
-refuse_other_distribution(__path__[0])
+refuse_other_distribution(__path__[0])  # noqa: F405 - each package has it
 
 if TYPE_CHECKING:
     from rink import aio as aio
@@ -73,9 +53,7 @@ else:
     )
 
 __all__ = [
-    "Change", "ClosedError", "ConfigError", "EtcdAuth", "EtcdClusterChanged", "EtcdCompacted",
-    "EtcdError", "EtcdTls", "EtcdTooLarge", "EtcdUnavailable", "ForkedProcessError", "JoinError",
-    "MemberNameTaken", "MemberStatus", "Rink", "RinkError", "Role", "RoleError", "RoleLost",
-    "RoleSet", "RoleTimeout", "SchemeFailed", "Session", "StaleToken", "StateError", "Status",
-    "UnknownScheme", "UsageError", "Version", "WrongThreadError", "rank_of", "register_scheme",
+    "Change", "MemberStatus", "Rink", "Role", "RoleSet", "SchemeFailed", "Session", "Status",
+    "UnknownScheme", "Version", "rank_of", "register_scheme",
 ]  # fmt: skip
+__all__ += errors.__all__

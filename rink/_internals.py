@@ -34,9 +34,7 @@ def obstacle_of(member: BaseRink[Any, Any], role: str) -> str:
 
 def create_revision_of(member: BaseRink[Any, Any]) -> int:
     """Return the create revision of the member's record, or 0 without one."""
-    engine = _engine_of(member)
-    with engine.lock:
-        record = engine.node.view.members.get(member.name)
+    record = view_of(member).members.get(member.name)
     return record.create_revision if record else 0
 
 
@@ -55,9 +53,7 @@ def member_count_of(member: BaseRink[Any, Any]) -> int:
 
     A status has this number, too, but takes time for each role that is waited for.
     """
-    engine = _engine_of(member)
-    with engine.lock:
-        return len(engine.node.view.by_age)
+    return len(view_of(member).by_age)
 
 
 def view_of(member: BaseRink[Any, Any]) -> View:
@@ -74,10 +70,8 @@ def prefix_of(member: BaseRink[Any, Any]) -> str:
 
 def has_other_members(member: BaseRink[Any, Any]) -> bool:
     """Return whether there is another member that does not leave."""
-    engine = _engine_of(member)
-    with engine.lock:
-        by_age = engine.node.view.by_age
-        return any(other.is_active and other.name != member.name for other in by_age)
+    others = (other for other in view_of(member).by_age if other.name != member.name)
+    return any(other.is_active for other in others)
 
 
 def status_without_waits(member: BaseRink[Any, Any]) -> GroupStatus:

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Self, TypeVar
 
+from rink import errors
 from rink._asyncio import in_loop, soon_in_loop, wait_in_loop
 from rink.aio_await_role import AwaitedRole
 from rink.aio_role import Lost, Role
@@ -24,28 +25,8 @@ from rink.core.values import Version
 from rink.engine.caller_context import caller_id, made_at
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
-from rink.errors import (
-    ClosedError,
-    ConfigError,
-    EtcdAuth,
-    EtcdClusterChanged,
-    EtcdCompacted,
-    EtcdError,
-    EtcdTls,
-    EtcdTooLarge,
-    EtcdUnavailable,
-    ForkedProcessError,
-    JoinError,
-    MemberNameTaken,
-    RinkError,
-    RoleError,
-    RoleLost,
-    RoleTimeout,
-    StaleToken,
-    StateError,
-    UsageError,
-    WrongThreadError,
-)
+from rink.errors import *  # noqa: F403 - all errors are public
+from rink.errors import ClosedError
 from rink.event_loops import asyncio_loop
 from rink.face import BaseRink, new_versions
 from rink.face_misuse import AsyncFor, AsyncWith
@@ -59,12 +40,10 @@ from rink.wait_ranked import RankWait
 
 # The same names as in `rink`, so one import is enough. Only classes that wait are different.
 __all__ = [
-    "Change", "ClosedError", "ConfigError", "EtcdAuth", "EtcdClusterChanged", "EtcdCompacted",
-    "EtcdError", "EtcdTls", "EtcdTooLarge", "EtcdUnavailable", "ForkedProcessError", "JoinError",
-    "Lost", "MemberNameTaken", "MemberStatus", "Rink", "RinkError", "Role", "RoleError", "RoleLost",
-    "RoleSet", "RoleTimeout", "SchemeFailed", "Session", "StaleToken", "StateError", "Status",
-    "UnknownScheme", "UsageError", "Version", "WrongThreadError", "rank_of", "register_scheme",
+    "Change", "Lost", "MemberStatus", "Rink", "Role", "RoleSet", "SchemeFailed", "Session",
+    "Status", "UnknownScheme", "Version", "rank_of", "register_scheme",
 ]  # fmt: skip
+__all__ += errors.__all__
 
 F = TypeVar("F", bound=Callable[["Role"], Awaitable[Any]])
 

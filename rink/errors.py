@@ -11,6 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+__all__ = [
+    "ClosedError", "ConfigError", "EtcdAuth", "EtcdClusterChanged", "EtcdCompacted", "EtcdError",
+    "EtcdTls", "EtcdTooLarge", "EtcdUnavailable", "ForkedProcessError", "JoinError",
+    "MemberNameTaken", "RinkError", "RoleError", "RoleLost", "RoleTimeout", "StaleToken",
+    "StateError", "UsageError", "WrongThreadError",
+]  # fmt: skip
+
 
 class RinkError(Exception):
     """Anything that Rink raises on purpose."""

@@ -437,7 +437,10 @@ class Subscription:
 
 
 class GrantWatch:
-    """Call back on the engine's thread when the gate is another one."""
+    """Call back on the engine's thread when the gate is another one.
+
+    The callback must be short and must not block.
+    """
 
     def __init__(self, engine: Engine, callback: Callable[[], None]) -> None:
         self._engine = engine

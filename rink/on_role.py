@@ -22,6 +22,7 @@ JOIN_TIMEOUT_S = 1.0
 """How long a leave waits for each function to end, after all roles were released."""
 
 MAX_BACKOFF_S = 30.0
+"""Longest pause before a function that keeps raising is called again."""
 
 RAISED_TEXT = "on_role(%r): %r raised"
 ENDED_TEXT = "on_role(%r) ends, and its function is not called again"

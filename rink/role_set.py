@@ -59,9 +59,7 @@ class Tracker(Generic[R]):
         self._wanted: dict[str, R] = {}  # not granted yet
         self._lost: dict[str, R] = {}  # lost, and not done yet
         # Changes in order: a role with True for its grant, or with False for its loss.
-        self._undelivered: collections.OrderedDict[tuple[R, bool], object] = (
-            collections.OrderedDict()
-        )
+        self._undelivered = collections.OrderedDict[tuple[R, bool], object]()
         self._lock = threading.Lock()
         self._closed = False
 

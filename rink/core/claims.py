@@ -47,13 +47,10 @@ class Obstacles:
         owned: Mapping[str, Share],
         placement: Placement,
     ) -> Obstacles:
-        """Collect the claims of the other members.
+        """Collect the claims of the members other than `me`.
 
-        Args:
-            unsettled: each record that is not exactly its share of the newest version.
-            me: this member's name.
-            owned: every member's share of the newest version.
-            placement: knows which schemes can be computed here.
+        `owned` has every member's share of the newest version. Each record in `unsettled` is not
+        exactly that share.
         """
         draining: dict[str, str] = {}
         shares: list[tuple[str, Share]] = []
@@ -108,10 +105,9 @@ class Gate:
 
     @cached_property
     def obstacles(self) -> Obstacles:
-        """Return the claims of others.
+        """Return the claims of others, computed on demand: few gates need them.
 
-        They are computed on demand, since most gates are never asked for them. Two threads may
-        compute them at once, with the same result.
+        Two threads may compute them at once, with the same result.
         """
         return self.find_obstacles()
 

@@ -1,6 +1,4 @@
-"""Write values as JSON, and read them as entries of the view.
-
-The values are records, versions and requests.
+"""Write records, versions and requests as JSON, and read them as entries.
 
 An unreadable value is never an exception here. It becomes an entry that says so, because a member
 must go on beside it. A record of an unknown format claims everything, and a version of an unknown
@@ -58,9 +56,7 @@ def _strict(value: Any, kind: type) -> Any:
 
 def _names(value: Any, _: Any = None) -> tuple[str, ...]:
     names = tuple(_strict(value, list))
-    "".join(
-        names
-    ).encode()  # one check of all names, as _strict does of one: there may be thousands
+    "".join(names).encode()  # checks all names at once, as `_strict` does one: there may be many
     return names
 
 

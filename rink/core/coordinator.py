@@ -91,16 +91,9 @@ class Coordinator:
         ):
             return [], self.retry_at
         self.answered_number, self.refused_at = 0, -math.inf
-        left_out = without_room(view)
+        left_out, at_once = without_room(view), self.wishes_at_once
         drafted = draft(
-            me.name,
-            view,
-            observed_times,
-            settled,
-            now,
-            self.settings,
-            left_out,
-            self.wishes_at_once,
+            me.name, view, observed_times, settled, now, self.settings, left_out, at_once
         )
         effects = self._report(left_out, view)
         if drafted.version is None:
@@ -157,13 +150,10 @@ class Coordinator:
         self.wishes_at_once = max(self.wishes_at_once, 1)
 
     def failed(self, event: ProclaimFailed, now: float, name: str) -> str:
-        """Note that a proclamation failed; the same number is tried again.
+        """Note that a proclamation failed, and return what failed, for people.
 
-        If etcd refused it for its size, it is tried at once with half of the requests, and finally
-        without any, because ranks never wait for requests.
-
-        Returns:
-            What failed, for people.
+        The same number is tried again. If etcd refused it for its size, it is tried at once with
+        half of the requests, and finally without any, because ranks never wait for requests.
         """
         doing = f"proclaiming version {event.number}"
         if event.number != self.proclaiming:
@@ -184,10 +174,7 @@ class Coordinator:
 
 
 def _kept(newest_first: list[Proclaimed]) -> int:
-    """Return how many versions to keep.
-
-    That is 100, or fewer if these take more than 1 MB, but at least two.
-    """
+    """Return how many to keep: 100 or fewer, by their size, but at least two."""
     total = 0
     for kept, entry in enumerate(newest_first):
         total += entry.bytes

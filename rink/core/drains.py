@@ -21,10 +21,7 @@ MAX_GUARDED_NAMED = 20
 
 
 def watch(table: Table, grace: float | None, now: float, out: Outbox) -> None:
-    """Report each role that is not released in time, once.
-
-    Its claim is given up when `grace` is over.
-    """
+    """Report each late role once, and give up its claim when `grace` is over."""
     late, over = list[Hold](), list[Hold]()
     for hold in table.draining:
         assert hold.lost_at is not None
@@ -78,9 +75,8 @@ def _unreleased(holds: Sequence[Hold], now: float) -> str:
 
 def _guards(holds: Sequence[Hold]) -> str:
     """Return a text that names roles which only their tokens guard."""
-    text = "only its fencing token guards the work that still runs"
-    if len(holds) > 1:
-        text = "only their fencing tokens guard the work that still runs"
+    guards = "its fencing token guards" if len(holds) == 1 else "their fencing tokens guard"
+    text = f"only {guards} the work that still runs"
     named = ", ".join(_handles(hold) for hold in holds[:MAX_GUARDED_NAMED])
     more = len(holds) - MAX_GUARDED_NAMED
     return f"{text}: {named} and {more:,} more" if more > 0 else f"{text}: {named}"

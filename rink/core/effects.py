@@ -46,10 +46,7 @@ class RevokeLease(Effect):
 
 @attrs.frozen
 class WriteRecord(Effect):
-    """Put this member's record if its mod_revision is still `compare`.
-
-    A `compare` of 0 means that there must be no record.
-    """
+    """Put this member's record if its mod_revision is `compare`; 0 is none."""
 
     attempt: int
     lease: int
@@ -74,10 +71,7 @@ class Proclaim(Effect):
 
 @attrs.frozen
 class ListGroup(Effect):
-    """Read the group's key range anew, since the view was thrown away.
-
-    The lists that are requested from now on carry `wanted` (`Listed`).
-    """
+    """List the group anew. Lists from now on carry `wanted` (`Listed`)."""
 
     wanted: int
 
@@ -113,10 +107,7 @@ class Prune(Effect):
 
 @attrs.frozen
 class LookUpLease(Effect):
-    """Ask etcd whether it knows the lease of a record.
-
-    A `lease` of 0 means that the record is bound to none.
-    """
+    """Ask etcd whether it knows the lease of a record; 0 is none."""
 
     name: str
     mod_revision: int
@@ -133,10 +124,7 @@ class RemoveRecord(Effect):
 
 @attrs.frozen
 class Lose(Effect):
-    """Set the signal of a role that was lost.
-
-    The table says already that it is lost.
-    """
+    """Set the signal of a role that the table says is lost."""
 
     hold: Hold
 
@@ -150,10 +138,7 @@ class Grant(Effect):
 
 @attrs.frozen
 class Refuse(Effect):
-    """Set the signal of a handle that waits in vain.
-
-    The handle's `refused` says why.
-    """
+    """Set the signal of a handle that waits in vain; its `refused` says why."""
 
     handle: Handle
 
@@ -189,20 +174,19 @@ class RankChanged(Effect):
     rank: int | None
 
 
-class Level(enum.Enum):
-    """Name the log levels of reports."""
+class Level(enum.IntEnum):
+    """Name the log levels of reports, with the numbers of `logging`."""
 
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
 
 
 @attrs.frozen
 class Report(Effect):
     """Write a line to the log.
 
-    Warnings and errors also show in `status().last_error`. `version` and `role` are the version and
-    the role that the line is about, if it is about one.
+    Warnings and errors also show in `status().last_error`. The line may be about a version or role.
     """
 
     level: Level

@@ -68,14 +68,10 @@ class EtcdHistory:
         self.token = max(self.token, token_base + view.revision)
 
     def contradiction(self, after: View, name: str) -> str:
-        """Return how a new list proves another history, or an empty string.
+        """Return how the view of a new list proves another history, or "".
 
-        `keep` has seen the view that the list is to replace, or that was thrown away.
-
-        Args:
-            after: the view by the list.
-            name: the member's name. The record under it is left out, since the member judges it by
-                its answered writes.
+        `keep` has seen the view that the list is to replace, or that was thrown away. The record of
+        the member `name` itself is left out, since the member judges it by its answered writes.
         """
         newest = after.newest.number if after.newest else 0
         if newest < self.number:
@@ -99,10 +95,9 @@ class EtcdHistory:
         self.wait(now)
         self.token_floor = max(self.token_floor, self.token)
         self.number, self.mod_revision, self.records = 0, 0, {}
-        text = f"{because}: etcd has another history (restored, or its volume lost). Every role is"
-        out.report(
-            Level.ERROR, f"{text} lost; this member grants nothing for at least {self.ttl} s"
-        )
+        text = f"{because}: etcd has another history (restored, or its volume lost)"
+        follows = f"Every role is lost; this member grants nothing for at least {self.ttl} s"
+        out.report(Level.ERROR, f"{text}. {follows}")
 
     def raise_tokens(self, view: View, writer: Writer, now: float, out: Outbox) -> None:
         """Request a higher token base while new tokens would be too low."""

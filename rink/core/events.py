@@ -42,10 +42,7 @@ class ListFailed(MemberEvent):
 
 @attrs.frozen
 class HistoryChanged(MemberEvent):
-    """Voids all that was seen of etcd.
-
-    Another cluster answered, or this one's history went back.
-    """
+    """Says that another cluster answered, or this one's history went back."""
 
     because: str
 
@@ -65,10 +62,7 @@ class LeaseGranted(MemberEvent):
 
 @attrs.frozen
 class LeaseFailed(MemberEvent):
-    """Says that no lease was granted.
-
-    The request may have left one behind that nobody renews.
-    """
+    """Says that no lease was granted; one that nobody renews may be left."""
 
     error: Exception
 
@@ -110,10 +104,7 @@ class WriteAnswered(MemberEvent):
 
 @attrs.frozen
 class WriteFailed(MemberEvent):
-    """Says that the transaction on this member's record had no answer.
-
-    It may yet be applied.
-    """
+    """Says that a write of this record had no answer; it may yet be applied."""
 
     attempt: int
     error: Exception
@@ -162,10 +153,7 @@ class RecordRead(MemberEvent):
 
 @attrs.frozen
 class RecordReadFailed(MemberEvent):
-    """Says that this member's record could not be read.
-
-    `lease` and `call` are those of the `ReadRecord`.
-    """
+    """Says that the `ReadRecord` of a lease and call had no answer."""
 
     lease: int
     call: int
@@ -174,10 +162,7 @@ class RecordReadFailed(MemberEvent):
 
 @attrs.frozen
 class ChoreFailed(MemberEvent):
-    """Says that a request failed that is made again anyway.
-
-    `doing` says for people what it was for.
-    """
+    """Says that a request failed that is made again anyway; `doing` names it."""
 
     doing: str
     error: Exception
@@ -207,7 +192,4 @@ class LeaveAsked(MemberEvent):
 
 @attrs.frozen
 class Nudged(MemberEvent):
-    """Asks for a step: something under the lock changed, or time has passed.
-
-    A release or a new waiter is such a change.
-    """
+    """Asks for a step: something under the lock changed, or time has passed."""

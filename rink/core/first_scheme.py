@@ -40,10 +40,8 @@ def text_of(roles: Iterable[str], rest: str = REST) -> str:
 def parse(name: str) -> tuple[frozenset[str] | None, str]:
     """Return the roles that stay with rank 0, and the scheme of the others.
 
-    The roles are None for the name `first`, which means every role.
-
-    Raises:
-        ValueError: The name is not one of this scheme; the message says why.
+    The roles are None for the name `first`, which means every role. A ValueError says why the name
+    is not one of this scheme.
     """
     if name == FIRST:
         return None, REST

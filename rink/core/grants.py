@@ -71,16 +71,10 @@ def grant(
     unplaced: Collection[str] = (),
     only_new: bool = False,
 ) -> list[Effect]:
-    """Grant the roles that are waited for and free.
+    """Grant the awaited roles that are free, and refuse those without a rank.
 
-    Waits for a role that no scheme can place are refused.
-
-    Args:
-        table: the roles and waits; its gate has a share.
-        placement: knows the rank of each role.
-        now: the time, in seconds.
-        unplaced: roles that have not been placed yet, and are tried by the next step.
-        only_new: try only the roles that are new since the last look. By a new share, all are.
+    The `unplaced` roles are tried by the next step. With `only_new`, only the roles that are new
+    since the last look are tried. By a new share, all roles are new.
     """
     gate, effects = table.gate, list[Effect]()
     assert gate.share is not None, "a gate without a share lets nothing through"

@@ -107,12 +107,8 @@ def _awaited(
 ) -> str:
     """Return a newcomer that has yet to claim a role held here, or "".
 
-    Args:
-        view: what lies in etcd.
-        followed: the followed version; a member that is ranked there is no newcomer.
-        owned: every member's share of the newest version.
-        held: the roles that are held here, placed by the newest version.
-        placement: knows the rank of each role.
+    A member that is ranked in the `followed` version is no newcomer. `owned` has every member's
+    share of the newest version, which has placed the roles `held` here.
     """
     ranked = frozenset(followed.ranks if followed else ())
     for name, share in owned.items():

@@ -18,16 +18,8 @@ _TWO_TO_31 = 2147483648.0
 def fnv1a64(name: str) -> int:
     """Return the 64-bit FNV-1a hash of a name's UTF-8 bytes.
 
-    Source: Fowler, Noll, Vo; Go's `hash/fnv.New64a`.
-
-    Args:
-        name: Any text; the empty one is legal.
-
-    Returns:
-        An integer from 0 to 2**64 - 1.
-
-    Raises:
-        UnicodeEncodeError: The name holds a lone surrogate, so it has no UTF-8 form.
+    Source: Fowler, Noll, Vo; Go's `hash/fnv.New64a`. A lone surrogate has no UTF-8 form, and raises
+    a UnicodeEncodeError.
     """
     # Local names, because the loop runs once per byte, and each global costs a dictionary look-up.
     prime, mask = _FNV_PRIME, _UINT64
@@ -38,20 +30,13 @@ def fnv1a64(name: str) -> int:
 
 
 def jump_hash(key: int, size: int) -> int:
-    """Return the bucket of a 64-bit key by Lamping-Veach jump hash.
+    """Return the bucket of a 64-bit key, 0 to size - 1, by jump hash.
 
     With one bucket more, 1 / (size + 1) of the keys move, all of them into the new bucket.
 
     Source: "A Fast, Minimal Memory, Consistent Hash Algorithm" (Lamping, Veach; 2014), in the
     arithmetic of Go's `github.com/dgryski/go-jump`: the quotient is taken first, in 64-bit
     floats, and the product is cut towards zero. The order matters, since floats round.
-
-    Args:
-        key: From 0 to 2**64 - 1.
-        size: The number of buckets, at least 1.
-
-    Returns:
-        A bucket from 0 to size - 1.
     """
     mask = _UINT64
     bucket = following = 0

@@ -30,9 +30,8 @@ SLOTS = ":slots"
 def check_name(what: str, name: object) -> str:
     """Return the name, or raise a ConfigError that says what is wrong.
 
-    Args:
-        what: what the name is of, for the message: "group", "member" or "role".
-        name: any non-empty string that UTF-8 can carry, up to 8 kB when percent-encoded.
+    A name is any non-empty string that UTF-8 can carry, up to 8 kB when percent-encoded. `what` is
+    "group", "member" or "role", for the message.
     """
     if isinstance(name, str) and name.isascii() and 0 < len(name) <= NAME_LIMIT_BYTES // 3:
         return name  # most names: however it is encoded, it is not too long
@@ -53,13 +52,9 @@ def check_name(what: str, name: object) -> str:
 
 
 def encode(name: str) -> str:
-    """Percent-encode a name so that it is one path segment.
-
-    The segment contains no `/`, and is never `.` or `..`.
-    """
-    return (
-        quote(name, safe="").replace(".", "%2E") if name.strip(".") == "" else quote(name, safe="")
-    )
+    """Percent-encode a name as a path segment: no `/`, and never `.` or `..`."""
+    segment = quote(name, safe="")
+    return segment if name.strip(".") else segment.replace(".", "%2E")
 
 
 def decode(segment: str) -> str | None:
@@ -72,23 +67,23 @@ def decode(segment: str) -> str | None:
 
 
 @attrs.frozen
-class Keys:
-    """Build the keys of one group."""
-
+class _KeyRange:
     root: bytes
+
+    @property
+    def end(self) -> bytes:
+        """Return the end of the range: `root` ends in `/`, and `0` follows it."""
+        return self.root[:-1] + b"0"
+
+
+@attrs.frozen
+class Keys(_KeyRange):
+    """Build the keys of one group."""
 
     @classmethod
     def of(cls, prefix: str, group: str) -> Keys:
         """Return the keys of a group under a prefix such as `rink/`."""
         return cls(f"{prefix}{encode(group)}/".encode())
-
-    @property
-    def end(self) -> bytes:
-        """Return the end of the group's range.
-
-        `root` ends in `/`, and `0` follows it.
-        """
-        return self.root[:-1] + b"0"
 
     def member(self, name: str) -> bytes:
         """Return the key of a member's record."""
@@ -104,24 +99,17 @@ class Keys:
 
 
 @attrs.frozen
-class OffsetKeys:
+class OffsetKeys(_KeyRange):
     """Build the keys of the offsets of one topic of a group.
 
     They lie beside the group's own range, because every member watches that range, and no commit
     concerns a member.
     """
 
-    root: bytes
-
     @classmethod
     def of(cls, prefix: str, group: str, topic: str) -> OffsetKeys:
         """Return the keys of a topic of a group under a prefix such as `rink/`."""
         return cls(f"{prefix}{encode(group)}{OFFSETS}/{encode(topic)}/".encode())
-
-    @property
-    def end(self) -> bytes:
-        """Return the end of the topic's range, as `Keys.end` does."""
-        return self.root[:-1] + b"0"
 
     def partition(self, number: int) -> bytes:
         """Return the key of a partition's offset."""
@@ -129,23 +117,16 @@ class OffsetKeys:
 
 
 @attrs.frozen
-class SlotKeys:
-    """Build the keys of the slots of one role, one per scheduled run.
+class SlotKeys(_KeyRange):
+    """Build the keys of the slots of one role, which lie as offsets do.
 
-    They lie beside the group's own range, as offsets do.
+    There is one for each scheduled run.
     """
-
-    root: bytes
 
     @classmethod
     def of(cls, prefix: str, group: str, role: str) -> SlotKeys:
         """Return the keys of a role of a group under a prefix such as `rink/`."""
         return cls(f"{prefix}{encode(group)}{SLOTS}/{encode(role)}/".encode())
-
-    @property
-    def end(self) -> bytes:
-        """Return the end of the role's range, as `Keys.end` does."""
-        return self.root[:-1] + b"0"
 
     def slot(self, name: str) -> bytes:
         """Return the key of a slot."""

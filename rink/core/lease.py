@@ -21,10 +21,7 @@ from rink.core.state_tables import LEASE, LeaseEvent, LeaseState, advance
 
 
 def default_margin(ttl: float) -> float:
-    """Return the margin of a lease where the user set none.
-
-    It is a tenth of the TTL, at least 0.5 s.
-    """
+    """Return the margin where the user set none: TTL / 10, at least 0.5 s."""
     return max(0.5, ttl / 10)
 
 
@@ -64,10 +61,7 @@ class MemberLease:
 
     @property
     def answered_at(self) -> float:
-        """Return when the last counted keepalive was sent.
-
-        Before the first one, return when the lease was requested.
-        """
+        """Return when the last counted keepalive, or the grant, was sent."""
         return self.deadline + self.margin - self.granted_ttl
 
     @property
@@ -123,7 +117,7 @@ class MemberLease:
     def ask_failed(self, now: float, name: str) -> None:
         """Note that no lease was granted."""
         self.state = advance(LEASE, self.state, LeaseEvent.FAILED)
-        self._fail(now, name)
+        self.failed(now, name)
 
     def renewed(self, sent_at: float, now: float) -> bool:
         """Move the deadline; return whether that revives a suspect lease."""
@@ -134,10 +128,7 @@ class MemberLease:
         return True
 
     def passed_deadline(self, now: float) -> bool:
-        """Mark the lease as suspect if its deadline has passed.
-
-        Return True if it was alive before.
-        """
+        """Mark a live lease as suspect after its deadline; return whether it was."""
         if self.state is not LeaseState.ALIVE or now < self.deadline:
             return False
         self.state = advance(LEASE, self.state, LeaseEvent.DEADLINE)
@@ -162,16 +153,14 @@ class MemberLease:
         return self.revoke()
 
     def revoke(self) -> Effect:
-        """Request the revocation, for the first time or again.
-
-        `retry_at` is set when it fails.
-        """
-        self.retry_at = math.inf
+        """Request the revocation, for the first time or again."""
+        self.retry_at = math.inf  # until it fails
         return RevokeLease(self.id)
 
-    def revoke_failed(self, now: float, name: str) -> None:
-        """Note that the revocation was not answered, and schedule the next try."""
-        self._fail(now, name)
+    def failed(self, now: float, name: str) -> None:
+        """Note that a grant or a revocation failed, and schedule the next try."""
+        self.failures += 1
+        self.retry_at = now + backoff(self.failures, name)
 
     def revoked(self) -> None:
         """Mark the lease as gone, with all keys bound to it."""
@@ -180,7 +169,3 @@ class MemberLease:
 
     def _succeed(self) -> None:
         self.failures, self.retry_at = 0, -math.inf
-
-    def _fail(self, now: float, name: str) -> None:
-        self.failures += 1
-        self.retry_at = now + backoff(self.failures, name)

@@ -1,6 +1,4 @@
-"""Lead a member from join to leave, by the table `LIFE`.
-
-The table is in `rink.core.state_tables`.
+"""Lead a member from join to leave, by the table `LIFE` of `state_tables`.
 
 A failed request ends a join only before etcd has shown that the name is taken (R8):
 
@@ -98,18 +96,12 @@ class Living:
 
     @property
     def wants_record(self) -> bool:
-        """Return whether to keep a record.
-
-        Its claims stay until user code has released the roles.
-        """
+        """Return whether to keep a record, until user code has released the roles."""
         return self.state not in (Life.REVOKING, Life.LEFT, Life.RAN_OUT)
 
     @property
     def wants_share(self) -> bool:
-        """Return whether the record is to claim a share.
-
-        The last record claims only the roles that are not released.
-        """
+        """Return whether the record claims a share, and not only unreleased roles."""
         return self.state is not Life.RUNNING_OUT
 
     @property
@@ -128,10 +120,7 @@ class Living:
     # ── joining ──────────────────────────────────────────────────────────────────────────────
 
     def join(self, writer: Writer, view: View, now: float, out: Outbox) -> None:
-        """Join once the record exists and is in the view.
-
-        If the name is taken, wait for it (R8).
-        """
+        """Join once the record exists and is in the view; wait for the name (R8)."""
         if self.began_at is None:
             self.began_at = now
         self._wait_for_name(writer, view, now, out)
@@ -198,9 +187,8 @@ class Living:
         # Invariant: a further leave never undoes or delays an earlier one. `release_within` is the
         # least of all bounds, and `LIFE` only leads on: OFFERING, LEAVING, LETTING_GO.
         now, bound = situation.now, event.release_within
-        self.release_within = min(
-            self.release_within, self.leave_timeout if bound is None else bound
-        )
+        within = self.leave_timeout if bound is None else bound
+        self.release_within = min(self.release_within, within)
         if self.state is Life.LETTING_GO:
             self.release_until = min(self.release_until, now + self.release_within)
         if LifeEvent.STOP not in LIFE[self.state]:
@@ -252,10 +240,7 @@ class Living:
 
     @property
     def _version_within(self) -> float:
-        """Return the longest wait for a version without this member.
-
-        It is never longer than the wait for handles.
-        """
+        """Return the longest wait for a version, never above that for handles."""
         return min(self.leave_timeout, self.release_within)
 
     def leave(self, situation: LeaveSituation, out: Outbox) -> bool:
@@ -319,13 +304,8 @@ class Living:
                 out.wake(self.release_until if self.release_until < math.inf else None)
                 return
             if not (lease.is_held and writer.exists):
-                drains.give_up(
-                    table,
-                    table.draining,
-                    "since the member leaves and has lost its session",
-                    now,
-                    out,
-                )
+                because = "since the member leaves and has lost its session"
+                drains.give_up(table, table.draining, because, now, out)
             else:
                 drains.overrun(table, lease.granted_ttl, now, out)
                 self._on(LifeEvent.OVERRUN)

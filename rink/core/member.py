@@ -52,13 +52,10 @@ class Node(MemberState):
     def step(
         self, now: float, events: Sequence[MemberEvent], unplaced: Collection[str] = ()
     ) -> list[Effect]:
-        """Take in events, in order, and return everything to be done now.
+        """Take in events, oldest first, and return everything to be done now.
 
-        Args:
-            now: the time, in seconds.
-            events: what has happened, oldest first.
-            unplaced: roles that are waited for and were not placed before this step. It leaves them
-                out, and another step must follow.
+        The `unplaced` roles are waited for and were not placed before this step. It leaves them
+        out, and another step must follow.
         """
         return self.step_own(now, events, unplaced) + self.step_group(now, unplaced)
 
@@ -213,18 +210,13 @@ class Node(MemberState):
     def _publish(self, now: float) -> None:
         awaits, version = self.following.awaits, self.following.version
         token = self.view_state.observed_times.token_base + self.view.revision if version else 0
-        because = self.view_state.history.why_closed(now) or grants.why_closed(
-            self.name,
-            self.living,
-            self.member_lease,
-            self.writer,
-            self.view,
-            self.share,
-            awaits,
-            self.view_state.why_unrankable,
+        history, lease = self.view_state.history, self.member_lease
+        unrankable = self.view_state.why_unrankable
+        because = history.why_closed(now) or grants.why_closed(
+            self.name, self.living, lease, self.writer, self.view, self.share, awaits, unrankable
         )
-        if now < self.view_state.history.grants_from:
-            self.out.wake(self.view_state.history.grants_from)
+        if now < history.grants_from:
+            self.out.wake(history.grants_from)
         share = None if because else self.share
         known, before = self.placing.schemes, self.table.gate
         now_and_before = (share, because, token, known)
@@ -288,9 +280,7 @@ class Node(MemberState):
 
     def _coordinate(self, now: float) -> None:
         me = self.view.coordinator
-        if (
-            me is None or not self._is_coordinator()
-        ):  # the lease may have ended after the first half
+        if me is None or not self._is_coordinator():  # the lease may have ended since `step_own`
             return
         effects, look_at = self.coordinator.coordinate(
             me, self.view, self.view_state.observed_times, not self.unsettled, now

@@ -100,10 +100,7 @@ class MemberState:
 
     @property
     def unsettled(self) -> Mapping[str, Member]:
-        """Return the records that are not settled.
-
-        A settled record is exactly its share of the newest readable version.
-        """
+        """Return the records that are not exactly their shares of `owned`."""
         return self._unsettled.find(self.view.records, self.owned)
 
     @property
@@ -113,17 +110,11 @@ class MemberState:
 
     @property
     def upcoming(self) -> Upcoming | None:
-        """Return the next change of the ranks if nothing happens before.
-
-        Only the coordinator knows it, so other members return None.
-        """
+        """Return the next change of the ranks, which only the coordinator knows."""
         return self.coordinator.upcoming if self.coordinates else None
 
     def hold_obstacles(self, lost: Collection[str], now: float) -> HoldObstacles:
-        """Return what keeps roles from this member now.
-
-        `lost` are the roles that were lost here and are not released.
-        """
+        """Return what keeps roles from this member; `lost` ones are unreleased."""
         gate, not_ranked = self.table.gate, ""
         if gate.closed_because == NOT_RANKED:
             not_ranked = why_not_ranked(self.view, self.view_state.observed_times, self.name, now)
@@ -132,10 +123,7 @@ class MemberState:
     # ── what other threads call, under the engine's lock ──────────────────────────────────────────
 
     def expire(self, now: float) -> list[Effect]:
-        """Lose every role if the deadline has passed.
-
-        It calls no scheme, and does nothing else.
-        """
+        """Lose every role if the deadline has passed, and call no scheme."""
         self._expire(now)
         return self.out.take_all_but_reports()
 
@@ -150,24 +138,16 @@ class MemberState:
     def overdue(self, now: float, words: str) -> bool:
         """Warn if the lease is not renewed; return whether a step must follow.
 
-        Args:
-            now: the time, in seconds.
-            words: why the lease is not renewed, as far as the client knows.
+        The words say why it is not, as far as the client knows.
         """
         self.outage.overdue(self.member_lease, words, now, self.out)
         return self.owes_reports
 
     def renew(self, now: float, lease: int, sent_at: float, call: int) -> tuple[list[Effect], bool]:
-        """Take an answered keepalive.
+        """Take an answered keepalive of a lease, sent at `sent_at`.
 
-        Args:
-            now: the time, in seconds.
-            lease: the lease that it renews.
-            sent_at: when its request was sent.
-            call: the number of the stream's call that brought it; a later call has a higher one.
-
-        Returns:
-            The effects to carry out now, and whether a step must follow.
+        `call` is the number of the stream's call that brought it. A later call has a higher number.
+        Return the effects to carry out now, and whether a step must follow.
         """
         if lease != self.member_lease.id or not self.member_lease.is_held:
             return [], False
@@ -183,10 +163,8 @@ class MemberState:
         """Let answers that were held back count if the record allows it.
 
         The thread that has read the record calls this, under the engine's lock. If the record does
-        not allow it, a step handles the event. A step also repeats a read that failed.
-
-        Returns:
-            The effects to carry out now, and whether the answers count.
+        not allow it, a step handles the event. A step also repeats a read that failed. Return the
+        effects to carry out now, and whether the answers count.
         """
         verdict = self._judge(event)
         if verdict is not Verdict.FINE:
@@ -195,10 +173,7 @@ class MemberState:
         return self.out.take_all_but_reports(), True
 
     def _judge(self, event: ev.RecordRead) -> Verdict | None:
-        """Judge this member's record as read.
-
-        Return None for a read that is not awaited any more.
-        """
+        """Judge this member's record as read; None if that is not awaited."""
         if not self._is_current(event):
             return None
         return self.writer.judge(event.member, event.mod_revision)
@@ -317,7 +292,7 @@ class MemberState:
             case ev.RevokeFailed(lease=lease) if (
                 lease == member_lease.id and member_lease.is_revoking
             ):
-                member_lease.revoke_failed(now, self.name)
+                member_lease.failed(now, self.name)
                 self._failed("revoking the lease", event.error, now)
             case ev.RecordRead():
                 self._take_read(event, self._judge(event), now)
@@ -424,10 +399,7 @@ class MemberState:
     # ── losses ───────────────────────────────────────────────────────────────────────────────────
 
     def _disown(self, now: float, because: str) -> None:
-        """Lose everything and end the lease.
-
-        A new incarnation follows (R6, R7).
-        """
+        """Lose everything and end the lease; a new incarnation follows (R6, R7)."""
         if self.member_lease.is_held:
             self._lose_session(now, because)
             self.out.do(self.member_lease.disown())

@@ -40,10 +40,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 @attrs.frozen
 class Draft:
-    """Hold the next version, and the change of ranks after it.
-
-    A `version` of None means that the newest version stays.
-    """
+    """Hold the next version, or None, and the change of ranks after it."""
 
     version: Version | None
     requests: tuple[str, ...] = ()
@@ -65,31 +62,28 @@ def draft(
     `left_out` counts a rank whose member is gone as room, but `leave_delay` may keep that rank. If
     that makes the version too large, it is drafted once more without counting such ranks as room.
     """
-    drafted = _draft(by, view, observed_times, settled, now, settings, left_out, wishes_at_once)
+    scheme = _scheme(view, view.version)
+
+    def without(names: frozenset[str]) -> Draft:
+        situation = _situation(view, observed_times, scheme, settled, names)
+        plan = ranks.plan(situation, now, settings)
+        return _draft(by, view, observed_times.token_base, scheme, plan, wishes_at_once)
+
+    drafted = without(left_out)
     if drafted.version is None or len(encode(drafted.version)) <= VERSION_LIMIT_BYTES:
         return drafted
-    left_out |= without_room(view, freed=False)
-    return _draft(by, view, observed_times, settled, now, settings, left_out, wishes_at_once)
+    return without(left_out | without_room(view, freed=False))
 
 
 def _draft(
-    by: str,
-    view: View,
-    observed_times: ObservedTimes,
-    settled: bool,
-    now: float,
-    settings: RankSettings,
-    left_out: frozenset[str],
-    wishes_at_once: int,
+    by: str, view: View, token_base: int, scheme: str, plan: RankPlan, wishes_at_once: int
 ) -> Draft:
     current = view.version
-    scheme = _scheme(view, current)
-    plan = ranks.plan(_situation(view, observed_times, scheme, settled, left_out), now, settings)
     if current is not None and scheme != current.scheme:
         # This version keeps the ranks as they are. The next one changes them for the new scheme.
         plan = RankPlan(current.ranks, (f"scheme {current.scheme} -> {scheme}",))
     room = _for_ranks_and_pins() - _bytes_of(plan.ranks) - NAMES_LIMIT_BYTES
-    wishes = _Wishes(dict(current.pins) if current else {}, observed_times.token_base, room)
+    wishes = _Wishes(dict(current.pins) if current else {}, token_base, room)
     if current is not None and current.ranks:
         wishes.grant(view, wishes_at_once)
     because = (*plan.because, *wishes.because)
@@ -256,10 +250,7 @@ class _Wishes:
     answered: list[str] = attrs.field(factory=list)
 
     def grant(self, view: View, at_once: int) -> None:
-        """Carry out the readable requests, oldest first, `at_once` at most.
-
-        The next version answers the others.
-        """
+        """Carry out the readable requests, oldest first, `at_once` at most."""
         oldest = sorted(view.requests.values(), key=lambda asked: (asked.mod_revision, asked.id))
         wishes = [(asked.id, asked.request) for asked in oldest if asked.request is not None]
         self.bytes = _bytes_of(self.pins) if wishes else 0

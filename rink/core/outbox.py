@@ -12,10 +12,7 @@ REPEAT_INTERVAL_S = 60.0
 
 @attrs.define
 class Outbox:
-    """Collect effects and wakes over one step.
-
-    `last_error` stays beyond the step, for `status()`.
-    """
+    """Collect effects and wakes over a step; `last_error` stays longer."""
 
     effects: list[Effect] = attrs.field(factory=list)
     wakes: list[float] = attrs.field(factory=list)
@@ -34,9 +31,8 @@ class Outbox:
 
     def warn_of(self, failure: str, now: float) -> None:
         """Append a warning, unless it was appended within the last minute."""
-        self._warned = {
-            text: at for text, at in self._warned.items() if now < at + REPEAT_INTERVAL_S
-        }
+        warned = self._warned.items()
+        self._warned = {text: at for text, at in warned if now < at + REPEAT_INTERVAL_S}
         self.last_error = failure
         if failure not in self._warned:
             self._warned[failure] = now

@@ -72,9 +72,9 @@ class Placement:
         return share is not None and share.has(role, self.rank(role, share.scheme, share.size))
 
     def failure(self, role: str, scheme: str, size: int) -> SchemeFailed | None:
-        """Return why a scheme gave the role no rank.
+        """Return why a scheme gave the role no rank, or None if it gave one.
 
-        None means that the scheme was not called for the role, or gave it a rank.
+        It is None as well if the scheme was not called for the role.
         """
         failed = self.failed.get(scheme)
         if failed is None or self.ranks(scheme, size).get(role, 0) is not None:
@@ -82,10 +82,7 @@ class Placement:
         return failed
 
     def trim(self, roles: Callable[[], set[str]]) -> None:
-        """Reduce each full memory to the roles that the callback returns.
-
-        The engine calls this between steps.
-        """
+        """Reduce each full memory to these roles, between two steps."""
         for ranks in tuple(self._ranks.values()):
             if len(ranks) >= MAX_REMEMBERED:
                 kept = {role: ranks[role] for role in roles() if role in ranks}

@@ -39,10 +39,7 @@ from rink.core.values import Phase
 
 @attrs.frozen
 class Candidate:
-    """Hold what ranking needs of a live record.
-
-    Times are readings of the planner's monotonic clock.
-    """
+    """Hold what ranking needs of a live record, and when it was first seen."""
 
     name: str
     create_revision: int
@@ -64,10 +61,7 @@ class Candidate:
 
 @attrs.frozen
 class RankSettings:
-    """Hold the coordinator's settings for ranking.
-
-    Durations are in seconds, and `stagger` is in ranks per version.
-    """
+    """Hold the coordinator's settings, in seconds; `stagger` is in ranks."""
 
     rebalance_delay: float = 60.0
     initial_delay: float = 2.0
@@ -111,19 +105,11 @@ class Upcoming:
 
 @attrs.frozen
 class RankPlan:
-    """Hold the next ranks, their causes, and the change after them.
-
-    An `upcoming` of None means that no change follows by itself.
-    """
+    """Hold the next ranks, their causes, and the next change, if one follows."""
 
     ranks: tuple[str, ...]
     because: tuple[str, ...] = ()
     upcoming: Upcoming | None = None
-
-    @property
-    def wake_at(self) -> float | None:
-        """Return when to plan again if nothing happens before, or None."""
-        return self.upcoming.at if self.upcoming else None
 
 
 STARTED = "started"
@@ -131,10 +117,7 @@ STARTED = "started"
 
 
 def plan(situation: Situation, now: float, settings: RankSettings) -> RankPlan:
-    """Return the next ranks.
-
-    If no change is due, they equal the ranks of today and have no causes.
-    """
+    """Return the next ranks: today's, and no causes, if no change is due."""
     # Invariant: a name is in the ranks once at most. `_replace` takes only waiting members, each
     # once, `_grow` takes only those left, and `_shrink` only drops and moves. So `version.ranks` is
     # always a valid version (see `rink.core.codec`).
@@ -190,14 +173,6 @@ class _Stagger:
         allowed = float("inf") if limit is None else limit if settled else 0
         self.to_add = self.to_give_up = allowed
 
-    @property
-    def may_add(self) -> bool:
-        return self.to_add > 0
-
-    @property
-    def may_give_up(self) -> bool:
-        return self.to_give_up > 0
-
 
 def _replace(
     situation: Situation,
@@ -218,7 +193,7 @@ def _replace(
         if not queue:
             break
         if turn is not _Turn.UNSERVED:  # the member leaves by plan
-            if not budget.may_give_up:
+            if not budget.to_give_up:
                 break
             budget.to_give_up -= 1
         ranks[rank] = queue.pop(0).name
@@ -320,7 +295,7 @@ def _turns(
         after = _closed_up(ranks, closed)
         return len(closed), sum(1 for old, new in zip(ranks, after, strict=False) if old != new)
 
-    while budget.may_give_up:
+    while budget.to_give_up:
         budget.to_give_up -= 1
         serving = [name for name in leaving if name not in turns]
         turns.add(min(serving[0], serving[-1], key=cost))
@@ -381,7 +356,7 @@ def _grow(
     if any(at <= now for at, _ in due.values()):
         for member in waiting:
             batched = due[member.name][0] <= now + member.rebalance_delay / 10
-            if batched and budget.may_add:
+            if batched and budget.to_add:
                 budget.to_add -= 1
                 ranks.append(member.name)
                 because.append(f"joined {member.name}")
@@ -409,16 +384,10 @@ def _due(
 def growth_due(
     first_seen: float, rebalance_delay: float, started_at: float | None, settings: RankSettings
 ) -> tuple[float, str, float]:
-    """Return when the group grows for a member, and by which setting.
+    """Return when the group grows for a member, the setting, and its value.
 
-    Args:
-        first_seen: when its record was first seen.
-        rebalance_delay: the delay in its record.
-        started_at: when the group last started from empty, if that was seen.
-        settings: the coordinator's settings.
-
-    Returns:
-        The time, the name of the setting, and its value in seconds.
+    The member's record was first seen at `first_seen` and has the `rebalance_delay`. The group last
+    started from empty at `started_at`, if that was seen. The settings are the coordinator's.
     """
     is_early = started_at is not None and first_seen < started_at + settings.rebalance_delay
     if is_early and settings.initial_delay < rebalance_delay:

@@ -109,10 +109,7 @@ class Records:
     ) -> Records:
         """Return what follows from the records after some of them have changed.
 
-        Args:
-            before: the records that this object was derived from.
-            after: the records now.
-            names: the names of all records that differ between the two.
+        This object was derived from the records `before`. All that differ are in `names`.
         """
         changes = [(before.get(name), after.get(name)) for name in names]
         by_age, pairs = list(self.by_age), dict(self.pairs)

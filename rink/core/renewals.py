@@ -100,12 +100,7 @@ class Renewals:
         return True
 
     def counts(self, call: int, sent_at: float) -> bool:
-        """Return whether an answer counts now; if not, keep its `sent_at`.
-
-        Args:
-            call: the number of the call that brought it.
-            sent_at: when its request was sent, in seconds.
-        """
+        """Return whether an answer of a call counts now; if not, keep `sent_at`."""
         if call == self.call:
             return True
         self.sent_at = sent_at
@@ -116,14 +111,8 @@ class Renewals:
     ) -> None:
         """Request a read of this member's record, or a step at `retry_at`.
 
-        Args:
-            call: the new call.
-            lease: the member's lease.
-            mod_revision: the mod_revision of the last answered write.
-            within_s: the timeout of a read if none has failed before, in seconds. Each failure in
-                a row doubles it, up to sixteen times as long.
-            now: the time, in seconds.
-            out: takes the request.
+        `mod_revision` is that of the last answered write. `within_s` is the timeout of a read if
+        none has failed before. Each failure in a row doubles it, up to sixteen times as long.
         """
         if now < self.retry_at:
             out.wake(self.retry_at)

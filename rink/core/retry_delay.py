@@ -1,7 +1,4 @@
-"""Compute the delay before the next try.
-
-It is exponential, with a jitter that needs no randomness.
-"""
+"""Compute the delay before the next try: exponential, with jitter."""
 
 from __future__ import annotations
 

@@ -47,12 +47,9 @@ class SchemePrefetch:
 
     @classmethod
     def of(cls, view: View, share: Share | None, placed: Version | None) -> SchemePrefetch:
-        """Find the pairs of a step.
+        """Find the pairs of a step whose events lead to a view.
 
-        Args:
-            view: the view that the events of the step lead to.
-            share: the member's share when the step begins.
-            placed: the version whose pins were placed last.
+        `share` is the member's when the step begins, and the pins of `placed` were placed last.
         """
         pairs = set(view.records.pairs)
         if share is not None:

@@ -57,18 +57,7 @@ class Scheme(Protocol):
         """Return the one spelling under which every member finds this scheme."""
 
     def rank(self, role: str, size: int) -> int | None:
-        """Return the rank of a role.
-
-        Args:
-            role: The role's name.
-            size: The number of ranks, 0 ≤ size ≤ `MAX_SIZE` (not checked here).
-
-        Returns:
-            0 ≤ rank < size; None if, and only if, size is 0.
-
-        Raises:
-            SchemeFailed: A custom scheme's function raised, or returned no such rank.
-        """
+        """Return the rank of a role, as `rank_of` does, without checking the size."""
 
 
 @attrs.frozen
@@ -83,10 +72,7 @@ class _Jump:
 
 @attrs.frozen
 class _Balanced:
-    """Spreads the partitions `…/0` to `…/P-1` evenly.
-
-    Any other name follows `jump`.
-    """
+    """Spreads the partitions `…/0` to `…/P-1` evenly; others follow `jump`."""
 
     name: str
     partitions: int
@@ -104,16 +90,14 @@ class _Balanced:
 
 @attrs.frozen
 class First:
-    """Gives some roles, or all, rank 0.
+    """Gives some roles, or all, rank 0; they move only when its member goes.
 
-    So they move only when the member with rank 0 goes.
+    The roles are None for all. `rest` is the scheme of the others.
     """
 
     name: str
     roles: frozenset[str] | None
-    """None: every role."""
     rest: Scheme
-    """Scheme of the other roles."""
 
     def rank(self, role: str, size: int) -> int | None:
         """Return the rank of a role, as `Scheme` says."""
@@ -142,17 +126,10 @@ _custom: dict[str, _Custom] = {}
 
 
 def find(name: str) -> Scheme:
-    """Return the scheme of a name.
+    """Return the scheme of a name, or raise UnknownScheme.
 
-    Args:
-        name: `jump`, `balanced:P`, a name as in `rink.core.first_scheme`, or the full name of a
-            registered scheme. P is a decimal without leading zeros, 1 ≤ P ≤ `MAX_PARTITIONS`.
-
-    Returns:
-        The scheme.
-
-    Raises:
-        UnknownScheme: There is no such scheme in this process.
+    The name is `jump`, `balanced:P`, a name as in `rink.core.first_scheme`, or the full name of a
+    registered scheme. P is a decimal without leading zeros, 1 ≤ P ≤ `MAX_PARTITIONS`.
     """
     if name == JUMP.name:
         return JUMP
@@ -397,15 +374,12 @@ def _is_rank(value: object, size: int) -> bool:
 def _balanced_rank(partitions: int, partition: int, size: int) -> int:
     # Invariant: a path lists in ascending order the ranks that own the partition as ranks are
     # added. So the owner among `size` ranks is the last one below `size`.
-    starts, ranks = _balanced_paths(partitions, _table_size(partitions, size))
+    #
+    # The table's size is rounded up to a power of two, so a group that grows by one finds its table
+    # ready. Ranks beyond the number of partitions own nothing and change nothing.
+    starts, ranks = _balanced_paths(partitions, min(partitions, 1 << (size - 1).bit_length()))
     start = starts[partition]
     return ranks[bisect_left(ranks, size, start, starts[partition + 1]) - 1]
-
-
-def _table_size(partitions: int, size: int) -> int:
-    # Rounded up to a power of two, so a group that grows by one finds its table ready. Ranks beyond
-    # the number of partitions own nothing and change nothing.
-    return min(partitions, 1 << (size - 1).bit_length())
 
 
 @lru_cache(maxsize=16)

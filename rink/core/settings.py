@@ -27,9 +27,9 @@ def _ranking(_: Any, __: attrs.Attribute[Any], value: RankSettings) -> None:
 
 @attrs.frozen
 class MemberSettings:
-    """Hold the user's settings of one member.
+    """Hold the user's settings of one member; durations are in seconds.
 
-    Durations are in seconds. They are written as JSON and added to clocks, so none may be infinite.
+    They are written as JSON and added to clocks, so none may be infinite.
     """
 
     name: str

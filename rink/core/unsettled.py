@@ -18,10 +18,7 @@ from rink.core.values import Member, Share
 
 
 def is_settled(member: Member, share: Share | None) -> bool:
-    """Return whether a record claims exactly this share, and drains nothing.
-
-    For the share None, it must claim nothing.
-    """
+    """Return whether a record claims just this share, and drains nothing."""
     record = member.record
     if record is None or record.draining:
         return False
@@ -29,13 +26,8 @@ def is_settled(member: Member, share: Share | None) -> bool:
 
 
 def unsettled_in(members: Sequence[Member], owned: Mapping[str, Share]) -> dict[str, Member]:
-    """Return the records that are not settled, by name.
-
-    `owned` is each member's share.
-    """
-    return {
-        member.name: member for member in members if not is_settled(member, owned.get(member.name))
-    }
+    """Return the records that are not just their `owned` share, by name."""
+    return {m.name: m for m in members if not is_settled(m, owned.get(m.name))}
 
 
 @attrs.define
@@ -66,10 +58,7 @@ class Unsettled:
         return self._unsettled
 
     def _with(self, changed: list[Member], owned: Mapping[str, Share]) -> Mapping[str, Member]:
-        """Return the unsettled records after some have changed.
-
-        It is the same mapping as before if no unsettled record is among them.
-        """
+        """Return the unsettled records after some have changed, as `find` does."""
         unsettled = unsettled_in(changed, owned)
         settled = [member.name for member in changed if member.name not in unsettled]
         if not unsettled and self._unsettled.keys().isdisjoint(settled):

@@ -50,10 +50,7 @@ class Share:
             raise ValueError(f"rank {self.rank} of {size} is no rank")
 
     def has(self, role: str, rank: int | None) -> bool:
-        """Return whether the role is in this share.
-
-        `rank` is the rank that the scheme maps the role to.
-        """
+        """Return whether this share has the role, which the scheme maps to `rank`."""
         return role in self.gained or (rank == self.rank and role not in self.taken)
 
 
@@ -120,7 +117,8 @@ class Request:
 class Member:
     """Hold a member's key as the view has it.
 
-    `record` is None if it cannot be read, and `problem` says why.
+    In this and the next two classes, the content is None if it cannot be read, and `problem` says
+    why.
     """
 
     name: str
@@ -132,10 +130,7 @@ class Member:
 
     @property
     def can_coordinate(self) -> bool:
-        """Return whether the record is bound to a lease and can be read.
-
-        No other member coordinates.
-        """
+        """Return whether the record is bound to a lease and can be read."""
         return self.lease != 0 and self.record is not None
 
     @property
@@ -151,10 +146,7 @@ class Member:
 
 @attrs.frozen
 class Proclaimed:
-    """Hold a version's key as the view has it.
-
-    `version` is None if it cannot be read, and `problem` says why.
-    """
+    """Hold a version's key as the view has it."""
 
     number: int
     version: Version | None
@@ -165,10 +157,7 @@ class Proclaimed:
 
 @attrs.frozen
 class Asked:
-    """Hold a request's key as the view has it.
-
-    `request` is None if it cannot be read, and `problem` says why.
-    """
+    """Hold a request's key as the view has it."""
 
     id: str
     request: Request | None
@@ -178,10 +167,7 @@ class Asked:
 
 @attrs.frozen
 class Clutter:
-    """Hold a key in the group's range that no Rink writes.
-
-    It is reported and left alone.
-    """
+    """Hold a key in the group's range that no Rink writes; it is left alone."""
 
     key: str
     problem: str

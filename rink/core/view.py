@@ -102,10 +102,7 @@ class View:
 
     @cached_property
     def newest(self) -> Proclaimed | None:
-        """Return the version with the highest number.
-
-        Its `version` is None if it cannot be read.
-        """
+        """Return the version with the highest number, even if it is unreadable."""
         return self.versions[max(self.versions)] if self.versions else None
 
     @property
@@ -127,10 +124,9 @@ class View:
     def problems(self) -> frozenset[tuple[str, str]]:
         """Return every key that cannot be read, with the reason."""
         problems = [(f"members/{name}", why) for name, why in self.records.problems.items()]
-        problems += [
-            (f"versions/{v.number}", v.problem) for v in self.versions.values() if v.problem
-        ]
-        problems += [(f"requests/{r.id}", r.problem) for r in self.requests.values() if r.problem]
+        versions, requests = self.versions.values(), self.requests.values()
+        problems += [(f"versions/{v.number}", v.problem) for v in versions if v.problem]
+        problems += [(f"requests/{r.id}", r.problem) for r in requests if r.problem]
         problems += [(clutter.key, clutter.problem) for clutter in self.clutter.values()]
         return frozenset(problems)
 
@@ -151,23 +147,12 @@ def shares_of(version: Version, rank_of: RankOf) -> dict[str, Share]:
         if name in ranked and home is not None and version.ranks[home] != name:
             gained.setdefault(name, set()).add(role)
             taken.setdefault(version.ranks[home], set()).add(role)
-    return {
-        name: Share(
-            rank,
-            size,
-            version.scheme,
-            frozenset(gained.get(name, ())),
-            frozenset(taken.get(name, ())),
-        )
-        for name, rank in ranked.items()
-    }
+    pins = {name: [frozenset(of.get(name, ())) for of in (gained, taken)] for name in ranked}
+    return {name: Share(rank, size, version.scheme, *pins[name]) for name, rank in ranked.items()}
 
 
 def owner_of(version: Version, role: str, rank_of: RankOf) -> str | None:
-    """Return the member that owns a role in a version, or None.
-
-    None means that no member is ranked, or that the role has no rank.
-    """
+    """Return the member that owns a role, or None if it has no rank."""
     pinned = version.pins.get(role)
     if pinned is not None and pinned in version.ranks:
         return pinned

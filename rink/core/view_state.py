@@ -42,10 +42,7 @@ class ViewState:
     _reported: set[tuple[str, str]] = attrs.field(factory=set)
 
     def is_heard(self, event: MemberEvent) -> bool:
-        """Return whether an event counts.
-
-        A list that was requested before the view was thrown away does not count.
-        """
+        """Return whether an event counts: a list for a dropped view does not."""
         return not isinstance(event, Listed) or event.wanted >= self.lists_wanted
 
     def fold(self, events: Sequence[MemberEvent]) -> View:
@@ -61,10 +58,7 @@ class ViewState:
         return view
 
     def _after(self, event: MemberEvent) -> View:
-        """Return the view after an event.
-
-        If `fold` has derived it from this very view, it is not derived again.
-        """
+        """Return the view after an event, as `fold` has derived it from this view."""
         while self._folded:
             before, folded, after = self._folded.popleft()
             if folded is event:

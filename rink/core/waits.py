@@ -68,9 +68,7 @@ class Waits(Mapping[str, list[W]]):
         waiting = self._handles.get(handle.role)
         if waiting:
             waiting.append(handle)
-            self.unsorted[handle.role] = (
-                None  # this handle may do with a lower token than the others
-            )
+            self.try_again(handle.role)  # this handle may do with a lower token than the others
             return
         # In this order: a signal handler may raise in between, and the wait must not be forgotten.
         self.unsorted[handle.role] = self._unseen[handle.role] = None
@@ -118,12 +116,8 @@ class Waits(Mapping[str, list[W]]):
         """Sort the new roles, or all of them by a new share.
 
         Return the sorted roles that are to be tried. They lie in the share, or their scheme fails
-        for them, so that they are refused. They are in `mine` from now on.
-
-        Args:
-            share: the member's share of the version that it follows.
-            placement: has placed all roles, except the `unplaced` ones.
-            unplaced: roles that have not been placed yet, and are sorted by the next look.
+        for them, so that they are refused. They are in `mine` from now on. The `unplaced` roles
+        are sorted by the next look.
         """
         if share != self.share:
             self.share = share

@@ -1,7 +1,4 @@
-"""Explain why this member does not hold a role now.
-
-`RoleTimeout`, `status()` and the log use these texts.
-"""
+"""Explain why this member does not hold a role now."""
 
 from __future__ import annotations
 
@@ -19,10 +16,7 @@ from rink.core.view import View, owner_of
 
 
 def grows(whom: str, when: str) -> str:
-    """Return a text that says when a waiting member gets a rank.
-
-    It gets a new rank when the group grows, or the rank of a member that leaves.
-    """
+    """Return a text that says when a waiting member gets a rank."""
     return f"the group grows for {whom} {when}, or at once if another member leaves"
 
 
@@ -49,9 +43,8 @@ def why_not_ranked(view: View, observed_times: ObservedTimes, name: str, now: fl
         when = f"in about {at - now:.0f} s ({setting}={delay:g})"
         text = grows("this member", when)
         # This member joined after the start, so it does not know how long ago the start was.
-        is_start = (
-            observed_times.started_at is None and view.version and STARTED in view.version.because
-        )
+        saw_start, version = observed_times.started_at is not None, view.version
+        is_start = not saw_start and version is not None and STARTED in version.because
         sooner = "; sooner if the group has only just started" if is_start else ""
         return f"{NOT_RANKED}: {text}{sooner}"
     stagger = leads_by.get("stagger")

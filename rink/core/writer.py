@@ -66,10 +66,7 @@ class Writer:
 
     @property
     def exists(self) -> bool:
-        """Return whether an answer has shown the record in etcd.
-
-        It may be gone by now.
-        """
+        """Return whether an answer has shown the record; it may be gone by now."""
         return self.compare > 0
 
     def is_mine(self, member: Member | None) -> bool:
@@ -82,21 +79,16 @@ class Writer:
         )
 
     def judge(self, member: Member | None, answered: int) -> Verdict:
-        """Judge this member's record, as etcd has shown it.
+        """Judge this member's record as etcd has shown it; None is no record.
 
-        Args:
-            member: the own key, or None if there is no record.
-            answered: the mod_revision of an answered write that the record must include.
+        It must include the answered write of mod_revision `answered`.
         """
         if member is None or not self.is_mine(member):
             return Verdict.GONE
         return Verdict.OLDER if member.mod_revision < answered else Verdict.FINE
 
     def begin(self, lease: int, incarnation: str) -> None:
-        """Forget the record of an earlier incarnation.
-
-        Its lease has ended, and the record with it.
-        """
+        """Forget the record of an earlier incarnation, which ended with its lease."""
         self.lease, self.incarnation = lease, incarnation
         self.state, self.compare, self.known = Write.ABSENT, 0, None
         self.must_write, self.taken_by = False, None
@@ -195,9 +187,6 @@ class Writer:
         self.retry_at = now
 
     def freed(self) -> None:
-        """Note that the other record which had the name is gone.
-
-        The next transaction may create this member's record.
-        """
+        """Note that the other record which had the name is gone."""
         self.state = advance(WRITE, self.state, WriteEvent.FREED)
         self.taken_by = None

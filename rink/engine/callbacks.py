@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -47,26 +48,16 @@ class Callbacks:
         self._closed = False
 
     def start(self) -> None:
-        """Start the thread, at the join.
-
-        No thread can be started when the interpreter exits.
-        """
+        """Start the thread, at the join: none can be started at the exit."""
         if self._listeners == Listeners():
             return
         self._mailbox = self._clock.mailbox()
-        self._thread = threading.Thread(
-            target=self._run,
-            args=(self._mailbox,),
-            name=f"rink-callbacks-{self._about['group']}",
-            daemon=True,
-        )
+        run, name = partial(self._run, self._mailbox), f"rink-callbacks-{self._about['group']}"
+        self._thread = threading.Thread(target=run, name=name, daemon=True)
         self._thread.start()
 
     def granted(self, holds: Iterable[Hold]) -> None:
-        """Post the callback for each grant.
-
-        The caller holds the engine's lock, so no loss can be posted before its grant.
-        """
+        """Post the callback for each grant, under the lock: losses come later."""
         for hold in holds:
             self._post(self._listeners.on_role_change, hold.role, True, hold=hold)
 
@@ -95,10 +86,7 @@ class Callbacks:
                 self._mailbox.put((callback, args, about))
 
     def is_here(self) -> bool:
-        """Return whether the caller runs on the callbacks' thread.
-
-        A blocking call there would wait for itself.
-        """
+        """Return whether the caller runs on the callbacks' thread."""
         return threading.current_thread() is self._thread
 
     def close(self) -> None:

@@ -46,10 +46,7 @@ def caller() -> object:
 
 
 def caller_id() -> int:
-    """Return a number for the calling task or thread.
-
-    A number keeps neither a task nor its frames alive.
-    """
+    """Return a number for the calling task or thread, which keeps none alive."""
     task_or_thread = caller()
     return task_or_thread if isinstance(task_or_thread, int) else id(task_or_thread)
 

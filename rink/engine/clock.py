@@ -114,10 +114,7 @@ class Clock(Protocol):
         """Return the time now."""
 
     def wall(self, ahead: float = 0.0) -> str:
-        """Return the wall-clock time, or the time that many seconds later.
-
-        It is for people, and is never compared.
-        """
+        """Return the wall-clock time, or a later one, for people only."""
 
     def mailbox(self) -> Mailbox[T]:
         """Return a new mailbox, to be read by one thread."""
@@ -133,10 +130,7 @@ class Clock(Protocol):
         """
 
     def wait(self, event: ClockEvent, timeout: float | None) -> bool:
-        """Wait on a user's thread for an event of this clock.
-
-        Return whether it is set.
-        """
+        """Wait on a user's thread for an event; return whether it is set."""
 
 
 def shown(moment: datetime, ahead: float) -> str:

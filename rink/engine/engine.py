@@ -48,13 +48,6 @@ from rink.etcd.api import Etcd
 
 log = logging.getLogger("rink")
 
-_LEVELS = {
-    do.Level.INFO: logging.INFO,
-    do.Level.WARNING: logging.WARNING,
-    do.Level.ERROR: logging.ERROR,
-}
-
-
 REST_THRESHOLD_S = 0.002
 """Shortest turn that is followed by a rest while roles drain."""
 
@@ -134,7 +127,7 @@ class Engine:
         self._logger: threading.Thread | None = None
         self._lease_renewal = lease_renewal
         self._mailbox: Mailbox[_Message] = clock.mailbox()
-        self._ticks_answered = 0
+        self.ticks_answered = 0
         self._last_waits = LastWaits(self.table, self.lock, clock)
         self._stepper = Stepper(self.node, self.lock, clock, self.callbacks)
         self._group_watch = GroupWatch(etcd, keys, request_threads, clock, self.post)
@@ -150,10 +143,7 @@ class Engine:
         self._thread.start()
 
     def abandon(self) -> None:
-        """End the engine if its thread could not be started.
-
-        Otherwise callers would wait for it for ever.
-        """
+        """End the engine if its thread could not be started, so nobody waits."""
         if self._thread.ident is None:
             self.callbacks.close()
             self.left.set()
@@ -164,10 +154,7 @@ class Engine:
         self._mailbox.put(event)
 
     def _answered(self, event: MemberEvent) -> None:
-        """Take the answer to a request.
-
-        The record's answer may let a renewal count (R11), so it does not wait for a step.
-        """
+        """Take the answer to a request. A record may let renewals count (R11)."""
         if isinstance(event, ev.RecordRead):
             with self.lock:
                 effects, is_done = self.node.prove(self.clock.now(), event)
@@ -176,10 +163,7 @@ class Engine:
         self.post(event)
 
     def drop(self, handle: Handle) -> None:
-        """Release a handle by message, without taking a lock.
-
-        Finalizers use this.
-        """
+        """Release a handle by message, without a lock, for finalizers."""
         self._mailbox.put(handle)
 
     def stop(self) -> None:
@@ -234,11 +218,6 @@ class Engine:
         """Return the time at which every role is lost without another renewal."""
         return self.node.member_lease.deadline
 
-    @property
-    def ticks_answered(self) -> int:
-        """Return the number of ticks that the engine has answered."""
-        return self._ticks_answered
-
     def tick(self) -> None:
         """Request a sign of life from the engine."""
         self._mailbox.put(_Tick())
@@ -249,7 +228,7 @@ class Engine:
             effects, must_step = self.node.renew(self.clock.now(), lease, sent_at, call)
         self._carry_out(effects)
         if must_step or effects:
-            self.post(ev.Nudged())
+            self.nudge()
 
     @property
     def trouble(self) -> str:
@@ -266,7 +245,7 @@ class Engine:
         with self.lock:
             must_step = self.node.overdue(self.clock.now(), words)
         if must_step:
-            self.post(ev.Nudged())
+            self.nudge()
 
     def log_pending(self) -> None:
         """Write the pending log lines of an engine whose thread hangs.
@@ -298,7 +277,7 @@ class Engine:
             must_step = self.node.owes_reports
         self._carry_out(effects)
         if must_step or effects:
-            self.post(ev.Nudged())
+            self.nudge()
 
     # ── the thread ───────────────────────────────────────────────────────────────────────────
 
@@ -366,7 +345,7 @@ class Engine:
         for message in messages:
             match message:
                 case _Tick():
-                    self._ticks_answered += 1
+                    self.ticks_answered += 1
                 case ev.Nudged():
                     is_nudged = True
                 case _Flush():
@@ -498,7 +477,7 @@ class Engine:
                 case do.RankChanged(rank=rank):
                     self.callbacks.ranked(rank)
                 case do.Report(level=level, text=text, version=version, role=role):
-                    self.member_log.write(_LEVELS[level], text, version=version, role=role)
+                    self.member_log.write(level, text, version=version, role=role)
                 case _:
                     if isinstance(effect, do.RevokeLease):
                         self._lease_renewal.drop(effect.lease)

@@ -76,9 +76,8 @@ class GroupWatch:
     def list_anew(self, wanted: int) -> None:
         """List the group again, now or with the restart that is scheduled.
 
-        Args:
-            wanted: the number that all later lists carry. A member that dropped its view sees by
-                this number which lists were requested afterwards.
+        All later lists carry the number `wanted`. A member that dropped its view sees by it which
+        lists were requested afterwards.
         """
         self._wanted = wanted
         if self.wake_at is None:
@@ -96,10 +95,7 @@ class GroupWatch:
         self.wake_at = self._clock.now() + backoff(self._failures, self._keys.root.decode())
 
     def mute(self) -> None:
-        """Post no more events of this round.
-
-        Its watch stays open until the next round, or the close.
-        """
+        """Post no more events of this round, whose watch stays open meanwhile."""
         with self._lock:
             self._round += 1
 
@@ -191,9 +187,8 @@ class GroupWatch:
             if self._etcd.epoch != self._epoch:
                 # The answer to another call, such as a keepalive, showed the change of history. The
                 # watch that would report it may be closed, and this round's watch began afterwards.
-                self._post(
-                    HistoryChanged("another etcd cluster answers, or an earlier state of it")
-                )
+                because = "another etcd cluster answers, or an earlier state of it"
+                self._post(HistoryChanged(because))
                 return
             self._failures, self._is_list_posted = 0, True
             self._listed = result.header.revision
@@ -209,10 +204,5 @@ class GroupWatch:
             log.error("%s %s failed", doing, self._keys.root.decode(), exc_info=error)
         with self._lock:
             if number == self._round:
-                self._post(_broken(error))
-
-
-def _broken(error: Exception) -> ListFailed | HistoryChanged:
-    if isinstance(error, EtcdClusterChanged):
-        return HistoryChanged(str(error))
-    return ListFailed(error)
+                is_changed = isinstance(error, EtcdClusterChanged)
+                self._post(HistoryChanged(str(error)) if is_changed else ListFailed(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 from rink.core.holds import Table
@@ -33,9 +34,8 @@ class LastWaits:
         with self._lock:
             holds = [*table.held.values(), *table.lost.values()]
             inside = {handle.by for hold in holds for handle in hold.handles} - {None}
-            blocked = [
-                handle for waiting in waits.values() for handle in waiting if handle.by in inside
-            ]
+            waiting = itertools.chain.from_iterable(waits.values())
+            blocked = [handle for handle in waiting if handle.by in inside]
             for handle in blocked:
                 waits.discard(handle)
             if waits:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from typing import Protocol
 
 import attrs
@@ -99,18 +100,16 @@ class LeaseRenewal:
         self._closed = False
 
     def start(self) -> None:
-        """Start the thread once. A join calls this, and can report a failure.
+        """Start the thread once. A join calls this, and can report a RuntimeError.
 
-        Raises:
-            RuntimeError: no thread can be started now; the next call tries again.
+        That means that no thread can be started now. The next call tries again.
         """
         with self._lock:
             if self._closed or self._mailbox is not None:
                 return
             mailbox: Mailbox[bool] = self._clock.mailbox()
-            thread = threading.Thread(
-                target=self._run, args=(mailbox,), name="rink-leases", daemon=True
-            )
+            run = partial(self._run, mailbox)
+            thread = threading.Thread(target=run, name="rink-leases", daemon=True)
             try:
                 self._mailbox = mailbox
                 thread.start()

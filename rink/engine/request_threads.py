@@ -32,10 +32,7 @@ class RequestThreads:
         self._closed = False
 
     def submit(self, call: Call) -> None:
-        """Schedule a call, which reports its own outcome.
-
-        No call begins after the close.
-        """
+        """Schedule a call, which reports its own outcome; none begins once closed."""
         with self._lock:
             if self._hand_over(call, MAX_THREADS):
                 return
@@ -63,8 +60,7 @@ class RequestThreads:
     def _hand_over(self, call: Call, enough: int) -> bool:
         """Give a call to an idle thread, or queue it if there are enough threads.
 
-        Returns:
-            Whether the call needs no new thread. After the close, the call is dropped.
+        Return whether it needs no new thread. After the close, the call is dropped.
         """
         if self._closed:
             return True

@@ -107,10 +107,7 @@ class Requests:
         return None
 
     def _grant(self, ttl: int) -> MemberEvent:
-        """Grant a lease with an id that this process chooses.
-
-        If the answer is lost, the lease can still be revoked by this id.
-        """
+        """Grant a lease by an id that can be revoked even without an answer."""
         lease = secrets.randbits(62) or 1
         sent_at = self._clock.now()
         try:
@@ -121,10 +118,7 @@ class Requests:
         return ev.LeaseGranted(granted.lease, granted.ttl, sent_at, str(uuid.uuid4()))
 
     def _forget(self, lease: int) -> None:
-        """Revoke a lease that may exist.
-
-        One try is enough, since the lease ends by itself after its TTL.
-        """
+        """Revoke a lease that may exist, by one try: it ends by itself anyway."""
         with contextlib.suppress(RinkError):
             self._etcd.revoke(lease)
 

@@ -79,10 +79,7 @@ class Signal:
             self._callbacks.remove(callback)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the flag is set, at most `timeout` seconds.
-
-        Return whether it is set.
-        """
+        """Wait at most `timeout` seconds, and return whether the flag is set."""
         if self.is_set():
             return True
         event = self._clock.event()
@@ -101,10 +98,7 @@ class Signal:
 
 
 class Subscribers:
-    """Call callbacks after each step of an engine that changed something.
-
-    Safe from any thread.
-    """
+    """Call callbacks after each change by a step. Safe from any thread."""
 
     def __init__(self) -> None:
         self._callbacks: list[Callable[[], None]] = []

@@ -27,10 +27,7 @@ class StepQueue:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all turns in a forked child.
-
-        The thread that had the turn does not exist in the child.
-        """
+        """Forget all turns in a forked child, where their threads do not exist."""
         self.is_taken = False
         self._ended_turns = 0
         self._queue: collections.deque[threading.Lock] = collections.deque()

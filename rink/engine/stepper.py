@@ -27,14 +27,16 @@ step_queue = StepQueue()
 
 @attrs.frozen
 class OwnStep:
-    """Describe the first half of a step: its effects, and what must follow."""
+    """Describe the first half of a step: its effects, and what must follow.
+
+    Another step must follow for the awaited roles that are `unplaced`. Subscribers must be notified
+    of a step that `changed` something.
+    """
 
     effects: list[Effect]
     granted: list[Hold]
     unplaced: Collection[str]
-    """The awaited roles that were left out; another step must follow."""
     changed: bool
-    """Whether subscribers must be notified."""
 
 
 class Stepper:
@@ -101,9 +103,6 @@ class Stepper:
 
 
 def _holds_of(effects: list[Effect]) -> list[Hold]:
-    """Return the granted holds in order, without duplicates.
-
-    Several handles may share one hold.
-    """
+    """Return the granted holds in order, once each: handles may share one."""
     holds = [effect.handle.hold for effect in effects if isinstance(effect, do.Grant)]
     return [hold for hold in dict.fromkeys(holds) if hold is not None]

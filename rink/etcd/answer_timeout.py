@@ -12,11 +12,7 @@ class AnswerTimeout:
     The timeout is twice that time, between two bounds, and each silence doubles it. A frozen or
     unreachable server must be left soon. But a fixed timeout could be shorter than every answer
     takes, if etcd is slow or this process hardly runs. Then every call would be given up and
-    repeated for ever, which adds load.
-
-    Args:
-        shortest: the lower bound in seconds, and the first timeout.
-        longest: the upper bound in seconds.
+    repeated for ever, which adds load. The first timeout is the lower bound.
     """
 
     def __init__(self, shortest: float, longest: float) -> None:

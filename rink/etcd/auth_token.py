@@ -26,12 +26,8 @@ class Tokens(Protocol):
     def get(self, authenticate: Authenticate, seconds: float) -> str | None:
         """Return the token to send, or None.
 
-        Args:
-            authenticate: requests a new token from etcd; called only if one is needed.
-            seconds: how long to wait while another thread authenticates.
-
-        Raises:
-            TimeoutError: it took longer.
+        `authenticate` requests a new token from etcd, if one is needed. If another thread does so
+        for longer than `seconds`, this raises a TimeoutError.
         """
 
     def refused(self, token: str | None) -> None:

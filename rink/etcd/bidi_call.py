@@ -27,7 +27,7 @@ from rink.etcd.methods import AnswerT, Method, Request
 from rink.etcd.transport import NotAnsweredError, Transport, metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from rink.etcd.channels import Answers, CountedChannel
     from rink.etcd.cluster_identity import KnownCluster
@@ -45,26 +45,8 @@ _JOIN_TIMEOUT_S = 1.0
 T = TypeVar("T")
 Delivered = TypeVar("Delivered")
 
-
-class Outgoing(Generic[T]):
-    """Queue the requests of one stream.
-
-    gRPC iterates over them on a thread of its own until the end.
-    """
-
-    def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[T | None] = queue.SimpleQueue()
-
-    def put(self, request: T) -> None:
-        """Queue a request; never blocks."""
-        self._queue.put(request)
-
-    def end(self) -> None:
-        """End the iteration of gRPC's thread."""
-        self._queue.put(None)
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._queue.get, None)
+Outgoing = queue.SimpleQueue[T | None]
+"""The requests of one stream, until None. A thread of gRPC's takes them."""
 
 
 @attrs.frozen
@@ -90,12 +72,8 @@ class FinishedError(Exception):
 class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
     """A stream that reconnects until it is closed.
 
-    Args:
-        transport: the client's.
-        method: etcd's method.
-        deliver: the user's function; called on the stream's thread, one call at a time.
-        patience: the timeout for a silent server.
-        name: the name of the thread.
+    `deliver` is called on the stream's thread, one call at a time. `patience` is the timeout for a
+    silent server, and `name` that of the thread.
     """
 
     def __init__(
@@ -129,10 +107,9 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the stream, and wait for the current delivery to end.
+        """Stop the stream, and wait for the current delivery to end, unless in it.
 
-        Within a delivery this does not wait. In a forked child it does nothing, since the stream
-        belongs to the parent.
+        In a forked child this does nothing, since the stream belongs to the parent.
         """
         if self._transport.is_forked:
             return
@@ -164,10 +141,7 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
 
     @abc.abstractmethod
     def _opened(self, opened: Open[Request, AnswerT], header: pb.ResponseHeader | None) -> None:
-        """Send the first requests of an opened call.
-
-        `header` is that of the check before it.
-        """
+        """Send the first requests of a call; `header` is of the check before it."""
 
     @abc.abstractmethod
     def _received(self, opened: Open[Request, AnswerT], answer: AnswerT) -> None:
@@ -181,9 +155,7 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
     def _due_at(self, channel: CountedChannel, heard_at: float) -> float:
         """Return when an answer is due (monotonic), or infinity.
 
-        Args:
-            channel: the channel of the call.
-            heard_at: since when the stream waits for its server.
+        The stream waits for its server since `heard_at`.
         """
 
     @abc.abstractmethod
@@ -196,10 +168,7 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
 
     @abc.abstractmethod
     def _refused(self, error: Exception) -> None:
-        """Handle an error after which the stream cannot go on.
-
-        Raise FinishedError to end the stream.
-        """
+        """Handle a final error. Raise FinishedError to end the stream."""
 
     def _deliver(self, value: Delivered) -> Exception | None:
         """Deliver a value to the user's function, and return its error, if any."""
@@ -209,9 +178,8 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
             try:
                 self._user(value)
             except Exception as error:
-                _log.exception(
-                    "%s: the function that receives deliveries raised", self._thread.name
-                )
+                text = "%s: the function that receives deliveries raised"
+                _log.exception(text, self._thread.name)
                 return error
             return None
 
@@ -268,10 +236,10 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
         token: str | None,
         known: KnownCluster,
     ) -> None:
-        requests: Outgoing[Request] = Outgoing()
+        requests: Outgoing[Request] = queue.SimpleQueue()
         self._transport.count(self._method.name)
         try:
-            answers = channel.stream(self._method, iter(requests), metadata(token))
+            answers = channel.stream(self._method, iter(requests.get, None), metadata(token))
         except RuntimeError as error:
             connection.lost_thread(channel)
             raise BrokenError(str(error)) from error
@@ -281,9 +249,7 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
             self._has_answered = False
             if self._closed.is_set():
                 return
-            opened: Open[Request, AnswerT] = Open(
-                connection, channel, requests, answers, token, known
-            )
+            opened = Open(connection, channel, requests, answers, token, known)
             self._opened(opened, header)
             self._heard_at = time.monotonic()
             self._read(opened)
@@ -292,7 +258,7 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
             with self._lock:
                 self._call = self._channel = None
             answers.cancel()
-            requests.end()
+            requests.put(None)
             self._ended()
 
     def _verify(self, connection: Connection) -> tuple[pb.ResponseHeader | None, str | None]:
@@ -329,9 +295,8 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
             if not self._closed.is_set():  # otherwise close() cancelled it, and the channel is fine
                 opened.connection.failed(opened.channel, is_silent=fault.is_timeout)
             # Only the ticker cancels a call of an open stream, if it finds the server silent.
-            raise BrokenError(
-                "the server is silent" if fault.is_timeout else fault.words
-            ) from error
+            why = "the server is silent" if fault.is_timeout else fault.words
+            raise BrokenError(why) from error
 
     def _recovered(self, connection: Connection) -> None:
         """Forget earlier failures, since a call was answered."""
@@ -343,11 +308,7 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
             _log.debug(text, self._thread.name, connection.name, seconds)
 
     def tick(self, now: float) -> float:
-        """Cancel the call if its server is silent. The ticker calls this.
-
-        Returns:
-            The seconds until the next check.
-        """
+        """Cancel the call if its server is silent; return the next check's delay."""
         # The call is read before `heard_at`. So if a new call takes its place meanwhile, this
         # cancels the old one.
         with self._lock:
@@ -381,11 +342,7 @@ class Streams:
         self._ticker: threading.Thread | None = None
 
     def start(self, stream: BidiCall[Any, Any, Any]) -> None:
-        """Start a stream, and check it until it ends.
-
-        Raises:
-            EtcdUnavailable: no thread can be started for it, and nothing has begun.
-        """
+        """Start a stream, and check it until it ends."""
         with self._lock:
             try:
                 self._start_ticker()  # first: a stream without it would not notice silence
@@ -407,10 +364,7 @@ class Streams:
             stream.close()
 
     def join(self) -> None:
-        """Wait for the threads to end, a moment at most.
-
-        The connections must have been closed before.
-        """
+        """Wait for the threads to end, after the connections, a moment at most."""
         end = time.monotonic() + _JOIN_TIMEOUT_S
         for stream in self._running():
             stream.join(max(end - time.monotonic(), 0.0))
@@ -422,8 +376,7 @@ class Streams:
 
     def _tick(self) -> None:
         pause = MIN_TICK_INTERVAL_S
-        while not self._transport.wait_closed(pause):
+        while not self._transport.closed.wait(pause):
             now = time.monotonic()
-            pause = min(
-                (stream.tick(now) for stream in self._running()), default=MAX_TICK_INTERVAL_S
-            )
+            pauses = [stream.tick(now) for stream in self._running()]
+            pause = min(pauses, default=MAX_TICK_INTERVAL_S)

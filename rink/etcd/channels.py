@@ -69,11 +69,7 @@ GRPC_THREADS = 2
 
 
 def check_threads(count: int) -> None:
-    """Start a number of threads at once, and let them end.
-
-    Raises:
-        RuntimeError: that many threads cannot be started now.
-    """
+    """Start threads at once, and let them end; a RuntimeError if that fails."""
     may_end = threading.Event()
     try:
         for _ in range(count):
@@ -107,12 +103,7 @@ class CountedChannel:
     def unary(
         self, method: Method[Request, AnswerT], request: Request, timeout: float, metadata: Metadata
     ) -> AnswerT:
-        """Send one request and return its answer.
-
-        Raises:
-            grpc.RpcError: there was no answer, or the answer is an error.
-            ClosedError: the client was closed.
-        """
+        """Send one request and return its answer, or raise a grpc.RpcError."""
         try:
             call = self._callable(method, "unary_unary")
             answer = cast("AnswerT", call(request, timeout=timeout, metadata=metadata))
@@ -125,12 +116,9 @@ class CountedChannel:
     def stream(
         self, method: Method[Request, AnswerT], requests: Iterator[Request], metadata: Metadata
     ) -> Answers[AnswerT]:
-        """Open a stream.
-
-        The caller iterates over its answers, and cancels it in the end.
+        """Open a stream, for the caller to iterate over its answers and to cancel.
 
         Raises:
-            ClosedError: the client was closed.
             RuntimeError: gRPC got no thread. It has counted the call anyway, so no later stream on
                 this channel would be read.
         """

@@ -13,17 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Self
 
 from rink.errors import EtcdError
-from rink.etcd.api import (
-    Compare,
-    GrantedLease,
-    KeepAliveAnswer,
-    Op,
-    RangeResult,
-    TxnResult,
-    WatchBroken,
-    WatchEvents,
-    WatchOpened,
-)
+from rink.etcd import api
 from rink.etcd.auth_token import GivenTokens, Tokens, UserTokens
 from rink.etcd.bidi_call import Streams
 from rink.etcd.connections import Connection, OwnConnection, Ring
@@ -47,10 +37,7 @@ _CLOCK_ID = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def boot_clock() -> float:
-    """Return the time of a clock that goes on during a suspend, in seconds.
-
-    If the system has no such clock, it is the monotonic one.
-    """
+    """Return the seconds of a clock that goes on during a suspend, if it can."""
     return time.clock_gettime(_CLOCK_ID)
 
 
@@ -110,11 +97,6 @@ class Client:
         application's channel options decide how soon gRPC notices a broken connection, and how soon
         it looks up a name again.
 
-        Args:
-            client: the application's client of python3-etcd3.
-            timeout: as for `Client`.
-            clock: as for `Client`.
-
         Raises:
             rink.errors.ConfigError: `client` is not an etcd3 client.
         """
@@ -124,7 +106,7 @@ class Client:
         return made
 
     def fail_refused(self) -> None:
-        """Fail calls at once from now on if every endpoint refuses the connection.
+        """Fail calls at once from now on if every endpoint refuses to connect.
 
         Otherwise a call waits for its timeout, since etcd may be about to start.
         """
@@ -138,7 +120,7 @@ class Client:
         clock: Callable[[], float],
     ) -> None:
         check_timeout(timeout)
-        self._timeout = timeout
+        self.timeout = timeout
         self._clock = clock
         self._transport = Transport(Ring(connections), tokens or GivenTokens())
         self._streams = Streams(self._transport)
@@ -149,11 +131,6 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def timeout(self) -> float:
-        """Return the default timeout of a call, in seconds."""
-        return self._timeout
 
     @property
     def epoch(self) -> int:
@@ -181,17 +158,8 @@ class Client:
 
     def range(
         self, key: bytes, range_end: bytes = b"", *, timeout: float | None = None
-    ) -> RangeResult:
-        """Read [key, range_end) linearizably, or one key if range_end is empty.
-
-        Args:
-            key: the first key.
-            range_end: the first key after the range; empty for one key.
-            timeout: seconds; None is the client's own.
-
-        Raises:
-            rink.errors.EtcdError: etcd did not answer, or refused.
-        """
+    ) -> api.RangeResult:
+        """Read [key, range_end) linearizably, or one key if range_end is empty."""
         answer = self._transport.call(
             RANGE,
             pb.RangeRequest(key=key, range_end=range_end),
@@ -199,25 +167,19 @@ class Client:
             self._seconds(timeout),
         )
         self._transport.remember_readable(key)
-        return RangeResult(to_header(answer.header), tuple(map(to_key_value, answer.kvs)))
+        return api.RangeResult(to_header(answer.header), tuple(map(to_key_value, answer.kvs)))
 
     def txn(
         self,
-        compare: tuple[Compare, ...],
-        then: tuple[Op, ...],
-        otherwise: tuple[Op, ...] = (),
+        compare: tuple[api.Compare, ...],
+        then: tuple[api.Op, ...],
+        otherwise: tuple[api.Op, ...] = (),
         *,
         timeout: float | None = None,
-    ) -> TxnResult:
-        """Run one branch atomically.
+    ) -> api.TxnResult:
+        """Run one branch atomically: `then` if every compare holds.
 
         It is sent once. If the answer is lost, this raises and does not retry.
-
-        Args:
-            compare: all must hold for `then` to run.
-            then: the operations if they hold.
-            otherwise: the operations if they do not.
-            timeout: seconds; None is the client's own.
 
         Raises:
             rink.errors.EtcdUnavailable: no answer; it may still be applied, now or later.
@@ -233,11 +195,7 @@ class Client:
         return to_txn_result(answer)
 
     def compact(self, revision: int, *, timeout: float | None = None) -> None:
-        """Drop the history below a revision.
-
-        Raises:
-            rink.errors.EtcdError: etcd did not answer, or refused.
-        """
+        """Drop the history below a revision."""
         self._transport.call(
             COMPACT,
             pb.CompactionRequest(revision=revision, physical=True),
@@ -247,20 +205,13 @@ class Client:
 
     # ---------------------------------------------------------------- leases
 
-    def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> GrantedLease:
-        """Grant a new lease.
+    def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> api.GrantedLease:
+        """Grant a new lease of `ttl` seconds or more.
 
-        If the answer is lost, the lease may exist until its `ttl` ends. A caller that chose the id
-        can revoke it before. If one try is not answered, and the next is refused because the lease
-        exists, the lease is taken for that of the first try. So a chosen id must be unique.
-
-        Args:
-            ttl: seconds; etcd may grant more.
-            lease: the id, positive; 0 lets etcd choose. An id that exists is an EtcdError.
-            timeout: seconds; None is the client's own.
-
-        Raises:
-            rink.errors.EtcdError: etcd did not answer, or refused.
+        If the answer is lost, the lease may exist until its `ttl` ends. A caller that chose its id
+        can revoke it before; 0 lets etcd choose. An id that exists is an EtcdError. But if one try
+        is not answered, and the next is refused because the lease exists, the lease is taken for
+        that of the first try. So a chosen id must be unique.
         """
         doing = f"a lease of {ttl} s"
         want = RequestKind(doing, quorum=True, says_applied="lease already exists" if lease else "")
@@ -268,19 +219,13 @@ class Client:
         try:
             answer = self._transport.call(GRANT, request, want, self._seconds(timeout))
         except AppliedBeforeError:
-            return GrantedLease(lease, ttl)
+            return api.GrantedLease(lease, ttl)
         if answer.error:
             raise EtcdError(f"etcd granted no lease of {ttl} s: {answer.error}")
-        return GrantedLease(answer.ID, answer.TTL)
+        return api.GrantedLease(answer.ID, answer.TTL)
 
     def revoke(self, lease: int, *, timeout: float | None = None) -> None:
-        """End a lease, and delete the keys bound to it.
-
-        Ending a lease that etcd does not know does nothing.
-
-        Raises:
-            rink.errors.EtcdError: etcd did not answer, or refused.
-        """
+        """End a lease, if etcd knows it, and delete the keys bound to it."""
         try:
             self._transport.call(
                 REVOKE,
@@ -293,11 +238,7 @@ class Client:
                 raise
 
     def time_to_live(self, lease: int, *, timeout: float | None = None) -> int:
-        """Return the seconds that a lease has left, or -1 if it is unknown.
-
-        Raises:
-            rink.errors.EtcdError: etcd did not answer, or refused.
-        """
+        """Return the seconds that a lease has left, or -1 if it is unknown."""
         answer = self._transport.call(
             TIME_TO_LIVE,
             pb.LeaseTimeToLiveRequest(ID=lease),
@@ -313,30 +254,22 @@ class Client:
         key: bytes,
         range_end: bytes,
         start_revision: int,
-        deliver: Callable[[WatchOpened | WatchEvents | WatchBroken], None],
+        deliver: Callable[[api.WatchOpened | api.WatchEvents | api.WatchBroken], None],
     ) -> RunningWatch:
-        """Deliver all changes in [key, range_end).
+        """Deliver all changes in [key, range_end), as `rink.etcd.api.Etcd.watch`.
 
-        Between two `WatchOpened`, no change is lost and none comes twice.
-
-        Args:
-            key: the first key.
-            range_end: the first key after the range; empty for one key.
-            start_revision: the first revision to deliver; 0 is the next one. A compacted revision
-                ends the watch with a WatchBroken.
-            deliver: called on the watch's own thread, one call at a time. If it raises, the error
-                is logged, and the watch ends with a WatchBroken of that error.
+        A compacted `start_revision` ends the watch with a WatchBroken. If `deliver` raises, the
+        error is logged, and the watch ends with a WatchBroken of that error.
         """
         self._transport.check_usable()
         watch = RunningWatch(self._transport, key, range_end, start_revision, deliver)
         self._streams.start(watch)
         return watch
 
-    def keepalives(self, deliver: Callable[[KeepAliveAnswer], None]) -> KeepAliveStream:
+    def keepalives(self, deliver: Callable[[api.KeepAliveAnswer], None]) -> KeepAliveStream:
         """Open the keepalive stream, which reconnects by itself.
 
-        Args:
-            deliver: called on the stream's own thread. Its errors are logged.
+        `deliver` is called on the stream's own thread. Its errors are logged.
         """
         self._transport.check_usable()
         stream = KeepAliveStream(self._transport, deliver, self._clock, self._is_gone)
@@ -345,16 +278,12 @@ class Client:
 
     def _is_gone(self, lease: int) -> bool:
         # The timeout is short, since the stream's other answers wait meanwhile.
-        return self.time_to_live(lease, timeout=min(self._timeout, 2.0)) < 0
+        return self.time_to_live(lease, timeout=min(self.timeout, 2.0)) < 0
 
     # ---------------------------------------------------------------- the rest
 
     def version(self, *, timeout: float | None = None) -> str:
-        """Return the version of the etcd that answers, such as `3.5.1`.
-
-        Raises:
-            rink.errors.EtcdError: etcd did not answer, or refused.
-        """
+        """Return the version of the etcd that answers, such as `3.5.1`."""
         answer = self._transport.call(
             STATUS, pb.StatusRequest(), RequestKind("status"), self._seconds(timeout)
         )
@@ -380,14 +309,14 @@ class Client:
         """
         if self._transport.is_forked:
             return
-        self._transport.mark_closed()
+        self._transport.closed.set()
         self._streams.close()
         self._transport.ring.close()
         self._streams.join()
 
     def _seconds(self, timeout: float | None) -> float:
         if timeout is None:
-            return self._timeout
+            return self.timeout
         check_timeout(timeout)
         return timeout
 

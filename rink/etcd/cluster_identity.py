@@ -56,10 +56,7 @@ class ClusterIdentity:
 
     @property
     def known(self) -> KnownCluster:
-        """Return the knowledge now.
-
-        Read it before sending a request, and pass it to `check`.
-        """
+        """Return the knowledge now, to be read before a request, for `check`."""
         return self._known
 
     def check(
@@ -76,7 +73,7 @@ class ClusterIdentity:
         Args:
             header: the answer's header.
             known: the knowledge before the request was sent.
-            endpoint: the server that answered.
+            endpoint: the server that answered, for messages.
             quorum: the answer needed a quorum, so its raft term counts. (A server that is alone and
                 calls for elections raises its term without ever winning.)
             revision: the answer is linearizable, so its revision counts.
@@ -94,9 +91,8 @@ class ClusterIdentity:
             )
         with self._lock:
             if known.epoch != self._known.epoch:
-                raise EtcdClusterChanged(
-                    "the etcd cluster changed while this request was under way"
-                )
+                text = "the etcd cluster changed while this request was under way"
+                raise EtcdClusterChanged(text)
             now = self._known
             trouble = _trouble(header, known, now.cluster_id, quorum=quorum, revision=revision)
             if trouble:

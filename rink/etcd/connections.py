@@ -11,6 +11,7 @@ import contextlib
 import logging
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
@@ -61,11 +62,7 @@ class Connection:
 
     @contextlib.contextmanager
     def channel(self) -> Iterator[CountedChannel]:
-        """Use the channel for one call, or for one stream.
-
-        Raises:
-            ClosedError: the connection was closed.
-        """
+        """Use the channel for one call, or for one stream."""
         with self._lock:
             if self._closed:
                 raise ClosedError("the etcd client is closed")
@@ -83,9 +80,7 @@ class Connection:
     def failed(self, channel: CountedChannel, *, is_silent: bool) -> None:
         """Use another channel from now on, unless this one may recover.
 
-        Args:
-            channel: a channel of this connection.
-            is_silent: no answer came in time; otherwise gRPC reported a failure.
+        It is silent if no answer came in time. Otherwise gRPC reported a failure.
         """
         if is_silent and not channel.has_answered:
             return  # it is still connecting, and a new channel would start over
@@ -123,11 +118,9 @@ class Connection:
             return
         with self._lock:
             for channel in [dropped for dropped in self._dropped if not dropped.calls]:
-                thread = threading.Thread(
-                    target=self._end, args=(channel,), name=_CLOSER, daemon=True
-                )
+                end = partial(self._end, channel)
                 try:
-                    thread.start()
+                    threading.Thread(target=end, name=_CLOSER, daemon=True).start()
                 except RuntimeError:  # no thread can be started now; retried after the next call
                     return
                 self._dropped.remove(channel)
@@ -172,10 +165,7 @@ class BorrowedConnection(Connection):
     """
 
     def lost_thread(self, channel: CountedChannel) -> None:
-        """Warn that only the application can make a new channel.
-
-        A new channel is used as soon as there is one.
-        """
+        """Warn that only the application can make a new channel to use."""
         _log.warning(
             "%s: no thread could be started to read a stream, so its channel will answer no later "
             "stream. Only your application can make a new channel. Do not close the old one: its "
@@ -217,10 +207,7 @@ class Ring:
         _log.debug("etcd %s answered, so it is tried first now", connection.name)
 
     def failed(self, connection: Connection) -> None:
-        """Note that the connection failed or fell silent.
-
-        Other connections come first from now on.
-        """
+        """Note that the connection failed or fell silent: others come first now."""
         connection.is_proven = False
         with self._lock:
             if self._connections[self._first] is not connection:

@@ -63,10 +63,8 @@ def read_endpoints(endpoints: Sequence[str], *, tls: bool) -> tuple[Endpoint, ..
         raise ConfigError("no endpoint is given; one looks like http://127.0.0.1:2379")
     if len({endpoint.tls for endpoint in read}) > 1:
         urls = ", ".join(endpoint.url for endpoint in read)
-        raise ConfigError(
-            f"{setting('endpoints')} mix http and https, which would send secrets unencrypted: "
-            f"{urls}"
-        )
+        text = "mix http and https, which would send secrets unencrypted"
+        raise ConfigError(f"{setting('endpoints')} {text}: {urls}")
     if tls and not read[0].tls:
         files = f"{setting('ca=')} or {setting('cert=')}"
         raise ConfigError(f"{files} is given, but {read[0].url} is not https")
@@ -101,11 +99,7 @@ def _read_endpoint(text: object, *, tls: bool) -> Endpoint:
 
 
 def check_user(user: str | None, password: str | None) -> None:
-    """Check that a user and a password come together or not at all.
-
-    Raises:
-        ConfigError: only one is given, or the user is empty.
-    """
+    """Check that a user and a password come together or not at all."""
     its_user, its_password = setting("user"), setting("password")
     if password is not None and user is None:
         raise ConfigError(f"{its_password} is given without {its_user}")
@@ -119,11 +113,7 @@ def check_user(user: str | None, password: str | None) -> None:
 
 
 def check_timeout(timeout: float) -> None:
-    """Check that a timeout is a positive number of seconds.
-
-    Raises:
-        ConfigError: it is not.
-    """
+    """Check that a timeout is a positive number of seconds."""
     if not 0 < timeout < float("inf"):
         raise ConfigError(
             f"{setting('timeout')} must be a positive number of seconds, not {timeout!r}"

@@ -98,12 +98,7 @@ _AUTH = ("authentication failed", "permission denied", "authentication is not en
 
 
 def read_fault(error: grpc.RpcError, *, has_user: bool) -> Fault:
-    """Return the meaning of an error of a call.
-
-    Args:
-        error: as raised by gRPC.
-        has_user: whether this client can authenticate again.
-    """
+    """Return the meaning of gRPC's error, for a client that may log in again."""
     call = cast("grpc.Call", error)
     code, words = call.code(), call.details() or ""
     lower = words.lower()
@@ -143,14 +138,7 @@ def is_about_tls(words: str) -> bool:
 
 
 def refusal(code: grpc.StatusCode, words: str, doing: str, where: str) -> EtcdError:
-    """Return the error to raise for a refusal of etcd.
-
-    Args:
-        code: gRPC's status code.
-        words: etcd's message.
-        doing: the request, such as `txn on b'rink/a'`.
-        where: the endpoint.
-    """
+    """Return the error to raise after the endpoint `where` refused `doing`."""
     lower = words.lower()
     message = f"etcd at {where} refused {doing}: {words}"
     if "has been compacted" in lower:

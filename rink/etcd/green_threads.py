@@ -26,11 +26,7 @@ _ELSEWHERE = "Better: run Rink in a process of its own, without greenlets."
 
 
 def refuse_green_threads() -> None:
-    """Refuse to open a connection that would hang.
-
-    Raises:
-        ConfigError: gevent or eventlet has replaced the threads that gRPC or Rink needs.
-    """
+    """Raise ConfigError if gevent or eventlet has replaced needed threads."""
     eventlet, gevent = sys.modules.get("eventlet.patcher"), sys.modules.get("gevent.monkey")
     if eventlet is not None and eventlet.is_monkey_patched("thread"):
         raise ConfigError(

@@ -4,42 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rink.etcd.api import (
-    Compare,
-    Delete,
-    Get,
-    Header,
-    KeyChange,
-    KeyValue,
-    Op,
-    Put,
-    TxnResult,
-    TxnTarget,
-)
+from rink.etcd import api
 from rink.etcd.proto import rinketcd_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def to_header(header: pb.ResponseHeader) -> Header:
+def to_header(header: pb.ResponseHeader) -> api.Header:
     """Return the header of an answer."""
-    return Header(header.cluster_id, header.member_id, header.revision, header.raft_term)
+    return api.Header(header.cluster_id, header.member_id, header.revision, header.raft_term)
 
 
-def to_key_value(kv: pb.KeyValue) -> KeyValue:
+def to_key_value(kv: pb.KeyValue) -> api.KeyValue:
     """Return one key."""
-    return KeyValue(kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.version, kv.lease)
+    return api.KeyValue(kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.version, kv.lease)
 
 
-def to_event(event: pb.Event) -> KeyChange:
+def to_event(event: pb.Event) -> api.KeyChange:
     """Return one change."""
-    return KeyChange(to_key_value(event.kv), deleted=event.type == pb.Event.DELETE)
+    return api.KeyChange(to_key_value(event.kv), deleted=event.type == pb.Event.DELETE)
 
 
-def to_txn_result(answer: pb.TxnResponse) -> TxnResult:
+def to_txn_result(answer: pb.TxnResponse) -> api.TxnResult:
     """Return an answered transaction."""
-    return TxnResult(
+    return api.TxnResult(
         to_header(answer.header),
         answer.succeeded,
         tuple(tuple(to_key_value(kv) for kv in one.response_range.kvs) for one in answer.responses),
@@ -47,7 +36,7 @@ def to_txn_result(answer: pb.TxnResponse) -> TxnResult:
 
 
 def from_txn(
-    compare: Iterable[Compare], then: Iterable[Op], otherwise: Iterable[Op]
+    compare: Iterable[api.Compare], then: Iterable[api.Op], otherwise: Iterable[api.Op]
 ) -> pb.TxnRequest:
     """Return etcd's message of a transaction."""
     return pb.TxnRequest(
@@ -57,29 +46,29 @@ def from_txn(
     )
 
 
-def _from_compare(compare: Compare) -> pb.Compare:
+def _from_compare(compare: api.Compare) -> pb.Compare:
     message = pb.Compare(
         result=pb.Compare.LESS if compare.is_below else pb.Compare.EQUAL,
         key=compare.key,
         range_end=compare.range_end,
     )
     match compare.target:  # a number in a oneof is sent even if it is 0
-        case TxnTarget.VERSION:
+        case api.TxnTarget.VERSION:
             message.target, message.version = pb.Compare.VERSION, compare.value
-        case TxnTarget.CREATE:
+        case api.TxnTarget.CREATE:
             message.target, message.create_revision = pb.Compare.CREATE, compare.value
-        case TxnTarget.MOD:
+        case api.TxnTarget.MOD:
             message.target, message.mod_revision = pb.Compare.MOD, compare.value
     return message
 
 
-def _from_op(op: Op) -> pb.RequestOp:
+def _from_op(op: api.Op) -> pb.RequestOp:
     match op:
-        case Put(key, value, lease):
+        case api.Put(key, value, lease):
             return pb.RequestOp(request_put=pb.PutRequest(key=key, value=value, lease=lease))
-        case Get(key, range_end):
+        case api.Get(key, range_end):
             return pb.RequestOp(request_range=pb.RangeRequest(key=key, range_end=range_end))
-        case Delete(key, range_end):
+        case api.Delete(key, range_end):
             return pb.RequestOp(
                 request_delete_range=pb.DeleteRangeRequest(key=key, range_end=range_end)
             )

@@ -31,11 +31,7 @@ PAGE = "docs/failure-modes.md#releases-of-etcd"
 
 
 def advice(version: str) -> str | None:
-    """Return the advice for a version of etcd, or None.
-
-    Args:
-        version: as `Client.version` gives it, such as `3.5.1`.
-    """
+    """Return the advice for a version of etcd such as `3.5.1`, or None."""
     line, faults = _faults(version)
     if line and line < _OLDEST:
         return f"etcd {version} is too old for Rink: use 3.5 or later"

@@ -18,11 +18,7 @@ _options: dict[str, str] = {}
 
 
 def setting(name: str) -> str:
-    """Return a setting's name for a message.
-
-    Args:
-        name: as in code: `ca`, or `ca=` if the user must pass it.
-    """
+    """Return the name of `ca` for a message; `ca=` if the user must pass it."""
     return _options.get(name.removesuffix("="), name)
 
 

@@ -82,11 +82,7 @@ class TlsSettings:
 class Latest(Generic[T]):
     """Read files repeatedly, and keep the last usable result. Thread-safe.
 
-    Args:
-        read: reads the files, and raises ConfigError if they cannot be used.
-
-    Raises:
-        ConfigError: the files cannot be used at the first read.
+    `read` raises ConfigError if they cannot be used. The first one is passed on.
     """
 
     def __init__(self, read: Callable[[], T]) -> None:
@@ -109,11 +105,6 @@ class Latest(Generic[T]):
 
 class TlsSource:
     """Give the PEM texts for each connection. Thread-safe.
-
-    Args:
-        ca: file, or text as bytes, of the certificate authority of the servers.
-        cert: file or text of a client certificate, together with `key`.
-        key: file or text of its key.
 
     Raises:
         ConfigError: a file cannot be read, is not PEM, or only one of cert and key is given.

@@ -24,15 +24,9 @@ _HUNG_UP = "the server hung up: if it does not speak TLS, use http://"
 
 
 def find_tls_trouble(endpoint: Endpoint, tls: TlsSettings, deadline: float) -> None:
-    """Make a TLS handshake with an endpoint, and raise if TLS fails.
+    """Make a TLS handshake with an endpoint, and raise EtcdTls if TLS fails.
 
-    Args:
-        endpoint: the endpoint.
-        tls: the client's settings.
-        deadline: monotonic time by which to return; this takes half a second at most.
-
-    Raises:
-        EtcdTls: TLS fails; the message says why, and what to do.
+    This returns by the monotonic deadline, and takes half a second at most.
     """
     seconds = min(_PROBE_TIMEOUT_S, deadline - time.monotonic())
     if seconds <= 0:

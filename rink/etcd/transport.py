@@ -79,11 +79,7 @@ class RequestKind:
 class Transport:
     """Hold what a `Client` shares with its streams. Thread-safe.
 
-    Attributes:
-        ring: the connections, in order of preference.
-        guard: the identity of the cluster.
-        tokens: the source of the user's token.
-        fail_refused: a call fails at once if every endpoint refuses the connection.
+    With `fail_refused`, a call fails at once if every endpoint refuses the connection.
     """
 
     def __init__(self, ring: Ring, tokens: Tokens) -> None:
@@ -92,7 +88,7 @@ class Transport:
         self.tokens = tokens
         self.fail_refused = False
         self._pid = os.getpid()
-        self._closed = threading.Event()
+        self.closed = threading.Event()  # once set, new calls and streams are refused
         self._counts: collections.Counter[str] = collections.Counter()
         self._counting = threading.Lock()
         # The key that `verify` reads. A user may not have permission for every key.
@@ -100,14 +96,9 @@ class Transport:
         self._servers: set[str] = set()  # endpoints that are known not to be a grpc-proxy
 
     def check_usable(self) -> None:
-        """Refuse a call of a client that was closed, or made before a fork.
-
-        Raises:
-            ForkedProcessError: this is a child of the process that made the client.
-            ClosedError: the client was closed.
-        """
+        """Refuse a call of a client that was closed, or made before a fork."""
         self.check_not_forked()
-        if self._closed.is_set():
+        if self.closed.is_set():
             raise ClosedError("the etcd client is closed")
 
     def check_not_forked(self) -> None:
@@ -115,9 +106,6 @@ class Transport:
 
         Call this before taking any lock, since a thread that does not exist in the child may hold
         it.
-
-        Raises:
-            ForkedProcessError: this is a child of the process that made the client.
         """
         if self.is_forked:
             raise ForkedProcessError(
@@ -128,19 +116,6 @@ class Transport:
     def is_forked(self) -> bool:
         """Return whether this is a child of the process that made the client."""
         return os.getpid() != self._pid
-
-    @property
-    def is_closed(self) -> bool:
-        """Return whether the client was closed."""
-        return self._closed.is_set()
-
-    def wait_closed(self, seconds: float) -> bool:
-        """Sleep, or return True early when the client is closed."""
-        return self._closed.wait(seconds)
-
-    def mark_closed(self) -> None:
-        """Refuse new calls and streams from now on."""
-        self._closed.set()
 
     def count(self, name: str) -> None:
         """Count one more request of this name."""
@@ -159,13 +134,7 @@ class Transport:
     def call(
         self, method: Method[Request, AnswerT], request: Request, want: RequestKind, timeout: float
     ) -> AnswerT:
-        """Send a request until it is answered, or until the deadline.
-
-        Args:
-            method: etcd's method.
-            request: its message.
-            want: the rules for this request.
-            timeout: seconds, for all endpoints and tries.
+        """Send a request until it is answered, or until the timeout of all tries.
 
         Raises:
             EtcdError: etcd refused; EtcdUnavailable if no endpoint answered.
@@ -212,7 +181,7 @@ class Transport:
             pause = backoff.next()
             if time.monotonic() + pause >= deadline:
                 raise self._unavailable(want, began_at, said, perhaps=False)
-            if self.wait_closed(pause):
+            if self.closed.wait(pause):
                 self.check_usable()
 
     def _round(self, deadline: float) -> Iterator[tuple[Connection, float]]:
@@ -234,11 +203,9 @@ class Transport:
         self, want: RequestKind, began_at: float, said: dict[str, str], *, perhaps: bool
     ) -> EtcdUnavailable:
         took = time.monotonic() - began_at
-        advice = (
-            "It may still be applied, now or later."
-            if perhaps
-            else "Is etcd running there, and does it have a quorum?"
-        )
+        advice = "Is etcd running there, and does it have a quorum?"
+        if perhaps:
+            advice = "It may still be applied, now or later."
         return EtcdUnavailable(
             f"etcd did not answer {want.doing} within {took:.1f} s ({_list(said)}). {advice}",
             endpoints=list(said),
@@ -256,14 +223,7 @@ class Transport:
     ) -> AnswerT:
         """Send a request to one endpoint.
 
-        It is sent once more only if its token was refused.
-
-        Args:
-            connection: the endpoint's connection.
-            method: etcd's method.
-            request: its message.
-            want: the rules for this request.
-            deadline: monotonic time.
+        It is sent once more only if its token was refused. The deadline is monotonic.
 
         Raises:
             NotAnsweredError: there was no answer.
@@ -297,7 +257,7 @@ class Transport:
         channel: CountedChannel,
         seconds: float,
     ) -> Exception:
-        if self.is_closed:
+        if self.closed.is_set():
             return ClosedError("the etcd client was closed while it waited")
         if fault.kind is Kind.SILENT:
             connection.failed(channel, is_silent=fault.is_timeout)
@@ -345,12 +305,7 @@ class Transport:
         The answer shows that the endpoint can serve and is of the same cluster. The first check
         also requests the member list, which shows whether it is a grpc-proxy.
 
-        Returns:
-            The header of the answer, or None if this user may not read the key.
-
-        Raises:
-            NotAnsweredError: there was no answer.
-            EtcdError: the login was refused, the cluster changed, or it is a grpc-proxy.
+        Return the header of the answer, or None if this user may not read the key.
         """
         request = pb.RangeRequest(key=self._readable, limit=1, keys_only=True)
         want = RequestKind("a linearizable read", revision=True, quorum=True)

@@ -56,6 +56,7 @@ _MAX_ANSWER_TIMEOUT_S = 12.0
 _PROOF_TIMEOUT_S = 2.0
 
 Delivery = WatchOpened | WatchEvents | WatchBroken
+Opened = Open[pb.WatchRequest, pb.WatchResponse]
 
 
 class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
@@ -85,7 +86,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         self._was_refused = False
         self._open = threading.Event()
         self._asked_at: float | None = None
-        self._requests: Open[pb.WatchRequest, pb.WatchResponse] | None = None
+        self._requests: Opened | None = None
         self._epoch = transport.guard.known.epoch
 
     @property
@@ -109,10 +110,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         self._listed = math.inf if revision is None else revision
 
     def wait_open(self, seconds: float) -> bool:
-        """Wait until a server follows the range, or the watch is over.
-
-        Return False if it takes longer.
-        """
+        """Wait until a server follows the range, or the watch is over."""
         return self._open.wait(seconds)
 
     def close(self) -> None:
@@ -120,11 +118,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         super().close()
         self._open.set()
 
-    def _opened(
-        self,
-        opened: Open[pb.WatchRequest, pb.WatchResponse],
-        header: pb.ResponseHeader | None,
-    ) -> None:
+    def _opened(self, opened: Opened, header: pb.ResponseHeader | None) -> None:
         self._check_history(opened.known, header)
         self._asked_at = time.monotonic()  # the answer is that the watch is created
         if not self._can_prove:
@@ -144,24 +138,16 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         # The guard knows the revisions of lists. For a user whose reads are refused, only this
         # check remains.
         if header is not None and header.revision < self._delivered:
-            self._break(
-                EtcdClusterChanged(
-                    f"etcd is at revision {header.revision}, and {self._delivered} was delivered "
-                    "already: was it restored from a backup?"
-                )
-            )
+            text = f"etcd is at revision {header.revision}, and {self._delivered} was delivered"
+            self._break(EtcdClusterChanged(f"{text} already: was it restored from a backup?"))
 
-    def _received(
-        self, opened: Open[pb.WatchRequest, pb.WatchResponse], answer: pb.WatchResponse
-    ) -> None:
+    def _received(self, opened: Opened, answer: pb.WatchResponse) -> None:
         asked_at, self._asked_at = self._asked_at, None
         if asked_at is not None:
             self._patience.answered(time.monotonic() - asked_at)
+        guard, name = self._transport.guard, opened.connection.name
         try:
-            name = opened.connection.name
-            self._transport.guard.check(
-                answer.header, opened.known, name, quorum=False, revision=False
-            )
+            guard.check(answer.header, opened.known, name, quorum=False, revision=False)
         except EtcdClusterChanged as error:
             self._break(error)
         if answer.canceled:
@@ -175,24 +161,17 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         if answer.events:
             self._events(tuple(map(to_event, answer.events)))
 
-    def _canceled(
-        self, opened: Open[pb.WatchRequest, pb.WatchResponse], answer: pb.WatchResponse
-    ) -> None:
+    def _canceled(self, opened: Opened, answer: pb.WatchResponse) -> None:
         if answer.compact_revision:
             if self._last or not self._start:
                 self._forget_history()
                 raise BrokenError(f"etcd has compacted up to revision {answer.compact_revision}")
-            self._break(
-                EtcdCompacted(
-                    f"watch of {self._key!r} from revision {self._start}: etcd has compacted up to "
-                    f"{answer.compact_revision}"
-                )
-            )
+            text = f"watch of {self._key!r} from revision {self._start}: etcd has compacted up to"
+            self._break(EtcdCompacted(f"{text} {answer.compact_revision}"))
         reason = answer.cancel_reason or "no reason given"
         # Here a refused login is an answer, and not an error of the call.
-        error = refusal(
-            grpc.StatusCode.UNKNOWN, reason, f"the watch of {self._key!r}", opened.connection.name
-        )
+        doing, where = f"the watch of {self._key!r}", opened.connection.name
+        error = refusal(grpc.StatusCode.UNKNOWN, reason, doing, where)
         if not isinstance(error, EtcdAuth):
             raise BrokenError(reason)
         # etcd 3.5 reports a stale token as "permission denied", too. So only the refusal of a new
@@ -228,10 +207,8 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
 
     def _forget_history(self) -> None:
         """Forget the delivered events. The next call begins with the next change."""
-        name, delivered = self._thread.name, self._delivered
-        _log.debug(
-            "%s: etcd did not send revision %d again, so the range is listed anew", name, delivered
-        )
+        text = "%s: etcd did not send revision %d again, so the range is listed anew"
+        _log.debug(text, self._thread.name, self._delivered)
         self._last, self._start = (), 0
 
     def _tell(self, delivery: Delivery) -> None:
@@ -255,10 +232,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
 
     @property
     def _proof_due_at(self) -> float:
-        """Return when the call must have proved its history (monotonic).
-
-        It is infinity if nothing has to be proved.
-        """
+        """Return when the call must have proved its history, or infinity."""
         is_awaited = self._created_at is not None and not self._is_proven
         return (self._created_at or 0.0) + _PROOF_TIMEOUT_S if is_awaited else math.inf
 

@@ -116,10 +116,7 @@ def _sorted_set(_: Any, __: Any, value: Any) -> Any:
 def seen(view: View, group: str, owned: dict[str, Share] | None = None) -> GroupStatus:
     """Return the status of a group, from a view of its keys.
 
-    Args:
-        view: the group's keys.
-        group: the group's name.
-        owned: each ranked member's share of the newest version, if it is known already.
+    `owned` is each ranked member's share of the newest version, if it is known already.
     """
     version = view.version
     ranks = version.ranks if version else ()
@@ -155,10 +152,7 @@ def seen(view: View, group: str, owned: dict[str, Share] | None = None) -> Group
 
 
 def owned_in(view: View) -> dict[str, Share]:
-    """Return each ranked member's share of the newest version.
-
-    The schemes of this process compute the shares.
-    """
+    """Return each ranked member's share of the newest version."""
     return shares_of(view.version, Placement().rank) if view.version else {}
 
 
@@ -261,10 +255,7 @@ def _still_claims(old: Share, share: Share | None) -> str:
 
 
 def problems_of(view: View) -> tuple[tuple[str, str], ...]:
-    """Return every key that is unreadable, clutter, or has no lease.
-
-    Only a record needs a lease.
-    """
+    """Return every unreadable key, clutter, and each record without a lease."""
     unbound = [
         (f"members/{member.name}", "has no lease: it claims nothing and cannot coordinate")
         for member in view.members.values()

@@ -65,12 +65,6 @@ def status_of(
     """Return the status of a member.
 
     This only copies under the engine's lock, since a process may wait for 100,000 roles.
-
-    Args:
-        node: the member's node.
-        group: the group's name.
-        clock: the engine's clock.
-        lock: the engine's lock, unless the caller holds it.
     """
     table = node.table
     with lock:

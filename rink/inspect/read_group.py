@@ -12,23 +12,13 @@ from rink.inspect.group_status import GroupStatus, seen
 
 
 def read_group(etcd: Etcd, keys: Keys) -> View:
-    """Return a group's keys as they are now.
-
-    Raises:
-        EtcdError: etcd did not answer, or refused.
-    """
+    """Return a group's keys as they are now."""
     answer = etcd.range(keys.root, keys.end)
     return View.listed(answer.header.revision, [read_entry(keys, kv) for kv in answer.kvs])
 
 
 def read_status(etcd: Etcd, prefix: str, group: str) -> GroupStatus:
-    """Return a group's status as it is now.
-
-    A group without keys has an empty status.
-
-    Raises:
-        EtcdError: etcd did not answer, or refused.
-    """
+    """Return a group's status as it is now; without keys, it is empty."""
     return seen(read_group(etcd, Keys.of(prefix, group)), group)
 
 

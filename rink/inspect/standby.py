@@ -37,10 +37,6 @@ def standbys(status: GroupStatus, roles: Iterable[str]) -> dict[str, Standby]:
     If nobody waits for a rank, the group's `leave_delay` passes before the standby gets the role.
     This computes the owner after that delay. `stagger` is ignored, since it never keeps back the
     roles of dead members.
-
-    Args:
-        status: the group's status: `Rink.status()`, or what the command line reads.
-        roles: the roles, such as `orders/0` to `orders/7`, lowest partition first.
     """
     rank_of = Placement().rank
     now = _version(status, status.ranks)

@@ -24,32 +24,20 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
 
     @property
     def lost(self) -> Lost:
-        """Return the signal that is set when the partition is lost or released.
-
-        Use `await lost.wait(timeout)` and `lost.is_set()`.
-        """
+        """Return the signal that is set when the partition is lost or released."""
         return Lost(self._held_partitions.lost(self._held))
 
     async def commit(self, offset: int) -> None:
-        """Commit an offset: everything before it is done.
+        """Commit an offset, as `rink.partitions.Assignment.commit` does.
 
-        The next owner begins there. A cancelled commit may or may not be done, like a commit
-        without an answer.
-
-        Raises:
-            ConfigError: the offset is not a whole number, or negative.
-            UsageError: the offset is smaller than the committed one.
-            RoleLost: the assignment was released.
-            StaleToken: another member took over, or the session was lost; nothing was changed.
-            EtcdError: no answer; the offset may be committed or not. The next commit settles it.
+        A cancelled commit may or may not be done, like a commit without an answer.
         """
         offset = self._check(offset)
         cursor, etcd = self._held.cursor, self._held_partitions.topic.etcd
         async with self._held.committing:
             while (request := cursor.commit(offset)) is not None:
-                send = asyncio.to_thread(etcd.txn, request.compare, request.then, request.otherwise)
                 try:
-                    result = await send
+                    result = await asyncio.to_thread(etcd.txn, *request)
                 except EtcdClusterChanged:
                     cursor.lose_history()
                     raise
@@ -63,14 +51,7 @@ class PartitionedConsumer(AsyncFor, BaseConsumer[Role, Assignment]):  # noqa: D1
     _assignment_class = Assignment
 
     async def __aenter__(self) -> Self:
-        """Request every partition.
-
-        Raises:
-            ConfigError: the group's scheme, or a committed offset, has another number of
-                partitions.
-            StateError: an offset cannot be read; the message names the key.
-            EtcdError: etcd could not be reached, or refused.
-        """
+        """Request every partition; raise as the blocking consumer does."""
         topic = self._check_group()
         result = await asyncio.to_thread(topic.etcd.range, topic.keys.root, topic.keys.end)
         self._changed = asyncio.Event()
@@ -81,20 +62,14 @@ class PartitionedConsumer(AsyncFor, BaseConsumer[Role, Assignment]):  # noqa: D1
         self._close()
 
     async def __aiter__(self) -> AsyncIterator[PartitionChange[Assignment]]:
-        """Yield each change, until the group or the `with` is left.
-
-        It raises the errors of `next_change`.
-        """
+        """Yield each change, until the group or the `with` is left."""
         while (change := await self.next_change()) is not None:
             yield change
 
     async def next_change(self, timeout: float | None = None) -> PartitionChange[Assignment] | None:
         """Return the next change, or None after `timeout` seconds or at the end.
 
-        Raises:
-            ConfigError: an offset of another number of partitions was found.
-            StateError: the offset of a partition of this member cannot be read.
-            StaleToken: a partition of this member was taken over under a greater token.
+        It raises the errors of `rink.partitions.PartitionedConsumer.next_change`.
         """
         held_partitions, loop = self._open, asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + check_seconds("timeout", timeout)
@@ -110,29 +85,11 @@ class PartitionedConsumer(AsyncFor, BaseConsumer[Role, Assignment]):  # noqa: D1
                 return self._take_change(held_partitions)
 
     async def commit(self, partition: int, offset: int) -> None:
-        """Commit an offset of a partition.
-
-        The partition must be assigned here, or revoked and not released yet.
-
-        Raises:
-            ConfigError: the offset is not a whole number, or negative.
-            UsageError: the offset is smaller than the committed one, or there is no such partition.
-            RoleLost: the partition is not assigned here.
-            StaleToken: another member took over, or the session was lost; nothing was changed.
-            EtcdError: no answer; the offset may be committed or not. The next commit settles it.
-        """
+        """Commit an offset of a partition, as the blocking consumer does."""
         await self._assignment(partition).commit(offset)
 
     async def table(self) -> tuple[PartitionRow, ...]:
-        """Return a row for each partition: owner, standby, offset.
-
-        The offsets are read from etcd.
-
-        Raises:
-            ConfigError: an offset of another number of partitions was found.
-            StateError: an offset cannot be read; the message names the key.
-            EtcdError: etcd could not be reached, or refused.
-        """
+        """Return a row for each partition: owner, standby, offset (from etcd)."""
         topic = self._topic
         result = await asyncio.to_thread(topic.etcd.range, topic.keys.root, topic.keys.end)
         return self._rows(result.kvs)

@@ -48,9 +48,7 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
         with self._held.committing:
             while (request := cursor.commit(offset)) is not None:
                 try:
-                    result = self._held_partitions.topic.etcd.txn(
-                        request.compare, request.then, request.otherwise
-                    )
+                    result = self._held_partitions.topic.etcd.txn(*request)
                 except EtcdClusterChanged:
                     cursor.lose_history()
                     raise
@@ -115,16 +113,13 @@ class PartitionedConsumer(PlainFor, BaseConsumer[Role, Assignment]):  # noqa: D1
             self._changed.clear()
 
     def commit(self, partition: int, offset: int) -> None:
-        """Commit an offset of a partition.
+        """Commit an offset of a partition, as `Assignment.commit` does.
 
         The partition must be assigned here, or revoked and not released yet.
 
         Raises:
-            ConfigError: the offset is not a whole number, or negative.
             UsageError: the offset is smaller than the committed one, or there is no such partition.
             RoleLost: the partition is not assigned here.
-            StaleToken: another member took over, or the session was lost; nothing was changed.
-            EtcdError: no answer; the offset may be committed or not. The next commit settles it.
         """
         self._assignment(partition).commit(offset)
 

@@ -15,6 +15,7 @@ There is no etcd here, and no thread or wait. Both faces carry these transaction
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -24,9 +25,8 @@ from rink.partitions import stored as codec
 from rink.partitions.stored import Stored
 
 
-@attrs.frozen
-class Txn:
-    """A transaction to be sent."""
+class Txn(NamedTuple):
+    """A transaction: the arguments of `Etcd.txn`."""
 
     compare: tuple[Compare, ...]
     then: tuple[Op, ...]
@@ -176,14 +176,19 @@ class Cursor:
 
     def lost(self, why: str) -> RoleLost:
         """Return the error for work on an assignment that is over."""
+        text = f"{self.place} is not assigned to {self.place.member!r} any more: {why}"
+        return RoleLost(text, **self._about)
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        """Return the attributes of an error about the role."""
         place = self.place
-        return RoleLost(
-            f"{place} is not assigned to {place.member!r} any more: {why}",
-            role=place.role,
-            group=place.group,
-            member=place.member,
-            token=self.token,
-        )
+        return {
+            "role": place.role,
+            "group": place.group,
+            "member": place.member,
+            "token": self.token,
+        }
 
     def _stale(self, kv: KeyValue | None) -> StaleToken:
         if kv is None:
@@ -205,15 +210,11 @@ class Cursor:
         )
 
     def _refused(self, why: str, newer: int) -> StaleToken:
-        place = self.place
         return StaleToken(
-            f"token {self.token} of {place} counts no more: {why}. Uncommitted work is repeated "
-            "elsewhere: stop working on it, and release the assignment",
-            role=place.role,
-            group=place.group,
-            member=place.member,
-            token=self.token,
+            f"token {self.token} of {self.place} counts no more: {why}. Uncommitted work is "
+            "repeated elsewhere: stop working on it, and release the assignment",
             newer=newer,
+            **self._about,
         )
 
 

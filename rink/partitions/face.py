@@ -254,10 +254,7 @@ class BaseConsumer(Generic[R, A]):
         return rows(self._rink.status(), self.topic, self.partitions, by_number)
 
     def _read(self, kvs: Iterable[KeyValue]) -> dict[bytes, stored.Stored]:
-        """Return the value of each key.
-
-        It raises if a value cannot be read, or has another number of partitions.
-        """
+        """Return the value of each key, or raise for one of them."""
         values = {kv.key: stored.read(kv.key, kv.value) for kv in kvs}
         for key, value in values.items():
             check_partitions(self.topic, self.partitions, key, value)

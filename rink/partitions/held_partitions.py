@@ -79,10 +79,8 @@ class HeldPartition(Generic[R]):
     @property
     def is_with_user(self) -> bool:
         """Return whether the user has it, and has not released it."""
-        return (
-            self.state in {HeldPartitionState.DELIVERED, HeldPartitionState.REVOKED}
-            and not self.is_released
-        )
+        delivered = {HeldPartitionState.DELIVERED, HeldPartitionState.REVOKED}
+        return self.state in delivered and not self.is_released
 
 
 @attrs.frozen
@@ -119,7 +117,7 @@ def take_over(etcd: Etcd, cursors: Sequence[Cursor]) -> None:
     while left:
         request = txn(left, [cursor.next_of_take() for cursor in left])
         try:
-            result = etcd.txn(request.compare, request.then, request.otherwise)
+            result = etcd.txn(*request)
         except EtcdTooLarge:  # too many operations, or too many bytes
             if len(left) == 1:
                 raise
@@ -144,12 +142,8 @@ def take_over(etcd: Etcd, cursors: Sequence[Cursor]) -> None:
 class HeldPartitions(Generic[R]):
     """Hold the partitions of a topic that are granted to this member.
 
-    Args:
-        topic: the topic.
-        role_class: the class of the face.
-        assignment_class: the class of the face; called with this and a `HeldPartition`.
-        make_lock: makes the lock that keeps two commits of one partition apart.
-        wake: called on any thread when there is a change to take, or after the last one.
+    Both classes are of the face. `make_lock` makes the lock that keeps two commits of one partition
+    apart. `wake` is called on any thread when there is a change to take, or after the last one.
     """
 
     def __init__(
@@ -168,16 +162,12 @@ class HeldPartitions(Generic[R]):
         self._clock = topic.engine.clock
         self._lock = threading.Lock()
         self._by_role: dict[str, HeldPartition[R]] = {}
-        self._undelivered: collections.deque[tuple[HeldPartition[R], bool] | Exception] = (
-            collections.deque()
-        )
+        self._undelivered = collections.deque[tuple[HeldPartition[R], bool] | Exception]()
         self._due: list[HeldPartition[R]] = []  # to be taken over
         self._is_woken = False
         self._is_closed = False
-        self._partition_of = {
-            role_of(topic.name, number): number for number in range(topic.partitions)
-        }
-        names = list(self._partition_of)
+        names = [role_of(topic.name, number) for number in range(topic.partitions)]
+        self._partition_of = {name: number for number, name in enumerate(names)}
         self._mailbox: Mailbox[Callable[[], object]] | None = None
         self._request_threads = RequestThreads(self._clock)
         self._tracker = Tracker(topic.engine, role_class, names, self._wake_up)
@@ -201,10 +191,7 @@ class HeldPartitions(Generic[R]):
         self._tracker.start()
 
     def close(self) -> None:
-        """Release all partitions, and withdraw all requests.
-
-        In a forked child this does nothing.
-        """
+        """Release all partitions, and withdraw all requests, unless forked."""
         if self.topic.engine.forked:
             return
         with self._lock:
@@ -214,12 +201,9 @@ class HeldPartitions(Generic[R]):
         self._tracker.close()
 
     def take_change(self) -> tuple[HeldPartition[R], bool] | None:
-        """Return the next change, or None if there is none now.
+        """Return the next change, a partition and whether it is assigned, or None.
 
-        A change is a partition, and whether it is assigned.
-
-        Raises:
-            RinkError: a partition of this member cannot be worked on.
+        It raises the error of a partition that cannot be worked on.
         """
         with self._lock:
             if not self._undelivered or self._is_closed:

@@ -47,11 +47,7 @@ def encode(stored: Stored) -> bytes:
 
 
 def read(key: bytes, value: bytes) -> Stored:
-    """Return the value of a key.
-
-    Raises:
-        StateError: the value cannot be read; the message names the key.
-    """
+    """Return the value of a key, or raise a StateError that names the key."""
     try:
         fields = json.loads(value)
     except (ValueError, RecursionError) as error:

@@ -31,14 +31,7 @@ class PartitionRow:
 def rows(
     status: GroupStatus, topic: str, partitions: int, values: Mapping[int, Stored]
 ) -> tuple[PartitionRow, ...]:
-    """Return the rows of a topic.
-
-    Args:
-        status: the group's status.
-        topic: the topic's name.
-        partitions: how many it has.
-        values: the stored value of each partition that was taken over before.
-    """
+    """Return the rows of a topic; a partition without a value had no owner."""
     roles = [role_of(topic, number) for number in range(partitions)]
     standby_of = standbys(status, roles)
     nothing = Stored(0, 0, "", partitions)

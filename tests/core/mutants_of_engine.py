@@ -23,7 +23,7 @@ LEASES = [
         "a tick is answered by whoever asks, not by the engine",
         "engine",
         "        self._mailbox.put(_Tick())\n",
-        "        self._ticks_answered += 1\n",
+        "        self.ticks_answered += 1\n",
         "faces/test_blocking_only",
     ),
     engine(
@@ -222,8 +222,8 @@ VIEW = [
     engine(
         "another history is a list that failed",
         "group_watch",
-        "    if isinstance(error, EtcdClusterChanged):\n",
-        "    if False:\n",
+        "is_changed = isinstance(error, EtcdClusterChanged)\n",
+        "is_changed = False\n",
         "engine/test_engine_group_watch",
     ),
     engine(
@@ -331,8 +331,8 @@ THREADS = [
     engine(
         "a wait inside the body of a role ends as late as the others",
         "last_waits",
-        "for handle in waiting if handle.by in inside\n",
-        "for handle in waiting if False\n",
+        "for handle in waiting if handle.by in inside]\n",
+        "for handle in waiting if False]\n",
         "engine/test_engine_endings",
     ),
     engine(

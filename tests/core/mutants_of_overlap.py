@@ -354,7 +354,7 @@ ABOUT_OVERLAP = [
     core(
         "a new coordinator lowers the token base",
         "next_version",
-        "wishes = _Wishes(dict(current.pins) if current else {}, observed_times.token_base, room)",
+        "wishes = _Wishes(dict(current.pins) if current else {}, token_base, room)",
         "wishes = _Wishes(dict(current.pins) if current else {}, 0, room)",
         "next_version",
         "coordinator",
