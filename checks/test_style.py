@@ -62,6 +62,11 @@ def test_docstring_opening_with_a_word_of_rule_2_is_found(write, word):
     assert lines_of(checkout, "docstring-opening") == ["tests/one.py:3"]
 
 
+def test_docstring_below_an_assignment_is_checked_as_well(write):
+    checkout = write("rink/a.py", '"""Read."""\nLIMIT = 3\n"""What a worker may hold."""\n')
+    assert lines_of(checkout, "docstring-opening") == ["rink/a.py:3"]
+
+
 @pytest.mark.parametrize("text", ["Item of it.", "Ask it.", "Return what it is.", "Offset."])
 def test_docstring_opening_with_another_word_is_allowed(write, text):
     assert lines_of(write("rink/one.py", f'"""{text}"""\n'), "docstring-opening") == []

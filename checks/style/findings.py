@@ -161,14 +161,15 @@ def docstring_length(checkout: Checkout) -> Iterator[Finding]:
 def docstring_opening(checkout: Checkout) -> Iterator[Finding]:
     """Find docstrings that begin with a word that hides the verb."""
     for source in checkout.all:
-        for docstring in source.docstrings:
+        for docstring in (*source.docstrings, *source.attribute_docstrings):
             opening = re.match(r"\w*", docstring.text)
             if opening and opening[0] in OPENINGS:
                 yield Finding(
                     str(source.path),
                     docstring.line,
                     "docstring-opening",
-                    f'begins with "{opening[0]}"; begin with a verb and its object ("Return …")',
+                    f'begins with "{opening[0]}"; begin with a verb and its object ("Return …"), '
+                    "or with the noun of a value",
                 )
 
 

@@ -8,6 +8,7 @@ import re
 import tokenize
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import attrs
@@ -79,7 +80,21 @@ class Source:
             if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node, clean=False)):
                 text_begins = len(text) - len(text.lstrip())
                 line = node.body[0].lineno + text[:text_begins].count("\n")
-                yield Docstring(line, text.strip().partition("\n")[0].rstrip())
+                yield Docstring(line, _first_line(text))
+
+    @cached_property
+    def attribute_docstrings(self) -> list[Docstring]:
+        """Return the string below each assignment in a module or class."""
+        return [
+            Docstring(below.lineno, _first_line(below.value.value))
+            for node in self.nodes
+            if isinstance(node, DOCUMENTED)
+            for assignment, below in pairwise(node.body)
+            if isinstance(assignment, ast.Assign | ast.AnnAssign)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+            and isinstance(below.value.value, str)
+        ]
 
     @cached_property
     def _comment_tokens(self) -> list[tokenize.TokenInfo]:
@@ -121,6 +136,10 @@ class Source:
         return sum(
             1 for number, line in enumerate(self.lines, 1) if line.strip() and number not in apart
         )
+
+
+def _first_line(docstring: str) -> str:
+    return docstring.strip().partition("\n")[0].rstrip()
 
 
 def is_silent(comment: str) -> bool:

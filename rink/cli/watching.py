@@ -191,7 +191,7 @@ class LiveLog:
 
 
 Display = JsonLines | LiveLog
-"""What shows the events of a watch, and the group after each of them."""
+"""Outputs of a watch: each shows its events, and the group after each of them."""
 
 
 def line(happening: Happening, wall: str) -> Text:

@@ -74,7 +74,7 @@ class LoopCalls(_Mailbox[None]):
             clock.mailboxes.add(self)
 
     def put(self, item: None = None) -> None:
-        """Tell of a call; safe from any thread."""
+        """Note a call; safe from any thread."""
         with self.clock.changed:
             super().put(item)
             self.clock.changed.notify_all()  # the loop itself may wait for that

@@ -64,7 +64,7 @@ def test_time_stands_still_while_a_thread_of_the_executor_works(rink_time):
 
 
 def test_thread_of_the_executor_may_wait_by_the_clock(rink_time):
-    """A thread that waits by the clock moves it from one timer of the loop to the next."""
+    """Such a thread moves the clock from one timer of the loop to the next."""
     seen = []
 
     async def ticks():
