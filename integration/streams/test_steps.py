@@ -5,7 +5,6 @@ import functools
 
 import pytest
 from redis.asyncio import Redis
-from script_arguments_contract import *  # noqa: F403
 from steps_contract import *  # noqa: F403
 from streams_support import output, place_of, stepping
 from workers_support import until_true

@@ -21,6 +21,11 @@ from rink.streams.errors import OffsetMoved
 from rink.streams.store import store as store_module
 from rink.streams.store.values import OwnerMemory
 
+BIG = 2**53 + 1
+"""A token that a Lua number cannot hold: it would become 2**53."""
+ODD_TEXT = 'a "quoted" \\back\\slash, {"json": [1]}, %d, ü 漢 🦊, \t\n\0'
+ODD_BYTES = bytes(range(256))
+
 
 @stepping
 async def test_the_first_owner_begins_before_the_first_event(steps, server):
@@ -41,32 +46,55 @@ async def test_latest_begins_behind_what_is_there_when_it_is_registered(steps, s
 
 @stepping
 async def test_an_owner_with_a_lower_token_is_refused_in_every_step(steps, server):
-    [one, two] = await steps.add(2)
-    await steps.take(10)
-    await steps.take(11)
+    """The tokens differ by less than a Lua number can tell."""
+    store, place, [one, two] = steps.store, steps.place, await steps.add(2)
+    await steps.take(BIG - 1)
+    await steps.take(BIG)
     for refused in (
-        steps.take(10),
-        steps.commit(10, "0-0", one),
-        steps.commit(10, "0-0", one, outputs=(output(),)),
-        steps.store.mark(steps.place, 10, "0", one),
-        steps.store.quarantine(steps.place, 10, "0", "no"),
-        steps.store.close_place(steps.place, 10),
+        steps.take(BIG - 1),
+        steps.commit(BIG - 1, "0-0", one),
+        steps.commit(BIG - 1, "0-0", one, outputs=(output(),)),
+        store.extend(place, BIG - 1, "0", two),
+        store.mark(place, BIG - 1, "0", one),
+        store.quarantine(place, BIG - 1, "0", "no"),
+        store.close_place(place, BIG - 1),
+        store.accept(place, BIG - 1),
     ):
         with pytest.raises(StaleToken) as caught:
             await refused
-        assert caught.value.token == 10
+        assert caught.value.token == BIG - 1
     assert (await steps.position()).offset == "0-0"
     assert await steps.redis.exists("out") == 0
-    await steps.commit(11, "0-0", two)
+    await steps.commit(BIG, "0-0", two, outputs=(output(),))
+    await store.extend(place, BIG, "0", two)
+    await store.mark(place, BIG, "0", two)
+    await store.close_place(place, BIG)
+    await store.quarantine(place, BIG, "0", "for a test")
+    await store.accept(place, BIG)
+    assert await steps.redis.hget(place.at, "fence") == str(BIG).encode()
+
+
+@stepping
+async def test_steps_odd_names_and_bytes_arrive_unchanged(steps, server):
+    store, place = steps.store, place_of(processor=ODD_TEXT)
+    _, [one] = await store.append(place.names, place.bounds, [ODD_BYTES], 1, True)
+    [(_, fields)] = (await steps.take(5, place, first=1)).first
+    assert fields == [b"d", ODD_BYTES]
+    letter = output(place.names.dead(ODD_TEXT), value=ODD_BYTES)
+    await steps.commit(5, "0-0", one, place, dead=1, letters=(letter,))
+    offsets = await steps.redis.hgetall(place.names.offsets)
+    assert offsets == {b"format": b"1", ODD_TEXT.encode(): one.encode()}
+    [(_, fields)] = await steps.redis.xrange(letter.target.stream)
+    assert fields == {b"d": ODD_BYTES}
+    await store.quarantine(place, 5, "0", ODD_TEXT)
+    assert (await steps.position(place)).quarantined == ODD_TEXT
 
 
 @stepping
 async def test_tokens_are_compared_as_whole_numbers_of_any_length(steps, server):
     await steps.take(9)
     await steps.take(10)
-    await steps.take(2**53 + 1)
-    with pytest.raises(StaleToken):
-        await steps.take(2**53)
+    await steps.take(BIG)
     await steps.take(2**63 - 1)
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+import attrs
 from redis.asyncio import RedisCluster
 
 from rink.errors import ConfigError, StaleToken, StateError
@@ -291,7 +292,7 @@ class Store:
             "loses": place.bounds.loses, "now_us": self._now_us(),
         }  # fmt: skip
         if known:
-            args["known"] = {"epoch": known.epoch, "offset": known.offset, "seen": known.seen}
+            args["known"] = attrs.asdict(known)
         answer = await self.run("take", place.keys, **args)
         self._check(place, token, answer, known.offset if known else "")
         offset, epoch, careful, quarantined = (text(part) for part in answer[1:5])

@@ -35,11 +35,8 @@ class PartitionBounds:
 
     @cached_property
     def args(self) -> Args:
-        """Return the bounds as scripts take them."""
-        args: dict[str, object] = {"limit": self.limit, "loses": self.loses}
-        if self.retention is not None:
-            args["retention"] = {"ms": self.retention.ms, "size": self.retention.size}
-        return args
+        """Return the bounds as scripts take them, without an unset retention."""
+        return attrs.asdict(self, filter=lambda _, value: value is not None)
 
 
 @attrs.frozen
