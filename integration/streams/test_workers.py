@@ -5,6 +5,7 @@ from dead_letters_contract import *  # noqa: F403
 from failures_contract import *  # noqa: F403
 from hooks_contract import *  # noqa: F403
 from pauses_contract import *  # noqa: F403
+from retention_contract import *  # noqa: F403
 from trouble_contract import *  # noqa: F403
 from workers_contract import *  # noqa: F403
 

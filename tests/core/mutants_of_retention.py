@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants_of_streams import lua, python
 
-KEEP = "../integration/streams/test_retention"
+KEEP = "streams/test_retention_in_memory"
 COUNTERS = "../integration/streams/test_retention_counters"
 SERVERS = "../integration/streams/test_servers_of_redis"
 ADMIN = "../integration/streams/test_admin"
