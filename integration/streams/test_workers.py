@@ -2,9 +2,12 @@
 
 import pytest
 from admin_contract import *  # noqa: F403
+from careful_contract import *  # noqa: F403
 from dead_letters_contract import *  # noqa: F403
 from failures_contract import *  # noqa: F403
+from hasher_contract import *  # noqa: F403
 from hooks_contract import *  # noqa: F403
+from layout_contract import *  # noqa: F403
 from offsets_contract import *  # noqa: F403
 from pauses_contract import *  # noqa: F403
 from retention_contract import *  # noqa: F403
