@@ -7,9 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "streams"))
 
-from steps_support import Steps, output, place_of, stepping
+from steps_support import Steps, hashes, output, place_of, stepping
 
-__all__ = ["Steps", "driven", "output", "place_of", "stepping"]
+__all__ = ["Steps", "driven", "hashes", "output", "place_of", "stepping"]
 
 
 def driven(test):

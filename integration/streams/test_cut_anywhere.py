@@ -8,6 +8,7 @@ same: every event processed in order, each output once, one dead letter.
 import asyncio
 
 import pytest
+from held_role import Held
 from redis.asyncio import Redis
 from streams_support import driven
 
@@ -64,18 +65,6 @@ class CutStore(Store):
         self.cut.set()
         await self.happens()
         return answer if self.after else await ask()
-
-
-class Held:
-    """Imitate a role that the test gives and takes away."""
-
-    def __init__(self, token):
-        self.role, self.token = "legs/0", token
-        self.is_held, self.lost = True, asyncio.Event()
-
-    def lose(self):
-        self.is_held = False
-        self.lost.set()
 
 
 class Owning:

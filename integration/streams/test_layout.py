@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from redis import Redis as BlockingRedis
-from streams_support import output, place_of, stepping
+from streams_support import hashes, stepping
 
 from rink.errors import StateError
 from rink.guards import Batch, Fence, RedisGuard
@@ -17,40 +17,6 @@ from rink.streams.store.keys import Names
 from rink.streams.store.store import Store
 
 STREAM = Names.of("shop", "orders")
-
-
-async def hashes(redis):
-    """Return every hash that lies in Redis, by its key."""
-    return {key: await redis.hgetall(key) async for key in redis.scan_iter(_type="hash")}
-
-
-@stepping
-async def test_every_hash_has_its_format(steps, server):
-    await steps.store.settle_count(STREAM, "orders", 16)
-    [one, _, three] = await steps.add(3)
-    await steps.take(5)
-    await steps.store.extend(steps.place, 5, "0", three)
-    await steps.commit(5, "0-0", one, outputs=(output(),))
-    lossy = place_of(processor="slow", limit=2, loses=True)
-    await steps.store.register(lossy)
-    await steps.add(2, lossy)
-    found = await hashes(steps.redis)
-    kinds = {key.decode().partition("}")[2].split(":")[1:2][0] for key in found if b"}:" in key}
-    assert kinds == {"offsets", "at", "lost", "kept"}
-    assert {fields[b"format"] for fields in found.values()} == {b"1"}
-
-
-@stepping
-async def test_the_steps_of_an_owner_leave_no_hash_without_format(steps, server):
-    """Redis may lose everything between any two steps."""
-    for step in (
-        lambda: steps.store.extend(steps.place, 5, "0", "7-0"),
-        lambda: steps.store.mark(steps.place, 5, "0", "7-0"),
-        lambda: steps.store.quarantine(steps.place, 5, "0", "for a test"),
-    ):
-        await steps.redis.flushall()
-        await step()
-        assert {fields[b"format"] for fields in (await hashes(steps.redis)).values()} == {b"1"}
 
 
 @stepping

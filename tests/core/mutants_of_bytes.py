@@ -6,7 +6,8 @@ from mutants_of_streams import APPENDER, BUFFER, base, lua, python
 
 BYTES = "../integration/streams/test_steps_bytes"
 LARGE = "../integration/streams/test_large_records"
-LAYOUT = "../integration/streams/test_layout"
+LAYOUT = "streams/test_layout_in_memory"
+LAYOUT_ON_SERVERS = "../integration/streams/test_layout"
 BYTE_LIMITS = "streams/test_byte_limits"
 
 BOUNDS = [
@@ -169,7 +170,7 @@ BOUNDS = [
         "base",
         "  if format == FORMAT or not format",
         "  if true or not format",
-        LAYOUT,
+        LAYOUT_ON_SERVERS,
     ),
     base(
         "a hash may begin without its format",

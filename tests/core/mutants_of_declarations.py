@@ -8,7 +8,7 @@ from __future__ import annotations
 from mutant import Mutant
 from mutants_of_streams import base, lua, python
 
-HASHER = "../integration/streams/test_hasher_agreed"
+HASHER = "streams/test_hasher_agreed_in_memory"
 LETTERS = "streams/test_dead_letters_in_memory"
 ON_SPARK = "../integration/spark/test_source_and_sink_options"
 HASHERS = "streams/test_hashers"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mutants_of_streams import lua, python
 
-KEEP = "../integration/streams/test_retention"
+KEEP = "streams/test_retention_in_memory"
 COUNTERS = "../integration/streams/test_retention_counters"
 SERVERS = "../integration/streams/test_servers_of_redis"
-ADMIN = "../integration/streams/test_admin"
+OFFSETS = "streams/test_offsets_in_memory"
 MONITOR = "streams/test_monitor"
 
 RETENTION = [
@@ -165,7 +165,7 @@ RETENTION = [
         "streams/store/entry_ids",
         "    at = at if at.tzinfo else at.replace(tzinfo=UTC)",
         "    at = at if at.tzinfo else at.replace(tzinfo=UTC) - timedelta(hours=3)",
-        ADMIN,
+        OFFSETS,
     ),
     python(
         "closing an app raises where Redis is away",

@@ -7,7 +7,7 @@ from mutant import Mutant
 STEPS = "../integration/streams/test_steps"
 WORKERS = "streams/test_workers_in_memory"
 TROUBLE = "streams/test_trouble_in_memory"
-CAREFUL = "../integration/streams/test_careful"
+CAREFUL = "streams/test_careful_in_memory"
 BUFFER = "streams/test_buffer"
 POISON = "streams/test_poison"
 APPENDER = "streams/test_appender"

@@ -75,3 +75,8 @@ def stepping(test):
 
     del run.__wrapped__  # pytest would ask for the arguments of that one
     return run
+
+
+async def hashes(redis):
+    """Return every hash that lies in Redis, by its key."""
+    return {key: await redis.hgetall(key) async for key in redis.scan_iter(_type="hash")}

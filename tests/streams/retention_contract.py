@@ -9,11 +9,10 @@ from datetime import UTC, datetime, timedelta
 import attrs
 import pytest
 from retention_support import DAY_MS, add_at, redis_ms, true_size
-from streams_support import stepping
+from steps_support import stepping
 from workers_support import QUICK, Leg, Shop, until, until_seen, until_true, with_shop
 
 from rink.streams import PartitionFull, admin
-from rink.streams.consumer import monitor
 from rink.streams.consumer.worker import Worker
 from rink.streams.retention import Retention, check_retention
 from rink.streams.store import entry_ids
@@ -250,7 +249,7 @@ async def test_senders_go_on_after_an_operator_has_trimmed(shop):
     assert [n for _, n in shop.seen] == list(range(200))
 
 
-def test_worker_tells_of_another_programs_keep(rink_redis, etcd_url, prefix, caplog):
+def test_worker_tells_of_another_programs_keep(servers, caplog):
     """A worker reports another program's `keep`.
 
     The worker that started last decides. A worker without the setting changes nothing, and 0 ends
@@ -283,7 +282,7 @@ def test_worker_tells_of_another_programs_keep(rink_redis, etcd_url, prefix, cap
         assert kept == Retention()
         assert await started(None) == ("", Retention())
 
-    body(rink_redis, etcd_url, prefix)
+    body(servers)
 
 
 @with_shop(partition_count=2, partition_size=110)
@@ -310,12 +309,9 @@ async def test_idle_partition_is_trimmed_by_its_worker(shop):
     note_all(shop, "bill")
     names = shop.names(shop.partition("a"))
     await send_yesterday(shop, 100)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(monitor, "CHECK_INTERVAL_S", 0.05)
-        patch.setattr(monitor, "LAG_INTERVAL_S", 0.05)
-        async with shop.workers("one"):
-            await until_seen(shop, 100)
-            await until_true(lambda: has_length(shop, names, 1))
+    async with shop.workers("one"):
+        await until_seen(shop, 100)
+        await until_true(lambda: has_length(shop, names, 1))
 
 
 async def has_length(shop, names, length):

@@ -8,11 +8,10 @@ import functools
 import zlib
 
 import pytest
-from redis.asyncio import Redis
 
 from rink.errors import StateError
 from rink.redis.partition_count import PartitionCount
-from rink.streams import App, Record, Worker, admin, partition_of
+from rink.streams import Record, Worker, admin, partition_of
 
 
 class Move(Record):
@@ -32,11 +31,11 @@ def programs(test):
     """Give an async test what makes programs of one app on one Redis."""
 
     @functools.wraps(test)
-    def run(rink_redis):
+    def run(servers):
         apps = []
 
         def program(hasher=None):
-            app = App("shop", redis=rink_redis.url)
+            app = servers.app("shop")
             apps.append(app)
             return app.stream(
                 "moves", record=Move, partition_by="key", partition_count=2, hasher=hasher
@@ -44,13 +43,13 @@ def programs(test):
 
         async def body():
             try:
-                async with Redis.from_url(rink_redis.url) as redis:
+                async with servers.client() as redis:
                     await asyncio.wait_for(test(program, redis), 30)
             finally:
                 for app in apps:
                     await app.close()
 
-        asyncio.run(body())
+        servers.run(body())
 
     del run.__wrapped__  # pytest would ask for the arguments of that one
     return run
@@ -73,7 +72,7 @@ async def test_hasher_decides_where_records_lie(program, redis):
     [(first_letter, by_crc), (first_letter, None), (None, first_letter)],
     ids=["another", "none", "one"],
 )
-def test_program_with_another_hasher_is_refused(first, second, rink_redis):
+def test_program_with_another_hasher_is_refused(first, second, servers):
     @programs
     async def body(program, redis):
         moves, other = program(first), program(second)
@@ -92,7 +91,7 @@ def test_program_with_another_hasher_is_refused(first, second, rink_redis):
         assert await lengths(redis, moves) == before
         await program(first).send(Move(key="A"))
 
-    body(rink_redis)
+    body(servers)
 
 
 @programs

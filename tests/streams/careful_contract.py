@@ -6,8 +6,8 @@ These are the events that the dead owner had delivered, not all that it had read
 import asyncio
 
 import pytest
-from streams_support import place_of, stepping
-from test_cut_anywhere import Held
+from held_role import Held
+from steps_support import place_of, stepping
 from workers_support import until_true
 
 from rink.streams import App, Record

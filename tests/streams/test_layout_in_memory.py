@@ -1,0 +1,3 @@
+"""Hold hashes in Redis to their contract on a Redis in memory."""
+
+from layout_contract import *  # noqa: F403

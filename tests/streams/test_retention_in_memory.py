@@ -1,0 +1,3 @@
+"""Hold retention to its contract in memory, in virtual time."""
+
+from retention_contract import *  # noqa: F403
