@@ -40,9 +40,8 @@ TURNS = [
         "a turn is let go when its grace is over",
         "        passed = [turn for turn in consumer.turns.values() if now_ms >= turn.until_ms]\n",
         "        passed = [\n"
-        "            turn for turn in consumer.turns.values() if now_ms >= turn.until_ms\n"
-        "            or (turn.lost_at_ms is not None "
-        "and now_ms >= turn.lost_at_ms + self.grace_ms)\n"
+        "            turn for turn in consumer.turns.values() if now_ms >= turn.until_ms or (\n"
+        "            turn.lost_at_ms is not None and now_ms >= turn.lost_at_ms + self.grace_ms)\n"
         "        ]\n",
     ),
     of(
