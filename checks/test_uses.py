@@ -91,4 +91,4 @@ def test_simple_queues_are_only_read_without_a_timeout():
         if "queue.SimpleQueue(" in path.read_text()
     }
     assert files == {"rink/etcd/bidi_call.py"}
-    assert "iter(self._queue.get, None)" in (ROOT / "rink/etcd/bidi_call.py").read_text()
+    assert "iter(requests.get, None)" in (ROOT / "rink/etcd/bidi_call.py").read_text()
