@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rink.core.own_record import describe
+from rink.base_rink import BaseRink
 from rink.core.view import View
+from rink.core.wording import describe
 from rink.engine.engine import Engine
-from rink.face import BaseRink
 from rink.inspect.group_status import GroupStatus, seen
 
 

@@ -424,7 +424,7 @@ SPARK = [
     ),
     Mutant(
         "a list of jobs is looked at by the clock alone",
-        "rink/face.py",
+        "rink/base_rink.py",
         "            self._gate = gate\n            self._callback()\n",
         "            self._gate = gate\n",
         (RANKING,),
