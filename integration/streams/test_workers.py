@@ -6,6 +6,7 @@ from careful_contract import *  # noqa: F403
 from dead_letters_contract import *  # noqa: F403
 from failures_contract import *  # noqa: F403
 from hasher_contract import *  # noqa: F403
+from held_bytes_contract import *  # noqa: F403
 from hooks_contract import *  # noqa: F403
 from layout_contract import *  # noqa: F403
 from offsets_contract import *  # noqa: F403

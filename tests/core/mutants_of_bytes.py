@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants_of_streams import APPENDER, BUFFER, base, lua, python
 
 BYTES = "../integration/streams/test_steps_bytes"
+HELD = "streams/test_held_bytes_in_memory"
 LARGE = "../integration/streams/test_large_records"
 LAYOUT = "streams/test_layout_in_memory"
 LAYOUT_ON_SERVERS = "../integration/streams/test_layout"
@@ -72,7 +73,7 @@ BOUNDS = [
         "streams/consumer/reader",
         "owner.looks_ahead or owner.buffer.size < self._held.share",
         "True",
-        LARGE,
+        HELD,
     ),
     python(
         "one event that never comes in time holds up all partitions",
@@ -121,14 +122,14 @@ BOUNDS = [
         "streams/consumer/committer",
         "            if self._buffer.passage() is None:\n",
         "            if self._buffer.passage(1) is None:\n",
-        "../integration/streams/test_large_records",
+        HELD,
     ),
     python(
         "a commit may have outputs of any size",
         "streams/consumer/committer",
         "    if size > limits.in_flight:\n",
         "    if False:\n",
-        LARGE,
+        HELD,
     ),
     python(
         "a read that came too late is asked again as large",
@@ -142,21 +143,21 @@ BOUNDS = [
         "streams/consumer/owner",
         "(is_enough or is_over or self.is_full)",
         "(is_enough or is_over)",
-        LARGE,
+        HELD,
     ),
     python(
         "a processor that holds all its memory waits for more",
         "streams/consumer/owner",
         "        is_over = self.is_full and self.buffer.has_yielded\n",
         "        is_over = False\n",
-        LARGE,
+        HELD,
     ),
     python(
         "a full memory hides the events behind one that does not decode",
         "streams/consumer/owner",
         "        self.looks_ahead = True\n",
         "        pass\n",
-        LARGE,
+        HELD,
     ),
     python(
         "events of a refused commit count as finished",

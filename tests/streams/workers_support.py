@@ -41,10 +41,10 @@ class MemoryServers:
     server = attrs.field()
     outage_s = 30
 
-    def app(self, name):
+    def app(self, name, **settings):
         clock = {"clock": self.time.clock}
         etcd = self.time.cluster.client
-        return App(name, redis=self.server.client, etcd=etcd, ttl=10, session=clock)
+        return App(name, redis=self.server.client, etcd=etcd, ttl=10, session=clock, **settings)
 
     def client(self):
         return self.server.client()
@@ -73,9 +73,9 @@ class RealServers:
     probe = attrs.field(default=None)
     outage_s = 3
 
-    def app(self, name):
+    def app(self, name, **settings):
         its_own = {"prefix": self.prefix}
-        return App(name, redis=self.url, etcd=self.etcd_url, ttl=10, session=its_own)
+        return App(name, redis=self.url, etcd=self.etcd_url, ttl=10, session=its_own, **settings)
 
     def client(self):
         return self.probe or Redis.from_url(self.url)

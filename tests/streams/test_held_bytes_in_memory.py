@@ -1,0 +1,3 @@
+"""Hold workers to their bounds of bytes in memory, in virtual time."""
+
+from held_bytes_contract import *  # noqa: F403
