@@ -186,7 +186,7 @@ def test_a_statement_that_failed_and_was_swallowed_is_no_part(world):
 @pytest.mark.parametrize("end", ["commit", "rollback", "close"])
 @pytest.mark.parametrize("whose", [lambda step: step, sa.Connection.get_transaction])
 def test_transaction_that_a_step_ends_keeps_no_row_locked(world, whose, end, swallowed):
-    """The connection goes back without a transaction, also after a refused commit."""
+    """A connection goes back without a transaction, also after a commit."""
     world.guard.begin(fence(5), batch(0))
     part = world.guard.part(fence(5), batch(0), 0)
     with pytest.raises((UsageError, GuardError)), part as step:  # noqa: PT012
