@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from rink.streams.consumer.app_tasks import Task
     from rink.streams.signatures import Declares
 
+SESSION_SETTINGS = {
+    "ca", "cert", "clock", "key", "margin", "password", "prefix", "timeout", "user",
+}  # fmt: skip
+"""The settings of `rink.Session` that an app may pass on."""
+
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,7 +51,7 @@ class App:
             each worker.
         ttl: seconds until a crashed worker loses its partitions.
         session: more settings of `rink.Session`: prefix, user, password, ca, cert, key, margin,
-            timeout.
+            timeout; in tests also clock.
         max_reply_bytes: about how many bytes one request reads from Redis or sends to it; one event
             at least.
         max_in_flight_bytes: about how many bytes of events a worker, or a sender, holds; a commit
@@ -70,9 +75,19 @@ class App:
         self.tasks: dict[str, Task] = {}
         self.worker_starts: list[Hook] = []
         self.worker_stops: list[Hook] = []
+        if not callable(redis) and not isinstance(redis, str):
+            raise ConfigError(
+                f"redis={redis!r} is neither a URL nor a function that makes a client: each event "
+                "loop needs a client of its own"
+            )
         self.etcd = etcd
         self.ttl = ttl
         self.session = dict(session or {})
+        if unknown := sorted(self.session.keys() - SESSION_SETTINGS):
+            raise ConfigError(
+                f"session= has no setting {unknown[0]!r}: it may have "
+                f"{', '.join(sorted(SESSION_SETTINGS))}. `ttl` and `etcd` are settings of the app"
+            )
         self.limits = ByteLimits(max_reply_bytes, max_in_flight_bytes)
         self.connections = Connections(self.name, redis, self.limits)
 
@@ -218,6 +233,8 @@ class App:
         Raises:
             ConfigError: a setting cannot be used, or there is such a processor already.
         """
+        if not isinstance(stream, Stream):
+            raise ConfigError(f"{stream!r} is no stream: write `@app.processor(stream)`")
         if self.streams.get(stream.name) is not stream:
             raise ConfigError(f"{stream!r} is of another app than {self.name!r}")
         if commit not in ("auto", "manual"):

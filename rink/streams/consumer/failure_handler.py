@@ -91,7 +91,11 @@ class FailureHandler:
         self._waits_since = None
         blamed, times = self._owner.buffer.fail()
         self._owner.commits.note_finished()
-        self._error_log.log(error, role, blamed.id if blamed else "")
+        again = (
+            f"it is tried again, at least {policy.max_attempts} times and {policy.retry_for:g} s"
+        )
+        then = "" if isinstance(error, StateError) else again
+        self._error_log.log(error, role, blamed.id if blamed else "", then)
         if isinstance(error, StateError):
             raise error
         if blamed is None or not self._has_failed_long(blamed) or times < policy.max_attempts:
