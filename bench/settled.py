@@ -9,7 +9,8 @@ from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.holds import Handle
 from rink.core.member import MemberSettings, Node
-from rink.core.values import Member, MemberRecord, Proclaimed, Share, Version
+from rink.core.member_record import MemberRecord, Share
+from rink.core.values import Member, Proclaimed, Version
 from rink.engine.callbacks import Callbacks, Listeners
 from rink.engine.clock import SystemClock
 from rink.engine.stepper import Stepper

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from rink.core.own_record import describe
+from rink.base_rink import BaseRink
 from rink.core.view import View
+from rink.core.wording import describe
 from rink.engine.engine import Engine
-from rink.face import BaseRink
 from rink.inspect.group_status import GroupStatus, seen
 
 
-def tenure_of(member: BaseRink[Any, Any]) -> tuple[int, float]:
+def lease_and_deadline(member: BaseRink[Any, Any]) -> tuple[int, float]:
     """Return the live lease and its deadline by the member's clock.
 
     Both are 0 without a live lease. They come from the engine, because the record in the view is

@@ -17,6 +17,7 @@ from rink._asyncio import in_loop, soon_in_loop, wait_in_loop
 from rink.aio_await_role import AwaitedRole
 from rink.aio_role import Lost, Role
 from rink.arguments import check_seconds
+from rink.base_rink import BaseRink, new_versions
 from rink.core.holds import CodePlace, Handle
 from rink.core.keys import check_name
 from rink.core.schemes import SchemeFailed, UnknownScheme, rank_of
@@ -28,8 +29,6 @@ from rink.engine.signals import Signal
 from rink.errors import *  # noqa: F403 - all errors are public
 from rink.errors import ClosedError
 from rink.event_loops import asyncio_loop
-from rink.face import BaseRink, new_versions
-from rink.face_misuse import AsyncFor, AsyncWith
 from rink.inspect.member_status import MemberStatus, Status
 from rink.on_role import TaskSupervisor
 from rink.report_interval import REPORT_INTERVAL_S
@@ -37,6 +36,7 @@ from rink.role_set import BaseRoleSet, Tracker
 from rink.roles import Change
 from rink.session import BaseSession
 from rink.wait_ranked import RankWait
+from rink.with_statements import AsyncFor, AsyncWith
 
 # The same names as in `rink`, so one import is enough. Only classes that wait are different.
 __all__ = [

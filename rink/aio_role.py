@@ -10,8 +10,8 @@ from rink.core.holds import Handle
 from rink.engine.caller_context import caller
 from rink.engine.signals import Signal
 from rink.errors import UsageError
-from rink.face_misuse import AsyncWith
 from rink.roles import BaseRole
+from rink.with_statements import AsyncWith
 
 
 class Lost:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self, TypeVar
 
 from rink.arguments import check_seconds
+from rink.base_rink import BaseRink, GrantWatch, Subscription, new_versions
 from rink.core.holds import Handle
 from rink.core.keys import check_name
 from rink.core.values import Version
@@ -16,14 +17,13 @@ from rink.engine.clock import SIGNAL_CHECK_INTERVAL_S, ClockEvent
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ClosedError
-from rink.face import BaseRink, GrantWatch, Subscription, new_versions
-from rink.face_misuse import PlainFor, PlainWith
 from rink.on_role import ThreadSupervisor
 from rink.report_interval import REPORT_INTERVAL_S
 from rink.role_set import BaseRoleSet, Tracker
 from rink.roles import Change, Role
 from rink.session import Session
 from rink.wait_ranked import RankWait
+from rink.with_statements import PlainFor, PlainWith
 
 GO_ON_INTERVAL_S = 1.0
 """How often a wait calls `go_on`."""

@@ -11,7 +11,7 @@ from rink.core.holds import Handle, Hold
 from rink.engine.engine import Engine
 from rink.engine.signals import Signal
 from rink.errors import ForkedProcessError, RoleLost, UsageError
-from rink.face_misuse import PlainWith
+from rink.with_statements import PlainWith
 
 RELEASED = "released here"
 """The reason in a handle that was released while its role was held."""

@@ -30,9 +30,9 @@ from rink.etcd.api import Etcd
 from rink.etcd.client import Client
 from rink.etcd.green_threads import refuse_green_threads
 from rink.etcd.server_versions import advice
-from rink.face_misuse import PlainWith
 from rink.report_interval import REPORT_INTERVAL_S
 from rink.settings import check_endpoints, check_prefix, check_ttl
+from rink.with_statements import PlainWith
 
 log = logging.getLogger("rink")
 

@@ -280,7 +280,7 @@ def test_import_rink_brings_nothing_that_stands_apart():
 
 
 def test_the_command_line_brings_nothing_of_streams_before_it_is_asked():
-    loaded = loaded_by("rink.cli.showing")
+    loaded = loaded_by("rink.cli.status")
     brought = {name.split(".")[0] for name in loaded} & set(OPTIONAL)
     assert sorted(brought) == ["click", "rich"]
     assert [name for name in loaded if name.startswith("rink.streams")] == []

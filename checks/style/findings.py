@@ -47,7 +47,6 @@ FILES_OF_ONE_MEANING = {
     "__main__.py": "what `python -m` runs",
     "aio.py": "the asyncio face of the package",
     "errors.py": "the exceptions of the package",
-    "face.py": "what the two faces of the package share",
     "keys.py": "the keys of the package in its store",
     "metrics.py": "what the package shows to Prometheus",
     "client.py": "an etcd client",

@@ -15,10 +15,10 @@ from members import LONG_S, QUICK
 
 import rink
 from rink import aio
+from rink.base_rink import Subscription
 from rink.core.schemes import rank_of
 from rink.etcd.api import Put
 from rink.etcd.client import Client
-from rink.face import Subscription
 from rink.testing import TlsFiles, local_etcd
 
 pytestmark = pytest.mark.waits

@@ -20,7 +20,7 @@ from members import LONG_S
 
 from rink.core import codec
 from rink.core.keys import Keys
-from rink.core.values import MemberRecord, Share
+from rink.core.member_record import MemberRecord, Share
 from rink.engine.clock import SYSTEM
 from rink.etcd.api import Delete, Put
 from rink.etcd.client import Client

@@ -3,6 +3,8 @@
 These are locks, deadlocks, lost connections, isolation levels and idle transactions.
 """
 
+import contextlib
+import operator
 import threading
 import time
 from collections import Counter
@@ -11,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from guards_worlds import batch, fence
 
-from rink.errors import StaleToken
+from rink.errors import StaleToken, UsageError
 from rink.guards import GuardError, SqlGuard
 
 
@@ -178,6 +180,28 @@ def test_a_statement_that_failed_and_was_swallowed_is_no_part(world):
             step.exec_driver_sql("SELECT * FROM not_there")
     with world.guard.part(fence(5), batch(0), 0) as step:
         assert step is not None
+
+
+@pytest.mark.parametrize("swallowed", [False, True])
+@pytest.mark.parametrize("end", ["commit", "rollback", "close"])
+@pytest.mark.parametrize("whose", [lambda step: step, sa.Connection.get_transaction])
+def test_transaction_that_a_step_ends_keeps_no_row_locked(world, whose, end, swallowed):
+    """A connection goes back without a transaction, also after a commit."""
+    world.guard.begin(fence(5), batch(0))
+    part = world.guard.part(fence(5), batch(0), 0)
+    with pytest.raises((UsageError, GuardError)), part as step:  # noqa: PT012
+        world.write(step, batch(0), 0)
+        refused = contextlib.suppress(UsageError) if swallowed else contextlib.nullcontext()
+        with refused:
+            operator.methodcaller(end)(whose(step))
+    with world.engine.connect() as other:
+        states = other.scalars(
+            sa.text("SELECT state FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'")
+        )
+        assert list(states) == []
+    with world.guard.part(fence(5), batch(0), 0) as step:
+        world.write(step, batch(0), 0)
+    assert sum(world.contents().values()) == 1
 
 
 def test_tables_are_made_by_many_at_once(world):

@@ -58,7 +58,13 @@ class Died(BaseException):
 class DiesAfter:
     """A connection that dies after so many steps of publish or decide."""
 
-    def __init__(self, shop, steps, names=("decide", "keep", "publish", "finish"), before=False):
+    def __init__(
+        self,
+        shop,
+        steps,
+        names=("sink/decide", "sink/keep", "sink/publish", "sink/finish"),
+        before=False,
+    ):
         self.plain = RedisConnection(redis.Redis.from_url(shop.url), 1.0)
         self.steps, self.names, self.before = steps, names, before
 
@@ -81,6 +87,6 @@ class DiesAfter:
 
 def decided_and_left(shop, batch, manifest, moved, token=0):
     """Run a driver that dies after so many steps of publishing."""
-    dies = sink(shop, token=token, connection=DiesAfter(shop, moved + 1, names=("publish",)))
+    dies = sink(shop, token=token, connection=DiesAfter(shop, moved + 1, names=("sink/publish",)))
     with pytest.raises(Died):
         dies.commit(batch, manifest)

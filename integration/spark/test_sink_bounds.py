@@ -55,9 +55,9 @@ class Steps(DiesAfter):
     def run_each(self, name, asked):
         found = self.plain.run_each(name, asked)
         for (_, args, *blobs), answer in zip(asked, found, strict=True):
-            if name == "stage":
+            if name == "sink/stage":
                 self.sizes.append(sum(map(len, *blobs)))
-            if name == "publish" and args["max_count"]:  # 0: it only looks
+            if name == "sink/publish" and args["max_count"]:  # 0: it only looks
                 self.moved.append(answer[1] - self.before)
                 self.before = answer[1]
         return found
@@ -135,7 +135,7 @@ def test_retries_while_full_leave_no_more_than_the_first_staged(shop):
 def test_retries_that_fail_in_publishing_leave_no_more_than_the_first(shop):
     records = [(0, f"a{n}") for n in range(5)]
     with pytest.raises(Died):
-        sink(shop, connection=DiesAfter(shop, 1, names=("decide",))).commit(
+        sink(shop, connection=DiesAfter(shop, 1, names=("sink/decide",))).commit(
             SinkBatch("x", 0), put_aside(shop, *records)
         )
     shop.redis.acl_setuser(
@@ -184,7 +184,7 @@ def test_out_of_memory_nothing_is_staged_and_what_is_staged_goes_on(shop):
 def test_a_step_of_staging_whose_answer_was_lost_adds_nothing_twice(shop):
     staging = Staging(shop.place, shop.connection, 60)
     key = staged(shop.place, 0, staging.attempt)
-    shop.connection.run("stage", (key,), [b"a", b"b"], count=0, kept_s=60)
+    shop.connection.run("sink/stage", (key,), [b"a", b"b"], count=0, kept_s=60)
     staging.add([(0, b"a"), (0, b"b")])
     staging.end()
     assert shop.redis.lrange(key, 0, -1) == [b"a", b"b"]

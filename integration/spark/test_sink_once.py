@@ -57,7 +57,7 @@ def test_a_query_and_a_write_of_one_name_do_not_know_each_other(shop):
 def left_half_way(shop):
     """Run a write that dies with two records of partition 0 in, of 3 of each."""
     records = [*[(0, f"a{n}") for n in range(3)], *[(1, f"b{n}") for n in range(3)]]
-    dies = once(shop, token=1, connection=DiesAfter(shop, 2, names=("publish",)))
+    dies = once(shop, token=1, connection=DiesAfter(shop, 2, names=("sink/publish",)))
     with pytest.raises(Died):
         dies.commit(SinkBatch("once", 0), put_aside(shop, *records))
     assert (published(shop), published(shop, 1)) == (["a0", "a1"], [])
@@ -105,7 +105,9 @@ def test_after_its_end_a_write_is_a_new_one(shop):
 def test_a_batch_job_that_dies_leaves_nothing_that_has_no_end(shop, monkeypatch, options):
     columns = T.StructType().add("key", "string").add("value", "binary")
     where = {"appName": "shop", "stream": "orders", "redis": shop.url}
-    monkeypatch.setattr(writers, "connection", lambda _: DiesAfter(shop, 1, names=("publish",)))
+    monkeypatch.setattr(
+        writers, "connection", lambda _: DiesAfter(shop, 1, names=("sink/publish",))
+    )
     writer = BatchWriter(Options({**where, **options}, of_sink=True), columns, overwrite=False)
     messages = [
         Staged("", attempt, counts)

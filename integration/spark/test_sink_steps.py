@@ -108,7 +108,7 @@ def test_what_may_be_decided_on_is_kept_for_long(shop):
     manifest = put_aside(shop, (0, "a"))
     key = staged(shop.place, 0, next(iter(manifest)))
     assert 0 < shop.redis.ttl(key) <= 60
-    dies = sink(shop, connection=DiesAfter(shop, 0, names=("decide",), before=True))
+    dies = sink(shop, connection=DiesAfter(shop, 0, names=("sink/decide",), before=True))
     with pytest.raises(Died):
         dies.commit(SinkBatch("x", 0), manifest)
     assert shop.redis.ttl(key) > 29 * 86_400
@@ -195,7 +195,7 @@ def test_a_list_that_is_lost_while_others_are_moved_is_not_replaced(shop):
 
         def run_each(self, name, asked):
             found = self.plain.run_each(name, asked)
-            if name == "publish" and published(shop):
+            if name == "sink/publish" and published(shop):
                 shop.redis.delete(staged(shop.place, 1, next(iter(manifest))))
             return found
 
@@ -271,9 +271,9 @@ def test_a_driver_that_was_frozen_amid_publishing_writes_nothing_twice(shop):
         """In its second step, the next driver completes this batch and two more."""
 
         def run_each(self, name, asked):
-            if name == "publish":
+            if name == "sink/publish":
                 self.steps -= 1
-            if name == "publish" and self.steps == 0:
+            if name == "sink/publish" and self.steps == 0:
                 later = sink(shop, token=2)
                 later.raise_fence()
                 later.commit(SinkBatch("x", 0), put_aside(shop, *many))
@@ -294,7 +294,7 @@ def test_decision_with_a_lost_answer_stands_after_the_next_drivers_fence(shop):
 
         def run_each(self, name, asked):
             found = self.plain.run_each(name, asked)
-            if name == "decide" and self.steps:
+            if name == "sink/decide" and self.steps:
                 self.steps = 0
                 sink(shop, token=2).raise_fence()
                 return self.plain.run_each(name, asked)

@@ -353,7 +353,7 @@ def test_a_page_has_an_event_however_large_it_is(shop):
 def test_a_batch_is_planned_without_redis_having_all_of_it_in_memory(shop):
     ids = add_large(shop, *[1_000_000] * 250)
     one = shop.connection.run(
-        "bound", (shop.key(),),
+        "source/bound", (shop.key(),),
         after="0-0", end_at=ids[-1], max_count=10_000, max_bytes=8_000_000,
     )  # fmt: skip
     assert one == [100, ids[99].encode()]

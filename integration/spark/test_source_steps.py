@@ -310,7 +310,7 @@ def test_of_two_readers_at_once_one_goes_on(shop):
 
     def other_between(name, asked):
         found = plain(name, asked)
-        if name == "enter":
+        if name == "source/enter":
             shop.connection.run_each = plain
             other.follow(start)
         return found
@@ -539,7 +539,7 @@ def failing_at(shop, step):
     shop.connection.run_each = run_each
 
 
-@pytest.mark.parametrize("step", ["enter", "follow", "bound"])
+@pytest.mark.parametrize("step", ["source/enter", "source/follow", "source/bound"])
 def test_start_that_fails_before_a_batch_is_planned_leaves_no_group(shop, step, monkeypatch):
     shop.add(count=3)
     reader = reader_of(shop, monkeypatch)
@@ -574,7 +574,7 @@ def test_failure_after_a_batch_was_planned_keeps_the_group(shop, monkeypatch):
     reader = reader_of(shop, monkeypatch)
     start = reader.initialOffset()
     reader.latestOffset(start, reader.getDefaultReadLimit())
-    failing_at(shop, "follow")
+    failing_at(shop, "source/follow")
     with pytest.raises(ConnectionError):
         reader.latestOffset(start, reader.getDefaultReadLimit())
     assert registered_keys(shop)[0] == ["0-0"] * COUNT
@@ -637,7 +637,7 @@ def test_failing_start_whose_withdrawal_was_not_answered_leaves_no_group(shop):
     plain = shop.connection.run
 
     def run(name, *given, **args):
-        if name == "withdraw":
+        if name == "source/withdraw":
             plain(name, *given, **args)  # its answer is lost, and it is repeated
         return plain(name, *given, **args)
 

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from rink.cli.extras import refuse_without_extra
+from rink.cli.missing_extra import refuse_without_extra
 
 
 def process_started_at() -> float:

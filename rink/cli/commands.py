@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from rink.cli.exit_status import Failed, usage_wrapped
-from rink.cli.extras import refuse_without_extra
+from rink.cli.missing_extra import refuse_without_extra
 from rink.distribution import DISTRIBUTION
 from rink.errors import RinkError
 
@@ -21,16 +21,16 @@ HOMES = {
     "dev": "rink.cli.dev",
     "drain": "rink.cli.draining",
     "forget": "rink.cli.forgetting",
-    "groups": "rink.cli.showing",
-    "held": "rink.cli.holding",
-    "history": "rink.cli.showing",
+    "groups": "rink.cli.status",
+    "held": "rink.cli.held",
+    "history": "rink.cli.status",
     "owner": "rink.cli.role_owner",
     "plan": "rink.cli.planning",
     "run": "rink.cli.running",
     "send": "rink.cli.sending",
     "sendmany": "rink.cli.sending",
     "sidecar": "rink.cli.sidecar",
-    "status": "rink.cli.showing",
+    "status": "rink.cli.status",
     "streams": "rink.cli.stream_admin",
     "wait": "rink.cli.waiting",
     "watch": "rink.cli.watching",

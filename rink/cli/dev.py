@@ -60,7 +60,8 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
     from rink.testing.process.server import NoEtcdError
 
     os.environ.pop("RINK_TEST_ETCD", None)  # so that `rink.testing` starts a server
-    url = f"http://127.0.0.1:{_choose(port)}"
+    chosen = _choose(port)
+    url = f"http://127.0.0.1:{chosen}"
     arguments = (
         # etcd takes the last of two equal options. The folder's own port is for tests, each of
         # which needs a different one.
@@ -85,6 +86,9 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
         if as_json:
             _tell(url, version, data_dir)
         else:
+            if port is None and chosen != PORT:
+                others = "so etcd listens at another one: use its URL in examples."
+                click.echo(f"Port {PORT} is taken, {others}")
             _greet(url, version, data_dir)
         never = threading.Event()
         while not never.wait(LOOK_INTERVAL_S):

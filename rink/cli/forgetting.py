@@ -22,9 +22,9 @@ from rink.cli import observe, render
 from rink.cli.exit_status import tell, wrapped
 from rink.cli.options import Target, announced, check_group, opened, with_json, with_target
 from rink.core.keys import OFFSETS, SLOTS, Keys
-from rink.core.own_record import some
 from rink.core.values import Asked, Wish
 from rink.core.view import View
+from rink.core.wording import some
 from rink.errors import StateError
 from rink.etcd import api
 from rink.etcd.api import Compare, Delete, Etcd

@@ -10,9 +10,9 @@ from typing import Any
 
 import attrs
 
-from rink.core.own_record import some
 from rink.core.values import Member
 from rink.core.view import View
+from rink.core.wording import some
 from rink.inspect import version_diff
 from rink.inspect.group_status import leaving_text, problems_of, wish_text
 

@@ -20,8 +20,8 @@ from rich.text import Text
 from rink.cli import observe, render
 from rink.cli.exit_status import Failed
 from rink.cli.options import Target, check_group, opened, with_json, with_target
-from rink.core.own_record import some
 from rink.core.values import Version
+from rink.core.wording import some
 from rink.distribution import install_command
 from rink.inspect.read_group import read_group
 

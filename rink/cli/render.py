@@ -19,9 +19,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rink.cli.growth import Growth, is_waiting
+from rink.cli.growth_estimate import Growth, is_waiting
 from rink.cli.leases import RENEWALS_PER_TTL, LeaseAnswer, Leases
-from rink.core.own_record import MAX_NAMED, some
+from rink.core.wording import MAX_NAMED, some
 from rink.inspect.group_status import GroupStatus, MemberStatus
 from rink.inspect.version_diff import VersionStep
 

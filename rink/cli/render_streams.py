@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from rink.cli.render import Listing, clean, titled, when
-from rink.core.own_record import some
+from rink.core.wording import some
 
 if TYPE_CHECKING:
     from rink.streams import admin

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from rink.cli import observe, render
 from rink.cli.group_events import Happening, between
-from rink.cli.growth import growth
+from rink.cli.growth_estimate import growth
 from rink.cli.observe import Trouble
 from rink.cli.options import Target, check_group, opened, outside, until_ended, with_target
 from rink.core.view import View

@@ -21,9 +21,10 @@ from functools import cached_property
 
 import attrs
 
+from rink.core.member_record import Share
 from rink.core.placement import Placement
 from rink.core.record_index import BY_AGE
-from rink.core.values import Member, Share
+from rink.core.values import Member
 
 
 @attrs.frozen

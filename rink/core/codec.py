@@ -19,18 +19,8 @@ import cattrs
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from rink.core import keys
-from rink.core.values import (
-    FORMAT,
-    Asked,
-    Clutter,
-    Entry,
-    Member,
-    MemberRecord,
-    Proclaimed,
-    Request,
-    Share,
-    Version,
-)
+from rink.core.member_record import MemberRecord, Share
+from rink.core.values import FORMAT, Asked, Clutter, Entry, Member, Proclaimed, Request, Version
 
 MAX_TTL_S = 9_000_000_000
 """The longest lease that etcd grants, in seconds."""

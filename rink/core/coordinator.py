@@ -15,12 +15,12 @@ from rink.core.effects import Effect, Level, Proclaim, Prune, Report
 from rink.core.events import ProclaimAnswered, ProclaimFailed
 from rink.core.next_version import MAX_WISHES, draft, no_room, without_room
 from rink.core.observed_times import ObservedTimes
-from rink.core.own_record import some
 from rink.core.ranks import RankSettings, Upcoming
 from rink.core.record_index import is_same
 from rink.core.retry_delay import backoff
 from rink.core.values import Member, Proclaimed
 from rink.core.view import View
+from rink.core.wording import some
 from rink.errors import EtcdTooLarge
 
 MAX_KEPT_VERSIONS = 100

@@ -12,7 +12,7 @@ from itertools import islice
 from rink.core.effects import Level
 from rink.core.holds import Hold, Table, made_by
 from rink.core.outbox import Outbox
-from rink.core.own_record import some
+from rink.core.wording import some
 
 REPORT_AFTER_S = 10.0
 

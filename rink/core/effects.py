@@ -7,7 +7,8 @@ import enum
 import attrs
 
 from rink.core.holds import Handle, Hold
-from rink.core.values import MemberRecord, Request, Version
+from rink.core.member_record import MemberRecord
+from rink.core.values import Request, Version
 
 
 @attrs.frozen

@@ -13,8 +13,8 @@ from rink.core.effects import Effect
 from rink.core.holds import Table
 from rink.core.lease import MemberLease
 from rink.core.lifecycle import Living
+from rink.core.member_record import Share
 from rink.core.placement import Placement
-from rink.core.values import Share
 from rink.core.view import View
 from rink.core.writer import Writer
 

@@ -20,9 +20,10 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from rink.core.effects import Level
+from rink.core.member_record import Share
 from rink.core.outbox import Outbox
 from rink.core.placement import Placement
-from rink.core.values import Member, Share, Version
+from rink.core.values import Member, Version
 from rink.core.view import View, shares_of
 
 CLAIM_TIMEOUT_S = 1.0

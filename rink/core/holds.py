@@ -28,7 +28,7 @@ from typing import Any
 import attrs
 
 from rink.core.claims import Gate, closed
-from rink.core.values import Share
+from rink.core.member_record import Share
 from rink.core.waits import Waits
 
 CodePlace = tuple[CodeType, int]

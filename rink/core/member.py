@@ -28,14 +28,15 @@ from rink.core.claims import Gate, Obstacles
 from rink.core.effects import Effect, Level
 from rink.core.events import MemberEvent
 from rink.core.handover import GATHER_TIMEOUT_S
+from rink.core.member_record import MemberRecord
 from rink.core.member_state import RECORD_GONE, MemberState
-from rink.core.own_record import claims_of, some
+from rink.core.own_claims import claims_of
 from rink.core.record_index import is_same
 from rink.core.scheme_prefetch import SchemePrefetch
 from rink.core.settings import MemberSettings
 from rink.core.state_tables import Life, Write
-from rink.core.values import MemberRecord
 from rink.core.waits import REPORT_AFTER_S
+from rink.core.wording import some
 from rink.core.writer import Verdict
 
 __all__ = ["MemberSettings", "Node"]

@@ -21,6 +21,7 @@ from rink.core.holds import Hold, Table
 from rink.core.janitor import Janitor
 from rink.core.lease import MemberLease
 from rink.core.lifecycle import LeaveSituation, Living
+from rink.core.member_record import Share
 from rink.core.outage import Outage
 from rink.core.outbox import Outbox
 from rink.core.placement import Placement
@@ -30,7 +31,7 @@ from rink.core.scheme_prefetch import Placing
 from rink.core.settings import MemberSettings
 from rink.core.state_tables import Life
 from rink.core.unsettled import Unsettled
-from rink.core.values import Member, Share
+from rink.core.values import Member
 from rink.core.view import View
 from rink.core.view_state import ViewState
 from rink.core.why_not_held import HoldObstacles, why_not_ranked

@@ -12,10 +12,11 @@ import attrs
 
 from rink.core import ranks
 from rink.core.codec import encode
+from rink.core.member_record import Phase
 from rink.core.observed_times import ObservedTimes
 from rink.core.ranks import Candidate, RankPlan, RankSettings, Situation, Upcoming
 from rink.core.schemes import follows
-from rink.core.values import Member, Phase, Request, Version, Wish
+from rink.core.values import Member, Request, Version, Wish
 from rink.core.view import View
 
 VERSION_LIMIT_BYTES = 1_000_000

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rink.core import schemes
+from rink.core.member_record import Share
 from rink.core.schemes import SchemeFailed, UnknownScheme
-from rink.core.values import Share
 
 MAX_REMEMBERED = 1 << 20
 """How many roles are remembered per (scheme, size). Callers add none to a full memory.

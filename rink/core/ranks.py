@@ -34,7 +34,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
-from rink.core.values import Phase
+from rink.core.member_record import Phase
 
 
 @attrs.frozen

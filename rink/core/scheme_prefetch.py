@@ -16,9 +16,10 @@ from rink.core import events as ev
 from rink.core import schemes
 from rink.core.events import MemberEvent
 from rink.core.holds import Table
+from rink.core.member_record import Share
 from rink.core.placement import Placement
 from rink.core.record_index import Pair
-from rink.core.values import Share, Version
+from rink.core.values import Version
 from rink.core.view import View
 
 

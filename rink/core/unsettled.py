@@ -13,8 +13,9 @@ from operator import is_not
 
 import attrs
 
+from rink.core.member_record import Share
 from rink.core.record_index import Records, Roster
-from rink.core.values import Member, Share
+from rink.core.values import Member
 
 
 def is_settled(member: Member, share: Share | None) -> bool:

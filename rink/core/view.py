@@ -14,8 +14,9 @@ from typing import Any
 
 import attrs
 
+from rink.core.member_record import Share
 from rink.core.record_index import Records
-from rink.core.values import Asked, Clutter, Entry, Member, Proclaimed, Share, Version
+from rink.core.values import Asked, Clutter, Entry, Member, Proclaimed, Version
 
 RankOf = Callable[[str, str, int], int | None]
 """(role, scheme, size) -> the rank that the scheme maps the role to."""

@@ -18,8 +18,8 @@ from typing import Protocol, TypeVar
 
 import attrs
 
+from rink.core.member_record import Share
 from rink.core.placement import Placement
-from rink.core.values import Share
 
 REPORT_AFTER_S = 10.0
 """Time until a wait is reported, in seconds."""

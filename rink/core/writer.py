@@ -15,9 +15,10 @@ import attrs
 
 from rink.core.effects import WriteRecord
 from rink.core.events import WriteAnswered
+from rink.core.member_record import MemberRecord
 from rink.core.retry_delay import backoff
 from rink.core.state_tables import WRITE, Write, WriteEvent, advance
-from rink.core.values import Member, MemberRecord
+from rink.core.values import Member
 
 
 class Verdict(enum.Enum):

@@ -30,8 +30,8 @@ from rink.core.events import MemberEvent
 from rink.core.holds import Handle, Hold
 from rink.core.keys import Keys
 from rink.core.member import MemberSettings, Node
-from rink.core.own_record import some
 from rink.core.state_tables import Life
+from rink.core.wording import some
 from rink.engine.callbacks import Callbacks, Listeners
 from rink.engine.caller_context import owns
 from rink.engine.clock import Clock, Mailbox

@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 
 from rink.core.holds import Hold
-from rink.core.own_record import some
+from rink.core.wording import some
 from rink.engine.clock import Clock
 
 log = logging.getLogger("rink")

@@ -194,6 +194,7 @@ class _SqlPart(Part[sa.Connection]):
         transaction = self._transaction
         assert transaction is not None
         if not transaction.is_active or step.get_transaction() is not transaction:
+            self._drop(step)
             raise UsageError(
                 "the part's transaction was ended inside the part, and later writes are not "
                 "kept. Let the guard end it: only leave the `with`"
@@ -210,12 +211,24 @@ class _SqlPart(Part[sa.Connection]):
 
     def _abandon(self, step: sa.Connection, error: BaseException) -> None:
         place = self._guard._shown  # noqa: SLF001
+        assert self._transaction is not None
         try:
+            if not self._transaction.is_active:
+                self._drop(step)
             step.close()
         except Exception:  # an invalid connection is closed, and closing rolls back
             step.invalidate()
         if isinstance(error, Exception) and passes(error):
             raise explain(error, place) from error
+
+    def _drop(self, step: sa.Connection) -> None:
+        """Close the connection to the server, which rolls back.
+
+        SQLAlchemy holds a transaction whose commit was refused for ended. It would give the
+        connection back to its pool with that transaction, and its rows would stay locked.
+        """
+        if not step.closed:
+            step.invalidate()
 
     def _first_look(self, connection: sa.Connection) -> int | None:
         try:

@@ -174,7 +174,9 @@ def read(url: object) -> sa.URL:
             "(SQLAlchemy's form)"
         ) from None
     if parsed.get_backend_name() not in BACKENDS:
-        raise ConfigError(f"{shown(parsed)}: SqlGuard supports only PostgreSQL and SQLite")
+        raise ConfigError(
+            f"{shown(parsed)}: SqlGuard supports only postgresql:// and sqlite:// URLs"
+        )
     try:
         dialect = parsed.get_dialect()
         dialect.import_dbapi()

@@ -12,12 +12,13 @@ from typing import Any
 import attrs
 
 from rink.core import schemes
+from rink.core.member_record import MemberRecord, Phase, Share
 from rink.core.next_version import unrankable
-from rink.core.own_record import some
 from rink.core.placement import Placement
 from rink.core.unsettled import unsettled_in
-from rink.core.values import Member, MemberRecord, Phase, Request, Share, Version, Wish
+from rink.core.values import Member, Request, Version, Wish
 from rink.core.view import View, shares_of
+from rink.core.wording import some
 
 UNREADABLE = "unreadable"
 """The phase of a member whose record cannot be read."""

@@ -11,10 +11,11 @@ from functools import cache, partial
 
 import attrs
 
+from rink.core.member_record import Phase
 from rink.core.placement import Placement
 from rink.core.ranks import Candidate, RankSettings, Situation, plan
 from rink.core.schemes import follows
-from rink.core.values import Phase, Version
+from rink.core.values import Version
 from rink.core.view import owner_of
 from rink.inspect.group_status import UNREADABLE, GroupStatus, MemberStatus
 

@@ -19,8 +19,8 @@ in etcd, `cursor` the transactions, and `held_partitions` the threads. `face` ha
 share. Fetching and processing of messages are left to the application.
 """
 
+from rink.partitions.base_consumer import PartitionChange
 from rink.partitions.consumer import Assignment, PartitionedConsumer
-from rink.partitions.face import PartitionChange
 from rink.partitions.table import PartitionRow
 
 __all__ = ["Assignment", "PartitionChange", "PartitionRow", "PartitionedConsumer"]

@@ -10,9 +10,9 @@ from rink._asyncio import soon_in_loop
 from rink.aio import Lost, Rink, Role
 from rink.arguments import check_seconds
 from rink.errors import EtcdClusterChanged
-from rink.face_misuse import AsyncFor
-from rink.partitions.face import BaseAssignment, BaseConsumer, PartitionChange
+from rink.partitions.base_consumer import BaseAssignment, BaseConsumer, PartitionChange
 from rink.partitions.table import PartitionRow
+from rink.with_statements import AsyncFor
 
 __all__ = ["Assignment", "PartitionChange", "PartitionRow", "PartitionedConsumer"]
 

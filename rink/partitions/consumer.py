@@ -11,11 +11,11 @@ from rink.engine.caller_context import warn_in_event_loop
 from rink.engine.clock import SIGNAL_CHECK_INTERVAL_S, ClockEvent
 from rink.engine.signals import Signal
 from rink.errors import EtcdClusterChanged
-from rink.face_misuse import PlainFor
-from rink.partitions.face import BaseAssignment, BaseConsumer, PartitionChange
+from rink.partitions.base_consumer import BaseAssignment, BaseConsumer, PartitionChange
 from rink.partitions.table import PartitionRow
 from rink.rink import Rink
 from rink.roles import Role
+from rink.with_statements import PlainFor
 
 
 class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base

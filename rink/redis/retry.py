@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from rink.backoff import Backoff, repeat_for
+from rink.backoff import Backoff
 from rink.event_loops import loop_time
 from rink.redis.errors import RedisOutOfMemory, RedisUnavailable
 from rink.report_interval import REPORT_INTERVAL_S
@@ -20,9 +20,6 @@ PASSING = (RedisUnavailable, RedisOutOfMemory)
 
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.02, 1.0
 """Bounds of the first pause and of every pause of requests on asyncio, in seconds."""
-
-BLOCKING_FIRST_PAUSE_S, BLOCKING_MAX_PAUSE_S = 0.1, 2.0
-"""The same bounds for blocking requests, such as those of Spark's source and sink."""
 
 
 class RetryPauses:
@@ -71,17 +68,3 @@ async def repeat_until_answered(
         except passing as error:
             pauses = pauses or RetryPauses(what)
             await asyncio.sleep(pauses.after(error))
-
-
-def repeat_while_unavailable(timeout_s: float, request: Callable[[], T]) -> T:
-    """Repeat a blocking request while Redis is unavailable.
-
-    After `timeout_s` the last error is raised.
-    """
-    return repeat_for(
-        timeout_s,
-        request,
-        RedisUnavailable,
-        first=BLOCKING_FIRST_PAUSE_S,
-        longest=BLOCKING_MAX_PAUSE_S,
-    )

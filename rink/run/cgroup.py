@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from rink.mounts import Mount, mounts
+from rink.mount_table import Mount, mounts
 
 MARKS = ("user.delegate", "trusted.delegate")
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rink import aio
-from rink.mounts import is_in_memory
+from rink.mount_table import is_in_memory
 from rink.run import command_guard
 
 log = logging.getLogger("rink.run")

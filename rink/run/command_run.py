@@ -139,7 +139,7 @@ class CommandRun:
         session, under which it must ask for the role again.
         """
         host, role = self._host, self._role
-        self._lease, until = host.member.tenure()
+        self._lease, until = host.member.lease_and_end()
         if not role.is_held:
             return None
         host.file.write(role.token, until)
@@ -192,7 +192,7 @@ class CommandRun:
         An end that has passed is never moved. Nor is an end moved to the deadline of a new lease,
         since another member may have been granted the role between the two leases.
         """
-        lease, until = self._host.member.tenure()
+        lease, until = self._host.member.lease_and_end()
         if until > guarded.until > now_ms() and lease == self._lease:
             guarded.tell(until)
             if not is_lost:
@@ -200,7 +200,7 @@ class CommandRun:
 
     def _is_time_left(self) -> bool:
         limits = self._limits
-        return self._host.member.tenure()[1] - limits.lead - limits.notice > now_ms()
+        return self._host.member.lease_and_end()[1] - limits.lead - limits.notice > now_ms()
 
     def _reason(self) -> str:
         try:

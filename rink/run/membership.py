@@ -70,9 +70,9 @@ class RunMember:
         assert self._joined is not None
         return self._joined
 
-    def tenure(self) -> tuple[int, int]:
+    def lease_and_end(self) -> tuple[int, int]:
         """Return the live lease and its deadline in ms, or 0 and 0."""
-        lease, deadline = _internals.tenure_of(self.rink) if self.is_joined else (0, 0.0)
+        lease, deadline = _internals.lease_and_deadline(self.rink) if self.is_joined else (0, 0.0)
         return lease, math.floor(deadline * 1000)
 
     async def join(self) -> None:

@@ -148,7 +148,7 @@ class CommandSupervisor:
     @property
     def remaining_s(self) -> float:
         """Return the seconds until the session's deadline, or 0."""
-        return max(0.0, (self._member.tenure()[1] - now_ms()) / 1000)
+        return max(0.0, (self._member.lease_and_end()[1] - now_ms()) / 1000)
 
     def why_not_ready(self) -> str:
         """Return why this host could not take over the role, or "".

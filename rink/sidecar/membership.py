@@ -99,7 +99,7 @@ class Membership:
         """Return the live lease and its deadline in ms, or 0 and 0."""
         if self.rink is None:
             return 0, 0
-        lease, deadline = _internals.tenure_of(self.rink)
+        lease, deadline = _internals.lease_and_deadline(self.rink)
         return lease, in_ms(deadline)
 
     def want(self, role: str) -> None:

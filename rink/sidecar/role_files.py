@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rink.errors import ConfigError
-from rink.mounts import MEMORY, file_system_of
+from rink.mount_table import MEMORY, file_system_of
 from rink.sidecar.clock import now_ms
 
 FOLDER = "held"

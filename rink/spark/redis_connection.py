@@ -24,9 +24,9 @@ from rink.redis.blocking_client import (
 from rink.redis.error_map import explained
 from rink.redis.errors import RedisUnavailable
 from rink.redis.partition_count import PartitionCount
-from rink.redis.retry import repeat_while_unavailable
 from rink.redis.scripts import Args, ScriptCall
 from rink.spark.options import StreamPlace, named
+from rink.spark.redis_retry import repeat_while_unavailable
 from rink.spark.scripts import script
 
 log = logging.getLogger("rink.spark")

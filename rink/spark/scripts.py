@@ -7,14 +7,21 @@ from functools import cache
 from rink.redis.scripts import Script, read
 from rink.streams.store.scripts import compose_step
 
-_FLAGS = {"bound": "no-writes", "place": "no-writes", "state": "no-writes", "stage": ""}
-"""The flags of the scripts that only read, and of `stage`, which Redis refuses when out of memory.
-The others run then, too: publishing frees the memory of staged records.
+_FLAGS = {
+    "source/bound": "no-writes",
+    "source/place": "no-writes",
+    "sink/state": "no-writes",
+    "sink/stage": "",
+}
+"""The flags of the scripts that only read, and of `sink/stage`.
+
+Redis refuses `sink/stage` when it is out of memory. The others run then, too: publishing frees the
+memory of staged records.
 """
 
 
 @cache
 def script(name: str) -> Script:
-    """Return the script of that name."""
+    """Return a script by its name, such as `sink/stage`."""
     own = "\n".join(read(__package__, part) for part in ("common", name))
     return compose_step(own, _FLAGS.get(name, "allow-oom"))

@@ -6,7 +6,8 @@ import attrs
 
 from rink.core import codec
 from rink.core.keys import Keys
-from rink.core.values import MemberRecord, Phase, Share, Version
+from rink.core.member_record import MemberRecord, Phase, Share
+from rink.core.values import Version
 from rink.etcd.api import Delete, Put
 from rink.testing.virtual_clock import BUSY_TIMEOUT_S, VirtualClock
 

@@ -116,6 +116,9 @@ def test_where_the_usual_port_is_taken_another_one_is_chosen(server, run, taken,
     result = run("dev")
     assert result.exit_code == 0
     assert f":{taken}" not in result.stdout
+    assert result.stdout.startswith(
+        f"Port {taken} is taken, so etcd listens at another one: use its URL in examples.\n"
+    )
 
 
 def test_where_it_ends_by_itself_its_last_words_are_shown(server, run):

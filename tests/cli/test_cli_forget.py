@@ -7,7 +7,8 @@ import pytest
 
 from rink.core import codec
 from rink.core.keys import Keys, OffsetKeys, SlotKeys
-from rink.core.values import MemberRecord, Request, Wish
+from rink.core.member_record import MemberRecord
+from rink.core.values import Request, Wish
 from rink.errors import EtcdUnavailable
 from rink.etcd.api import Put
 

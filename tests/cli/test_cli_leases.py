@@ -4,7 +4,7 @@ import pytest
 from cli_support import JOINED
 
 from rink.cli.leases import MAX_LEASES, LeaseAnswer
-from rink.core.values import Share
+from rink.core.member_record import Share
 from rink.errors import EtcdAuth
 
 

@@ -4,7 +4,7 @@ import pytest
 from cli_support import JOINED
 from test_cli_status import KEYS
 
-from rink.core.values import Share
+from rink.core.member_record import Share
 from rink.errors import EtcdAuth, EtcdUnavailable
 from rink.etcd.api import Put
 

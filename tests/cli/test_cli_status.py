@@ -10,7 +10,8 @@ from cli_support import JOINED, LEAVING
 import rink
 from rink.core import codec
 from rink.core.keys import Keys
-from rink.core.values import Phase, Request, Share, Wish
+from rink.core.member_record import Phase, Share
+from rink.core.values import Request, Wish
 from rink.errors import EtcdAuth, EtcdUnavailable
 from rink.inspect.group_status import GroupStatus, seen
 from rink.inspect.read_group import read_group

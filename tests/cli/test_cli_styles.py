@@ -9,7 +9,7 @@ from rich.text import Text
 from test_cli_owner import LEADER, grown
 
 from rink.cli import render
-from rink.core.values import Share
+from rink.core.member_record import Share
 from rink.errors import EtcdAuth
 
 WIDTH = 160

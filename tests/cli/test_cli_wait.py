@@ -9,7 +9,7 @@ from test_cli_owner import LEADER, grown
 
 from rink.cli.commands import commands
 from rink.cli.options import Outside
-from rink.core.values import Share
+from rink.core.member_record import Share
 from rink.errors import EtcdUnavailable
 from rink.etcd.api import Put
 

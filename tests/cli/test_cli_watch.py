@@ -12,7 +12,8 @@ from rink.cli.group_events import Happening, between
 from rink.cli.watching import LiveLog, line
 from rink.core import codec
 from rink.core.keys import Keys
-from rink.core.values import Phase, Request, Share, Wish
+from rink.core.member_record import Phase, Share
+from rink.core.values import Request, Wish
 from rink.errors import EtcdAuth, EtcdUnavailable
 from rink.inspect.read_group import read_group
 

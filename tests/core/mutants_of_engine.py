@@ -460,7 +460,7 @@ FACES = [
     ),
     Mutant(
         "a gap in the log is passed over",
-        "rink/face.py",
+        "rink/base_rink.py",
         "skipped=range(after + 1, number)",
         "skipped=range(0)",
         ("faces/test_face_membership",),

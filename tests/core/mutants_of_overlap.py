@@ -30,11 +30,11 @@ EXCLUDING_OVERLAP = [
     ),
     core(
         "one old share instead of a list",
-        "own_record",
+        "own_claims",
         "return newest + tuple(older), ()",
         "return newest + tuple(older)[:1], ()",
         "grants",
-        "own_record",
+        "own_claims",
     ),
     core(
         "a rejoin forgets what user code still runs",

@@ -1,9 +1,10 @@
 """Test the claims of others, and the gate that every grant passes."""
 
 from rink.core.claims import Gate, Obstacles, closed
+from rink.core.member_record import MemberRecord, Share
 from rink.core.placement import Placement
 from rink.core.unsettled import unsettled_in
-from rink.core.values import Member, MemberRecord, Share, Version
+from rink.core.values import Member, Version
 from rink.core.view import View, shares_of
 
 PLACES = Placement()

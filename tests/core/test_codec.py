@@ -8,18 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rink.core import codec
-from rink.core.values import (
-    Asked,
-    Clutter,
-    Member,
-    MemberRecord,
-    Phase,
-    Proclaimed,
-    Request,
-    Share,
-    Version,
-    Wish,
-)
+from rink.core.member_record import MemberRecord, Phase, Share
+from rink.core.values import Asked, Clutter, Member, Proclaimed, Request, Version, Wish
 
 ROOT = b"rink/g/"
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)

@@ -6,7 +6,8 @@ from rink.core import coordinator
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.codec import encode
-from rink.core.values import MemberRecord, Request, Version, Wish
+from rink.core.member_record import MemberRecord
+from rink.core.values import Request, Version, Wish
 from rink.errors import EtcdTooLarge
 
 

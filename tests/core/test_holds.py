@@ -4,7 +4,7 @@ import pytest
 
 from rink.core.claims import Gate, Obstacles, closed
 from rink.core.holds import Handle, Table
-from rink.core.values import Share
+from rink.core.member_record import Share
 
 SHARE = Share(0, 1, "jump")
 

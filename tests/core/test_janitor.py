@@ -7,7 +7,8 @@ from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.codec import encode
 from rink.core.janitor import Janitor
-from rink.core.values import Member, MemberRecord
+from rink.core.member_record import MemberRecord
+from rink.core.values import Member
 from rink.core.view import View
 
 DEAD = 77  # a lease that etcd does not know

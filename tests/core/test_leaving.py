@@ -8,8 +8,9 @@ from world import KINDS, ROLES, World, role_of
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.codec import encode
+from rink.core.member_record import MemberRecord, Phase
 from rink.core.state_tables import Life, Write
-from rink.core.values import MemberRecord, Phase, Version
+from rink.core.values import Version
 
 
 def test_a_leaver_serves_until_a_version_leaves_it_out(pair):

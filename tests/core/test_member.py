@@ -8,8 +8,9 @@ from rink.core import effects as do
 from rink.core import events as ev
 from rink.core import schemes
 from rink.core.codec import encode
+from rink.core.member_record import MemberRecord, Share
 from rink.core.placement import Placement
-from rink.core.values import Member, MemberRecord, Proclaimed, Request, Share, Version, Wish
+from rink.core.values import Member, Proclaimed, Request, Version, Wish
 from rink.core.view import gone
 
 # ── R3: losses ───────────────────────────────────────────────────────────────────────────────

@@ -4,11 +4,12 @@ import pytest
 from world import KEYS, ROLES, World, role_of
 
 from rink.core.codec import encode
+from rink.core.member_record import MemberRecord, Phase
 from rink.core.next_version import VERSION_LIMIT_BYTES, draft, without_room
 from rink.core.observed_times import ObservedTimes
 from rink.core.ranks import STARTED, RankSettings
 from rink.core.schemes import register
-from rink.core.values import Member, MemberRecord, Phase, Proclaimed, Request, Version, Wish
+from rink.core.values import Member, Proclaimed, Request, Version, Wish
 from rink.core.view import View
 
 MINE = register(lambda _, __: 0, "draft-tests", 1)

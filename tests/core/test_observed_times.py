@@ -3,9 +3,10 @@
 from world import World
 
 from rink.core import events as ev
+from rink.core.member_record import MemberRecord, Phase
 from rink.core.observed_times import ObservedTimes
 from rink.core.ranks import STARTED
-from rink.core.values import Member, MemberRecord, Phase, Proclaimed, Version
+from rink.core.values import Member, Proclaimed, Version
 from rink.core.view import View
 
 # ── what a coordinator remembers ──────────────────────────────────────────────────────────────

@@ -6,8 +6,8 @@ import pytest
 from world import KINDS, ROLES, World, role_of
 
 from rink.core import events as ev
+from rink.core.member_record import Phase
 from rink.core.state_tables import Life
-from rink.core.values import Phase
 
 WAIT_S = 20.0
 

@@ -8,7 +8,8 @@ from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.codec import encode
 from rink.core.effects import Level
-from rink.core.values import MemberRecord, Request, Wish
+from rink.core.member_record import MemberRecord
+from rink.core.values import Request, Wish
 
 ROLE_OF_B = role_of(1, 2)
 

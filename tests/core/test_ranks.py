@@ -9,8 +9,8 @@ import math
 import pytest
 from attrs import evolve
 
+from rink.core.member_record import Phase
 from rink.core.ranks import STARTED, Candidate, RankSettings, Situation, plan
-from rink.core.values import Phase
 
 ACTIVE, OFFERING, LEAVING = Phase
 NAMES = "abcde"

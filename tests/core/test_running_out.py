@@ -11,8 +11,8 @@ from rink.core import events as ev
 from rink.core.codec import encode
 from rink.core.effects import Level
 from rink.core.holds import Handle, made_by
+from rink.core.member_record import MemberRecord, Phase
 from rink.core.state_tables import Life, Write
-from rink.core.values import MemberRecord, Phase
 
 
 def clings(world, count=1):

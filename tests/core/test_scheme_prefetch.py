@@ -9,8 +9,9 @@ from derived import Strict
 from rink.core import codec, schemes
 from rink.core import events as ev
 from rink.core.holds import Handle, Table
+from rink.core.member_record import MemberRecord, Share
 from rink.core.scheme_prefetch import Placing, SchemePrefetch, seen
-from rink.core.values import Member, MemberRecord, Request, Share, Wish
+from rink.core.values import Member, Request, Wish
 from rink.core.view import View
 
 

@@ -9,8 +9,9 @@ import pytest
 
 import rink.core
 from rink.core.events import Changed
+from rink.core.member_record import MemberRecord, Phase, Share
 from rink.core.placement import Placement
-from rink.core.values import Asked, Clutter, Member, MemberRecord, Phase, Proclaimed, Share, Version
+from rink.core.values import Asked, Clutter, Member, Proclaimed, Version
 from rink.core.view import Gone, View, gone, owner_of, shares_of
 from rink.core.view_state import ViewState
 

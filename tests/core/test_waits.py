@@ -12,8 +12,9 @@ from rink.core import schemes
 from rink.core.claims import Gate
 from rink.core.codec import encode
 from rink.core.holds import Handle
+from rink.core.member_record import MemberRecord, Share
 from rink.core.placement import Placement
-from rink.core.values import MemberRecord, Request, Share, Wish
+from rink.core.values import Request, Wish
 from rink.core.waits import Waits
 
 ONE, TWO = Share(0, 1, "jump"), Share(0, 2, "jump")

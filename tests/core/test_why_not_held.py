@@ -1,7 +1,7 @@
 """When the group grows for a member that waits: its own bound, in words."""
 
 from rink.core.codec import encode
-from rink.core.values import MemberRecord
+from rink.core.member_record import MemberRecord
 from rink.core.why_not_held import why_not_ranked
 
 

@@ -4,8 +4,9 @@ import attrs
 import pytest
 
 from rink.core.events import WriteAnswered
+from rink.core.member_record import MemberRecord
 from rink.core.state_tables import Write
-from rink.core.values import Member, MemberRecord
+from rink.core.values import Member
 from rink.core.writer import Verdict, Writer
 
 RECORD = MemberRecord("i1", 60)

@@ -33,7 +33,8 @@ import rink.testing
 from rink import partitions
 from rink.core import codec
 from rink.core.keys import OffsetKeys
-from rink.core.values import MemberRecord, Request, Version
+from rink.core.member_record import MemberRecord
+from rink.core.values import Request, Version
 from rink.inspect.member_status import MemberStatus, Status
 from rink.inspect.standby import Standby
 from rink.partitions import stored

@@ -10,8 +10,9 @@ import rink
 from rink.core import effects as do
 from rink.core import events as ev
 from rink.core.keys import Keys
+from rink.core.member_record import MemberRecord
 from rink.core.settings import MemberSettings
-from rink.core.values import MemberRecord, Version
+from rink.core.values import Version
 from rink.engine.callbacks import Listeners
 from rink.engine.request_threads import MAX_THREADS
 from rink.engine.requests import Requests

@@ -15,9 +15,9 @@ from typing import Any, Self
 
 import rink
 from rink import aio
+from rink.base_rink import Subscription
 from rink.core.schemes import rank_of
 from rink.engine.clock import SYSTEM, SystemClock
-from rink.face import Subscription
 from rink.testing.memory.cluster import MemoryCluster, MemoryEtcd
 
 LONG_S = 20.0

@@ -41,7 +41,7 @@ def at_exit():
 parent = os.getpid()
 import rink
 from rink.engine.clock import SYSTEM, SystemClock
-from rink.face import Subscription
+from rink.base_rink import Subscription
 from rink.testing.memory.cluster import MemoryCluster
 from rink.testing.virtual_clock import VirtualClock
 

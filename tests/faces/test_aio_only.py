@@ -10,8 +10,8 @@ from faces_support import LONG_S, QUICK, TTL_S, owned_by, within
 import rink
 from rink import aio
 from rink._asyncio import in_loop, wait_in_loop
+from rink.base_rink import Subscription
 from rink.core.holds import made_by
-from rink.face import Subscription
 from rink.testing.memory.cluster import MemoryCluster
 from rink.testing.virtual import virtual_time
 

@@ -174,7 +174,8 @@ def test_a_begin_that_is_interrupted_leaves_nothing_wanted(rink_session, monkeyp
 
 
 @pytest.mark.parametrize(
-    "where", ["rink.partitions.held_partitions.take_over", "rink.partitions.face.Topic.cursor"]
+    "where",
+    ["rink.partitions.held_partitions.take_over", "rink.partitions.base_consumer.Topic.cursor"],
 )
 def test_a_failure_that_nobody_expected_is_told(rink_session, monkeypatch, caplog, where):
     def fail(*_):

@@ -1,8 +1,9 @@
 """Check the standby of each owner, by the coordinator's plan."""
 
 from rink.core import codec
+from rink.core.member_record import MemberRecord, Phase
 from rink.core.schemes import register
-from rink.core.values import Member, MemberRecord, Phase, Proclaimed, Version
+from rink.core.values import Member, Proclaimed, Version
 from rink.core.view import View
 from rink.inspect.group_status import seen
 from rink.inspect.standby import Standby, standbys

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rink.mounts import file_system_of, is_in_memory, mounts
+from rink.mount_table import file_system_of, is_in_memory, mounts
 from rink.run import cgroup, command_guard
 from rink.run.command_env import RoleFile, environment_of
 from rink.run.exit_codes import ExitStatus
@@ -33,7 +33,7 @@ def mounted(tmp_path, monkeypatch):
     def mounted(text):
         path = tmp_path / "mountinfo"
         path.write_text(text)
-        monkeypatch.setattr("rink.mounts.MOUNTS", path)
+        monkeypatch.setattr("rink.mount_table.MOUNTS", path)
         return path
 
     return mounted

@@ -36,7 +36,7 @@ def command_run(lease, role=None):
     """
     until = command_guard.now_ms() + 120_000 if lease else 0
     host = types.SimpleNamespace(
-        member=types.SimpleNamespace(tenure=lambda: (lease, until)),
+        member=types.SimpleNamespace(lease_and_end=lambda: (lease, until)),
         file=types.SimpleNamespace(write=lambda *_: None),
         limits=None,
     )

@@ -62,7 +62,7 @@ def test_run_kills_beside_a_hung_guard_before_the_end(clock, ttl, phase):
         host = types.SimpleNamespace(
             session=types.SimpleNamespace(ttl=ttl),
             reaper=types.SimpleNamespace(kill_all=kill_all),
-            member=types.SimpleNamespace(tenure=lambda: (0, 0)),
+            member=types.SimpleNamespace(lease_and_end=lambda: (0, 0)),
             limits=limits,
         )
         lost = asyncio.get_running_loop().create_future()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rink.cli.holding import held
+from rink.cli.held import held
 from rink.errors import ConfigError
 from rink.sidecar import role_files as module
 from rink.sidecar.clock import now_ms

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from rink.cli import plan_files, plan_picture, planning
 from rink.cli.commands import commands
 from rink.cli.options import Outside
-from rink.core.values import Member, MemberRecord, Phase, Proclaimed, Version
+from rink.core.member_record import MemberRecord, Phase
+from rink.core.values import Member, Proclaimed, Version
 from rink.core.view import View
 from rink.errors import ConfigError, RinkError
 from rink.spark.roles import after

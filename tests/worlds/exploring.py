@@ -19,8 +19,8 @@ from spec import Spec
 from states import DEAD, One, State, with_one, without
 from universe import Universe
 
+from rink.core.member_record import Phase
 from rink.core.state_tables import Life
-from rink.core.values import Phase
 
 PATIENCE = 500
 """How many moves a world without faults may take to settle."""

@@ -13,10 +13,11 @@ from typing import Any
 
 from rink.core.claims import Gate, Obstacles
 from rink.core.member import MemberSettings
+from rink.core.member_record import MemberRecord, Share
 from rink.core.placement import Placement
 from rink.core.ranks import RankSettings
 from rink.core.record_index import Records, RecordStanding, Roster
-from rink.core.values import Member, MemberRecord, Proclaimed, Share, Version
+from rink.core.values import Member, Proclaimed, Version
 from rink.core.view import View
 
 SHARED = (

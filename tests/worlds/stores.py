@@ -17,7 +17,8 @@ from spec import Spec
 
 from rink.core import codec
 from rink.core import events as ev
-from rink.core.values import Asked, Member, MemberRecord, Proclaimed, Request, Version
+from rink.core.member_record import MemberRecord
+from rink.core.values import Asked, Member, Proclaimed, Request, Version
 
 OUTSIDE = "z"
 """A member that coordinates and is never ranked: where a world says which versions come."""

@@ -14,9 +14,10 @@ import attrs
 from rink.core import ranks as ranking
 from rink.core import schemes
 from rink.core.keys import check_name
+from rink.core.member_record import Phase
 from rink.core.ranks import Candidate, RankSettings, Situation
 from rink.core.schemes import MAX_SIZE, Scheme
-from rink.core.values import Phase, Version
+from rink.core.values import Version
 from rink.core.view import View
 from rink.errors import ConfigError, StateError
 from rink.spark.roles import rank_arrays

@@ -85,7 +85,7 @@ def raise_fence(
         StaleToken: the sink has seen a greater token.
     """
     key = _state(place, name, once)
-    answer = redis.run("open", (key,), token=str(token), kept_s=_kept_s(once))
+    answer = redis.run("sink/open", (key,), token=str(token), kept_s=_kept_s(once))
     if answer[0] == b"stale":
         raise _stale(place, name, token, int(answer[1]), key)
 
@@ -170,7 +170,7 @@ class Sink:
     def _decide(self, batch: SinkBatch, manifest: Manifest, replaces: str) -> _Decided | None:
         """Return the manifest to publish now; None if the batch is published."""
         status, *rest = self._redis.run(
-            "decide", (self._key,),
+            "sink/decide", (self._key,),
             token=str(self._token), query=batch.query, batch=str(batch.number),
             manifest=_dumps(manifest), replaces=replaces, kept_s=_kept_s(self._once),
         )  # fmt: skip
@@ -196,7 +196,7 @@ class Sink:
 
         Otherwise they would be kept as long as those of decided batches.
         """
-        _, decided = self._redis.run("state", (self._key,))
+        _, decided = self._redis.run("sink/state", (self._key,))
         if not decided or _loads(decided) != manifest:
             self.drop(manifest)
 
@@ -215,7 +215,7 @@ class Sink:
         """Check that all staged records are there, and keep them for a while."""
         lists = self._lists(manifest)
         args = {"kept_s": KEPT_S if self._resumes else WAITS_S}
-        found = self._redis.run_each("keep", [((key,), args) for key, _ in lists])
+        found = self._redis.run_each("sink/keep", [((key,), args) for key, _ in lists])
         for (key, count), length in zip(lists, found, strict=True):
             if length != count:
                 raise gone(key, count, length)
@@ -224,7 +224,7 @@ class Sink:
         """Move all lists, but only after all of them were seen to be there."""
         moves = list(self._moves(decided.seq, decided.manifest))
         looks = [(move.keys, self._args(move, 0)) for move in moves]
-        found = self._redis.run_each("publish", looks)
+        found = self._redis.run_each("sink/publish", looks)
         lost = [move for move, (status, _) in zip(moves, found, strict=True) if status == b"gone"]
         if lost:
             in_each = {move.number: done for move, (_, done) in zip(moves, found, strict=True)}
@@ -233,7 +233,7 @@ class Sink:
         for move in moves:
             self._move(move, before)
             before += move.count
-        self._redis.run("finish", (self._key,), seq=str(decided.seq))
+        self._redis.run("sink/finish", (self._key,), seq=str(decided.seq))
 
     def _moves(self, seq: int, manifest: Manifest) -> Iterator[_Move]:
         for number in sorted({number for counts in manifest.values() for number in counts}):
@@ -250,7 +250,7 @@ class Sink:
         """Move one list, after `before` records of the batch."""
         end = time.monotonic() + self._patience
         while True:
-            status, done = self._redis.run("publish", move.keys, **self._args(move, STEP))
+            status, done = self._redis.run("sink/publish", move.keys, **self._args(move, STEP))
             if status == b"gone":
                 raise _Lost(move, before + done - move.first)
             if status == b"late":
@@ -284,7 +284,7 @@ class Sink:
 
         Otherwise one of the two places was rolled back.
         """
-        seq, manifest = self._redis.run("state", (self._key,))
+        seq, manifest = self._redis.run("sink/state", (self._key,))
         if int(seq) == move.seq and manifest:
             raise StateError(
                 f"sink {self.name!r} of {self._place} was rolled back: {move.keys[5]!r} knows a "

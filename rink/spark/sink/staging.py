@@ -65,7 +65,9 @@ class Staging:
         if not held:
             return
         key = staged(self._place, number, self.attempt)
-        answer = self._redis.run("stage", (key,), held, count=self.counts[number], kept_s=self._ttl)
+        answer = self._redis.run(
+            "sink/stage", (key,), held, count=self.counts[number], kept_s=self._ttl
+        )
         if answer[0] != b"ok":
             raise gone(key, self.counts[number], int(answer[1]))
         self.counts[number] += len(held)

@@ -114,7 +114,7 @@ class Group:
             # Partition 0 comes first. If it is another reader's by now, the others are or will be,
             # too.
             answer = self._redis.run(
-                "withdraw", self._keys(number), group=self.name, by=self._id, run=self._run
+                "source/withdraw", self._keys(number), group=self.name, by=self._id, run=self._run
             )
             if answer[0] == b"other":
                 return
@@ -125,7 +125,7 @@ class Group:
             "dry_run": dry_run, "by": self._id,
         }  # fmt: skip
         steps = {n: (self._keys(n), {**args, "start": at}) for n, at in edges.items()}
-        answers = self._redis.run_for("begin", steps)
+        answers = self._redis.run_for("source/begin", steps)
         for number, answer in answers.items():
             self._check(number, answer, edges[number])
         return answers
@@ -139,13 +139,17 @@ class Group:
         """
         if not self.has_entered:
             answer = self._redis.run(
-                "enter", self._keys(0)[:1], token=str(self._token), who=self._who, by=self._id
+                "source/enter",
+                self._keys(0)[:1],
+                token=str(self._token),
+                who=self._who,
+                by=self._id,
             )
             self._check(0, answer)
             self._run = text(answer[1])
         args = {**self._owner_args(), "strict": self._strict}
         steps = {n: (self._keys(n), {**args, "start": at}) for n, at in start.items()}
-        answers = self._redis.run_for("follow", steps)
+        answers = self._redis.run_for("source/follow", steps)
         for number, answer in answers.items():
             self._check(number, answer, start[number])
             self._warn(number, start[number], *answer[2:])
@@ -168,7 +172,7 @@ class Group:
         args = self._owner_args()
         changed = {n: at for n, at in end.items() if self._processed.get(n) != at}
         steps = {n: (self._keys(n), {**args, "to": at}) for n, at in changed.items()}
-        for number, answer in self._redis.run_for("advance", steps).items():
+        for number, answer in self._redis.run_for("source/advance", steps).items():
             if text(answer[0]) == "stale":
                 self._check(number, answer)
         self._processed.update(changed)

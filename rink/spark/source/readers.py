@@ -77,7 +77,7 @@ class _Reading:
         Both edges of a partition are taken at one moment.
         """
         steps = {n: (self._keys(n), {"start": at, "end_at": to[n]}) for n, at in begin.items()}
-        return self._redis.run_for("place", steps)
+        return self._redis.run_for("source/place", steps)
 
     def _keys(self, number: int) -> tuple[str]:
         return (self._place.names.partition(number).stream,)
@@ -256,7 +256,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             n: (self._keys(n), {"after": at, "end_at": last[n], "max_count": count, **limits})
             for n, (at, count) in cursors.items()
         }
-        answers = self._redis.run_for("bound", steps)
+        answers = self._redis.run_for("source/bound", steps)
         return {n: (int(count), text(at)) for n, (count, at) in answers.items()}
 
 

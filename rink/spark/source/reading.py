@@ -84,7 +84,7 @@ def _page(
         return found, False
     # In this order, a removal between the two calls is noticed.
     found = redis.repeated(lambda: _range(redis, stream, "-", wanted.end, size), stream)
-    removed = int(redis.run("place", (stream,), start="earliest", end_at="latest")[3])
+    removed = int(redis.run("source/place", (stream,), start="earliest", end_at="latest")[3])
     return found, removed == wanted.removed
 
 

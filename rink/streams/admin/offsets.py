@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rink.core.own_record import some
+from rink.core.wording import some
 from rink.errors import ConfigError, StateError
 from rink.redis.reply_text import text
 from rink.streams.admin.targets import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from rink.core.own_record import some
+from rink.core.wording import some
 from rink.errors import ConfigError
 from rink.redis.error_map import explained
 from rink.redis.errors import RedisUnavailable

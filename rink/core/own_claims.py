@@ -1,15 +1,12 @@
-"""Derive the claims of this member's record, and describe records."""
+"""Derive the claims that this member's record states (R3)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from rink.core.holds import Hold
+from rink.core.member_record import Share
 from rink.core.placement import Placement
-from rink.core.values import Member, Share
-
-MAX_NAMED = 5
-"""How many names of a list are written out in a sentence."""
 
 
 def claims_of(
@@ -30,19 +27,3 @@ def claims_of(
         first[hold.share] = min(at, first.get(hold.share, at))
     older = sorted(first, key=first.__getitem__)
     return newest + tuple(older), ()
-
-
-def describe(member: Member) -> str:
-    """Return a description of a record for a message."""
-    if member.record is None:
-        return f"the record members/{member.name} (lease {member.lease:x}, {member.problem})"
-    since = f" joined {member.record.joined}" if member.record.joined else ""
-    where = f" at {member.record.address}" if member.record.address else ""
-    which = f"incarnation {member.record.incarnation[:8]}, lease {member.lease:x}"
-    return f"the record members/{member.name} ({which}{since}{where})"
-
-
-def some(names: Sequence[str], between: str = ", ") -> str:
-    """Return the first few names for a message, and the number of the rest."""
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return between.join(names[:MAX_NAMED]) + more

@@ -14,8 +14,9 @@ from typing import Any
 import attrs
 
 from rink.cli.holding_since import seconds_between
+from rink.core.member_record import MemberRecord
 from rink.core.ranks import STARTED, RankSettings, growth_due
-from rink.core.values import Member, MemberRecord, Version
+from rink.core.values import Member, Version
 from rink.core.view import View
 from rink.core.why_not_held import grows
 from rink.inspect.group_status import GroupStatus, MemberStatus

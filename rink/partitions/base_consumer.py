@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import attrs
 
 from rink.arguments import check_count
+from rink.base_rink import BaseRink
 from rink.core import schemes
 from rink.core.keys import Keys, OffsetKeys, check_name
 from rink.errors import ClosedError, ConfigError, UsageError
 from rink.etcd.api import KeyValue
-from rink.face import BaseRink
 from rink.partitions import stored
 from rink.partitions.cursor import check_partitions
 from rink.partitions.held_partitions import HeldPartition, HeldPartitions, HeldPartitionState, Topic

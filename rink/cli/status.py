@@ -9,7 +9,7 @@ import click
 
 from rink.cli import observe, render
 from rink.cli.exit_status import NO, Failed, Not, tell
-from rink.cli.growth import growth
+from rink.cli.growth_estimate import growth
 from rink.cli.holding_since import draining_since
 from rink.cli.leases import Leases, read_leases
 from rink.cli.options import Target, announced, check_group, opened, outside, with_json, with_target

@@ -1,9 +1,11 @@
 """Test that the own record claims every unreleased role (R3)."""
 
 from rink.core.holds import Hold
-from rink.core.own_record import claims_of, describe
+from rink.core.member_record import MemberRecord, Share
+from rink.core.own_claims import claims_of
 from rink.core.placement import Placement
-from rink.core.values import Member, MemberRecord, Share
+from rink.core.values import Member
+from rink.core.wording import describe
 
 PLACES = Placement()
 NEW, OLD, OLDER = Share(0, 3, "jump"), Share(0, 2, "jump"), Share(0, 1, "jump")
