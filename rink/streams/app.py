@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from rink.arguments import check_seconds
+from rink.callables import check_function
 from rink.core.keys import check_name
 from rink.errors import ConfigError
 from rink.redis.async_client import Connect
@@ -17,7 +18,7 @@ from rink.streams.dead_letter_stream import DeadLetterStream
 from rink.streams.event import Middleware
 from rink.streams.failure_policy import OnError, Policy
 from rink.streams.hashers import Hasher
-from rink.streams.hooks import Hook, check_worker_hook
+from rink.streams.hooks import Hook
 from rink.streams.processor import OnDataLoss, Processor
 from rink.streams.records.partition_keys import PartitionBy
 from rink.streams.retention import Keep
@@ -285,7 +286,7 @@ class App:
         Raises:
             ConfigError: it cannot be called so.
         """
-        check_worker_hook("on_worker_start", hook)
+        check_function("on_worker_start", hook)
         self.worker_starts.append(hook)
         return hook
 
@@ -300,7 +301,7 @@ class App:
         Raises:
             ConfigError: it cannot be called so.
         """
-        check_worker_hook("on_worker_stop", hook)
+        check_function("on_worker_stop", hook)
         self.worker_stops.append(hook)
         return hook
 
@@ -367,7 +368,6 @@ class App:
     # ── for its streams ──────────────────────────────────────────────────────────────────────
 
     def _processor_names(self, stream: Stream[Any]) -> set[str]:
-        """Return the names of the processors of a stream."""
         return {one.name for one in self.processors.values() if one.stream is stream}
 
     def _dead_letters(self, source: Stream[R], processor: str) -> Stream[DeadLetter[R]]:
