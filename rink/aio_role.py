@@ -98,7 +98,11 @@ class _Body:
             self._task.cancel("the role was lost or released")
 
     def end(self, kind: type[BaseException] | None) -> bool:
-        """Stop watching the body; return whether this object cancelled it."""
+        """Stop watching the body.
+
+        Returns:
+            Whether `kind` is the cancellation by this object, and no other.
+        """
         self._has_ended = True
         self._signal.forget(self._over)
         if not self._has_cancelled:

@@ -103,7 +103,10 @@ class ThreadSupervisor(Supervisor):
         return threading.current_thread() is self._thread
 
     def join(self) -> None:
-        """Wait for the thread to end: soon after all roles are released, or never."""
+        """Wait for the thread to end, at most `JOIN_TIMEOUT_S`.
+
+        All roles have been released or given up, so it ends soon or not at all.
+        """
         if self._thread is not None:
             self._thread.join(JOIN_TIMEOUT_S)
             if self._thread.is_alive():
@@ -157,7 +160,10 @@ class TaskSupervisor(Supervisor):
             self._task = loop.create_task(self._run(), name=f"rink-{self._name}")
 
     async def end(self) -> None:
-        """Wait for the task to end: soon after all roles are released, or never."""
+        """Wait for the task to end, at most `JOIN_TIMEOUT_S`.
+
+        All roles have been released or given up, so it ends soon or not at all.
+        """
         if self._task is None or self._task is asyncio.current_task():
             return
         _, running = await asyncio.wait({self._task}, timeout=JOIN_TIMEOUT_S)

@@ -3,6 +3,7 @@
 It is tested on a cluster of three: killed, frozen, without a quorum.
 """
 
+import queue
 import threading
 import time
 
@@ -14,7 +15,6 @@ import rink
 from rink.errors import ClosedError, EtcdError, EtcdUnavailable
 from rink.etcd import connections
 from rink.etcd.api import Put
-from rink.etcd.bidi_call import Outgoing
 from rink.etcd.channels import OPTIONS
 from rink.etcd.connections import OwnConnection
 from rink.etcd.endpoints import read_endpoints
@@ -176,9 +176,9 @@ def test_rule_5_grpc_itself_notices_a_frozen_server(cluster):
     """
     victim = follower(cluster)
     [endpoint] = read_endpoints([victim.endpoint], tls=False)
-    connection, requests = OwnConnection(endpoint, TlsSource(None, None, None)), Outgoing()
+    connection, requests = OwnConnection(endpoint, TlsSource(None, None, None)), queue.SimpleQueue()
     with connection.channel() as channel:
-        answers = channel.stream(WATCH, iter(requests), metadata(None))
+        answers = channel.stream(WATCH, iter(requests.get, None), metadata(None))
         requests.put(pb.WatchRequest(create_request=pb.WatchCreateRequest(key=b"k")))
         assert next(iter(answers)).created
         victim.freeze()
@@ -190,7 +190,7 @@ def test_rule_5_grpc_itself_notices_a_frozen_server(cluster):
         took = time.monotonic() - begin
         give_up.cancel()
         give_up.join()
-        requests.end()
+        requests.put(None)
     connection.close()
     victim.thaw()
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE

@@ -7,7 +7,8 @@ Where to look:
 
 * `member` derives what follows for the member's roles, from what `member_state` keeps.
 * `lifecycle` leads from join to leave, `lease` and `renewals` keep the deadline, and `writer`
-  writes the record, whose claims `own_record` derives. `state_tables` has their states and
+  writes the record, as `member_record` defines it, whose claims
+  `own_claims` derives. `state_tables` has their states and
   transitions.
 * `view` folds what lies in etcd, as `values`, `codec` and `keys` define it. `view_state` keeps the
   view, `record_index` and `unsettled` derive from it, and `observed_times` and `etcd_history`
@@ -17,6 +18,6 @@ Where to look:
 * `coordinator` proclaims versions, which `next_version` and `ranks` plan.
 * `schemes`, with `hashing` and `first_scheme`, map a role to a rank. `placement` remembers the
   ranks, and `scheme_prefetch` computes them before a step.
-* `drains`, `outage` and `janitor` report what goes wrong, and clean up.
+* `drains`, `outage` and `janitor`, in the words of `wording`, report what goes wrong, and clean up.
 * `settings` is the user's choice, and `retry_delay` says when to try again.
 """

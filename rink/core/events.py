@@ -42,7 +42,10 @@ class ListFailed(MemberEvent):
 
 @attrs.frozen
 class HistoryChanged(MemberEvent):
-    """Says that another cluster answered, or this one's history went back."""
+    """Voids all that was seen of etcd.
+
+    Another cluster answered, or this one's history went back.
+    """
 
     because: str
 

@@ -30,7 +30,9 @@ def fnv1a64(name: str) -> int:
 
 
 def jump_hash(key: int, size: int) -> int:
-    """Return the bucket of a 64-bit key, 0 to size - 1, by jump hash.
+    """Return the bucket of a key, 0 to size - 1, by jump hash.
+
+    The key is 0 to 2**64 - 1, the size 1 or more.
 
     With one bucket more, 1 / (size + 1) of the keys move, all of them into the new bucket.
 

@@ -117,7 +117,7 @@ class MemberLease:
     def ask_failed(self, now: float, name: str) -> None:
         """Note that no lease was granted."""
         self.state = advance(LEASE, self.state, LeaseEvent.FAILED)
-        self.failed(now, name)
+        self.request_failed(now, name)
 
     def renewed(self, sent_at: float, now: float) -> bool:
         """Move the deadline; return whether that revives a suspect lease."""
@@ -157,7 +157,7 @@ class MemberLease:
         self.retry_at = math.inf  # until it fails
         return RevokeLease(self.id)
 
-    def failed(self, now: float, name: str) -> None:
+    def request_failed(self, now: float, name: str) -> None:
         """Note that a grant or a revocation failed, and schedule the next try."""
         self.failures += 1
         self.retry_at = now + backoff(self.failures, name)

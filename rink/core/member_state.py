@@ -124,7 +124,10 @@ class MemberState:
     # ── what other threads call, under the engine's lock ──────────────────────────────────────────
 
     def expire(self, now: float) -> list[Effect]:
-        """Lose every role if the deadline has passed, and call no scheme."""
+        """Lose every role if the deadline has passed.
+
+        It calls no scheme, and does nothing else.
+        """
         self._expire(now)
         return self.out.take_all_but_reports()
 
@@ -293,7 +296,7 @@ class MemberState:
             case ev.RevokeFailed(lease=lease) if (
                 lease == member_lease.id and member_lease.is_revoking
             ):
-                member_lease.failed(now, self.name)
+                member_lease.request_failed(now, self.name)
                 self._failed("revoking the lease", event.error, now)
             case ev.RecordRead():
                 self._take_read(event, self._judge(event), now)

@@ -251,7 +251,10 @@ class _Wishes:
     answered: list[str] = attrs.field(factory=list)
 
     def grant(self, view: View, at_once: int) -> None:
-        """Carry out the readable requests, oldest first, `at_once` at most."""
+        """Carry out the readable requests, oldest first, `at_once` at most.
+
+        The next version answers the others.
+        """
         oldest = sorted(view.requests.values(), key=lambda asked: (asked.mod_revision, asked.id))
         wishes = [(asked.id, asked.request) for asked in oldest if asked.request is not None]
         self.bytes = _bytes_of(self.pins) if wishes else 0

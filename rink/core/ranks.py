@@ -39,7 +39,10 @@ from rink.core.member_record import Phase
 
 @attrs.frozen
 class Candidate:
-    """Hold what ranking needs of a live record, and when it was first seen."""
+    """Hold what ranking needs of a live record, and when it was first seen.
+
+    `first_seen` is a reading of the planner's monotonic clock (R9).
+    """
 
     name: str
     create_revision: int

@@ -57,7 +57,13 @@ class Scheme(Protocol):
         """Return the one spelling under which every member finds this scheme."""
 
     def rank(self, role: str, size: int) -> int | None:
-        """Return the rank of a role, as `rank_of` does, without checking the size."""
+        """Return the rank of a role, as `rank_of` does.
+
+        The size is 0 to `MAX_SIZE`, which is not checked here.
+
+        Raises:
+            SchemeFailed: a custom scheme's function raised, or returned no such rank.
+        """
 
 
 @attrs.frozen

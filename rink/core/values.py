@@ -72,7 +72,10 @@ class Member:
 
     @property
     def can_coordinate(self) -> bool:
-        """Return whether the record is bound to a lease and can be read."""
+        """Return whether the record is bound to a lease and can be read.
+
+        No other member coordinates (R4).
+        """
         return self.lease != 0 and self.record is not None
 
     @property
@@ -109,7 +112,10 @@ class Asked:
 
 @attrs.frozen
 class Clutter:
-    """Hold a key in the group's range that no Rink writes; it is left alone."""
+    """Hold a key in the group's range that no Rink writes.
+
+    It is reported and left alone.
+    """
 
     key: str
     problem: str

@@ -58,7 +58,7 @@ class ViewState:
         return view
 
     def _after(self, event: MemberEvent) -> View:
-        """Return the view after an event, as `fold` has derived it from this view."""
+        """Return the view after an event, derived anew only if `fold` has not."""
         while self._folded:
             before, folded, after = self._folded.popleft()
             if folded is event:

@@ -57,7 +57,10 @@ class Callbacks:
         self._thread.start()
 
     def granted(self, holds: Iterable[Hold]) -> None:
-        """Post the callback for each grant, under the lock: losses come later."""
+        """Post the callback for each grant.
+
+        The caller holds the engine's lock, so no loss is posted before its grant.
+        """
         for hold in holds:
             self._post(self._listeners.on_role_change, hold.role, True, hold=hold)
 
@@ -86,7 +89,10 @@ class Callbacks:
                 self._mailbox.put((callback, args, about))
 
     def is_here(self) -> bool:
-        """Return whether the caller runs on the callbacks' thread."""
+        """Return whether the caller runs on the callbacks' thread.
+
+        There a blocking call would wait for itself.
+        """
         return threading.current_thread() is self._thread
 
     def close(self) -> None:

@@ -154,7 +154,10 @@ class Engine:
         self._mailbox.put(event)
 
     def _answered(self, event: MemberEvent) -> None:
-        """Take the answer to a request. A record may let renewals count (R11)."""
+        """Take the answer to a request.
+
+        A record may let renewals count (R11); `prove` runs here, so that it waits for no step.
+        """
         if isinstance(event, ev.RecordRead):
             with self.lock:
                 effects, is_done = self.node.prove(self.clock.now(), event)
@@ -477,7 +480,7 @@ class Engine:
                 case do.RankChanged(rank=rank):
                     self.callbacks.ranked(rank)
                 case do.Report(level=level, text=text, version=version, role=role):
-                    self.member_log.write(level, text, version=version, role=role)
+                    self.member_log.write(int(level), text, version=version, role=role)
                 case _:
                     if isinstance(effect, do.RevokeLease):
                         self._lease_renewal.drop(effect.lease)

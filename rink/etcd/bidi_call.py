@@ -342,7 +342,11 @@ class Streams:
         self._ticker: threading.Thread | None = None
 
     def start(self, stream: BidiCall[Any, Any, Any]) -> None:
-        """Start a stream, and check it until it ends."""
+        """Start a stream, and check it until it ends.
+
+        Raises:
+            EtcdUnavailable: no thread can be started for it, and nothing has begun.
+        """
         with self._lock:
             try:
                 self._start_ticker()  # first: a stream without it would not notice silence
@@ -364,7 +368,10 @@ class Streams:
             stream.close()
 
     def join(self) -> None:
-        """Wait for the threads to end, after the connections, a moment at most."""
+        """Wait for the threads to end, a moment at most.
+
+        The connections must have been closed before.
+        """
         end = time.monotonic() + _JOIN_TIMEOUT_S
         for stream in self._running():
             stream.join(max(end - time.monotonic(), 0.0))

@@ -56,7 +56,7 @@ _MAX_ANSWER_TIMEOUT_S = 12.0
 _PROOF_TIMEOUT_S = 2.0
 
 Delivery = WatchOpened | WatchEvents | WatchBroken
-Opened = Open[pb.WatchRequest, pb.WatchResponse]
+OpenCall = Open[pb.WatchRequest, pb.WatchResponse]
 
 
 class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
@@ -86,7 +86,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         self._was_refused = False
         self._open = threading.Event()
         self._asked_at: float | None = None
-        self._requests: Opened | None = None
+        self._requests: OpenCall | None = None
         self._epoch = transport.guard.known.epoch
 
     @property
@@ -118,7 +118,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         super().close()
         self._open.set()
 
-    def _opened(self, opened: Opened, header: pb.ResponseHeader | None) -> None:
+    def _opened(self, opened: OpenCall, header: pb.ResponseHeader | None) -> None:
         self._check_history(opened.known, header)
         self._asked_at = time.monotonic()  # the answer is that the watch is created
         if not self._can_prove:
@@ -141,7 +141,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
             text = f"etcd is at revision {header.revision}, and {self._delivered} was delivered"
             self._break(EtcdClusterChanged(f"{text} already: was it restored from a backup?"))
 
-    def _received(self, opened: Opened, answer: pb.WatchResponse) -> None:
+    def _received(self, opened: OpenCall, answer: pb.WatchResponse) -> None:
         asked_at, self._asked_at = self._asked_at, None
         if asked_at is not None:
             self._patience.answered(time.monotonic() - asked_at)
@@ -161,7 +161,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         if answer.events:
             self._events(tuple(map(to_event, answer.events)))
 
-    def _canceled(self, opened: Opened, answer: pb.WatchResponse) -> None:
+    def _canceled(self, opened: OpenCall, answer: pb.WatchResponse) -> None:
         if answer.compact_revision:
             if self._last or not self._start:
                 self._forget_history()

@@ -15,8 +15,8 @@
                 change.assignment.release()
 
 This needs no broker. `rink.partitions.aio` has the same names for asyncio. `stored` has the value
-in etcd, `cursor` the transactions, and `held_partitions` the threads. `face` has what both faces
-share. Fetching and processing of messages are left to the application.
+in etcd, `cursor` the transactions, and `held_partitions` the threads. `base_consumer` has what both
+faces share. Fetching and processing of messages are left to the application.
 """
 
 from rink.partitions.base_consumer import PartitionChange

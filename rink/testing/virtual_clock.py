@@ -62,8 +62,8 @@ class LoopCalls(_Mailbox[None]):
     """The mailbox of an event loop, which moves the time while it waits.
 
     While a thread of the loop's executor works, the loop only waits for time to pass: the thread
-    may move it. Then the loop counts as busy unless it waits. Otherwise it counts as idle, so that
-    coroutines may use the clock themselves.
+    may move it. Then the loop counts as busy unless it waits. Otherwise it always counts as idle,
+    so that coroutines may use the clock themselves.
     """
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -78,6 +78,11 @@ class LoopCalls(_Mailbox[None]):
         with self.clock.changed:
             super().put(item)
             self.clock.changed.notify_all()  # the loop itself may wait for that
+
+    def wake(self) -> None:
+        """Wake the loop; call this with the clock's lock."""
+        self.is_idle = not self._count_jobs
+        self.filled.notify_all()
 
     def is_set(self) -> bool:
         """Return whether there is a call, as an event would."""

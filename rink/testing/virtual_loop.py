@@ -42,8 +42,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop of asyncio whose time is a clock's.
 
     Time stands still while a task can run, or a thread of the loop's executor works. Otherwise it
-    jumps to the next moment at which the loop or a thread of the library wants to wake. Sockets
-    are only looked at; waiting for one does not stop the time.
+    jumps to the next moment at which the loop or a thread of the library wants to wake. A thread
+    whose future was cancelled no longer counts. The loop waits for no socket and no signal: it
+    looks at them between its timers.
     """
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -67,6 +68,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.Future[T]:
         """Run a function in a thread, while time stands still."""
         self._virtual.calls.note_job(1)
-        job = super().run_in_executor(executor, func, *args)
+        try:
+            job = super().run_in_executor(executor, func, *args)
+        except BaseException:
+            self._virtual.calls.note_job(-1)
+            raise
         job.add_done_callback(lambda _: self._virtual.calls.note_job(-1))
         return job
+
+    async def shutdown_default_executor(self, *timeout: Any) -> None:
+        """Join the executor's threads, while time stands still."""
+        self._virtual.calls.note_job(1)
+        try:
+            await super().shutdown_default_executor(*timeout)
+        finally:
+            self._virtual.calls.note_job(-1)

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from asyncio import sleep as pass_time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -103,5 +104,42 @@ def test_timeout_ends_in_virtual_time(rink_time):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.Event().wait(), 86_400)
         assert rink_time.now() - before == pytest.approx(86_400)
+
+    rink_time.run(main())
+
+
+def test_coroutine_may_move_the_time_beside_a_task_that_is_granted_a_role(rink_time):
+    async def main():
+        async with aio.Session(rink_time.cluster.client(), clock=rink_time.clock) as session:
+            member = await aio.Rink(session, "g", name="one", initial_delay=10).join()
+            waiting = asyncio.create_task(member.await_role("leader").__aenter__())
+            await pass_time(0)
+            rink_time.advance(20)
+            (await waiting).release()
+
+    rink_time.run(main())
+
+
+def test_time_stands_still_while_the_executor_is_shut_down(rink_time):
+    async def main():
+        await asyncio.to_thread(int)
+        timer = asyncio.create_task(pass_time(300))
+        await asyncio.get_running_loop().shutdown_default_executor()
+        assert rink_time.now() == begin
+        timer.cancel()
+
+    begin = rink_time.now()
+    rink_time.run(main())
+
+
+def test_job_that_cannot_be_started_holds_no_time_up(rink_time):
+    async def main():
+        loop, executor = asyncio.get_running_loop(), ThreadPoolExecutor(1)
+        executor.shutdown()
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            await loop.run_in_executor(executor, int)
+        before = rink_time.now()
+        await pass_time(1)
+        assert rink_time.now() == before + 1
 
     rink_time.run(main())
