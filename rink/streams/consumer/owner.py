@@ -11,6 +11,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from rink.errors import UsageError
@@ -33,10 +34,7 @@ R = TypeVar("R")
 log = logging.getLogger("rink.streams")
 
 SUSPECT_DELAY_S = 0.5
-"""How long a suspect waits, so that other partitions are taken and continue.
-
-An event that was marked at a crash waits three times as long.
-"""
+"""How long a suspect waits for other partitions; three times as long if it was marked."""
 
 _MAX_EVENTS_PER_TURN = 64
 """The most events that are yielded before other tasks of the event loop run."""
@@ -82,15 +80,11 @@ class GrantOwner(Generic[R]):
         self.place = place
         self.token = token
         self.buffer = Buffer(
-            processor.name,
-            taken.offset,
-            prefetch=processor.prefetch,
-            max_uncommitted=processor.max_uncommitted,
-            careful=taken.careful,
-        )
+            processor.name, taken.offset, prefetch=processor.prefetch,
+            max_uncommitted=processor.max_uncommitted, careful=taken.careful,
+        )  # fmt: skip
         self.changed = asyncio.Event()
-        self.ended_early = self.looks_ahead = False
-        self.is_idle = self.has_idled = False
+        self.ended_early = self.looks_ahead = self.is_idle = self.has_idled = False
         self.stopwatch = Stopwatch(processor.policy.timeout)
         self.dead_lettering = DeadLettering(processor, place, self.buffer)
         self._error_log = error_log
@@ -175,13 +169,8 @@ class GrantOwner(Generic[R]):
         self.changed.set()
         self._suspects.forget(self)
 
-    # ── yielding ─────────────────────────────────────────────────────────────────────────────
-
     async def next(self, count: int, within: float) -> list[tuple[Entry, R]]:
-        """Finish the in-flight events, and yield `count` more at most.
-
-        At the end it returns [].
-        """
+        """Finish the in-flight events, and yield `count` more; [] at the end."""
         if self._is_waited_for:
             raise UsageError(
                 f"processor {self.processor.name!r} iterates over the events of "
@@ -262,10 +251,7 @@ class GrantOwner(Generic[R]):
         self.commits.note_finished()
 
     async def _gather(self, entries: list[Entry], count: int, within: float) -> None:
-        """Wait for up to `count` entries, and add them to `entries`.
-
-        It adds none at the end of the partition, or where the processor must commit first.
-        """
+        """Wait for entries to add, unless the partition ends or must commit."""
         # Invariants:
         # 1. The gathered entries are yielded in the buffer, and `held_back` counts them. So a
         #    commit from another task cannot finish them before they reach the processor.
@@ -357,10 +343,8 @@ class GrantOwner(Generic[R]):
                 await self._mark(entries[0].id)
 
     async def _mark(self, entry_id: str) -> None:
-        place, token, epoch = self.place, self.token, self._epoch
-        await repeat_until_answered(
-            place.role, lambda: self._store.mark(place, token, epoch, entry_id)
-        )
+        mark = partial(self._store.mark, self.place, self.token, self._epoch, entry_id)
+        await repeat_until_answered(self.place.role, mark)
 
     async def _delay_suspect(self, entry: Entry) -> None:
         """Give other partitions a moment before a suspect is processed."""
