@@ -118,6 +118,11 @@ class Committer:
             await repeat_until_answered(self._place.role, extend)
             self.ceiling = entry_ids.order(ceiling)
 
+    async def mark(self, entry_id: str) -> None:
+        """Mark an event in Redis before it is yielded alone; "" for none."""
+        mark = partial(self._store.mark, self._place, self._token, self._epoch, entry_id)
+        await repeat_until_answered(self._place.role, mark)
+
     async def _settle_all(self) -> None:
         max_bytes = self._store.limits.reply
         while self._step is not None or self._buffer.passage(max_bytes) is not None:

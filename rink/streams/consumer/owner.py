@@ -1,7 +1,6 @@
 """Yield and commit the events of one grant of a partition.
 
-`GrantOwner` is behind a processor's `Events`. It knows nothing of roles. `partition.py`
-runs it, and says when the partition is lost.
+`GrantOwner` knows nothing of roles: `partition.py` runs it, and says when the partition is lost.
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from rink.errors import UsageError
-from rink.redis.retry import repeat_until_answered
 from rink.streams.consumer.buffer import Buffer, Entry
 from rink.streams.consumer.committer import Committer
 from rink.streams.consumer.dead_lettering import DeadLettering
@@ -44,17 +41,14 @@ class GrantOwner(Generic[R]):
     """A partition that this worker owns under one token.
 
     Args:
-        taken: the answer to the take.
         is_held: returns whether the role is held at this moment.
         suspects: decides which partition of the worker may process a suspect now.
         wants_more: called when there may be room for more events.
         may_hold: returns how many bytes of events the owner may hold before it stops reading.
 
     Attributes:
-        left_out: bytes of the next event behind those of the take, if there was no room for it;
-            otherwise 0.
-        changed: set by each change that a waiting call must see: new events in the buffer, a
-            commit, a pause, or the end.
+        left_out: bytes of the event behind those of the take if it had no room; otherwise 0.
+        changed: set by new events, a commit, a pause or the end, for a waiting call.
         has_idled: the processor has waited for events in its present call.
         looks_ahead: the owner reads events behind one that does not decode, even if memory is full.
         ended_early: the processor got the end of its events before the partition's end, so that an
@@ -92,7 +86,6 @@ class GrantOwner(Generic[R]):
         self._is_paused = False
         self._resumed_at = -math.inf
         self._now = asyncio.get_running_loop().time
-        self._store = store
         self._epoch = taken.epoch
         self._is_held = is_held
         self._suspects = suspects
@@ -239,7 +232,6 @@ class GrantOwner(Generic[R]):
         return entry, record
 
     def _take_back(self, entries: list[Entry]) -> None:
-        """Put gathered entries back that do not reach the processor."""
         if entries:
             self.buffer.held_back = 0
             self.buffer.take_back(entries[0])
@@ -288,11 +280,7 @@ class GrantOwner(Generic[R]):
             self._take_back(entries)
 
     def _must_commit(self) -> bool:
-        """Return whether memory is full of events that the processor must commit.
-
-        Raises:
-            TooManyUncommitted: the processor has `max_uncommitted` events without a commit.
-        """
+        """Return whether memory is full of events that the processor must commit."""
         if self.buffer.is_held_up:
             raise TooManyUncommitted(
                 f"processor {self.processor.name!r} has "
@@ -307,7 +295,7 @@ class GrantOwner(Generic[R]):
         return self._now() >= deadline
 
     def _give(self, count: int, have: int) -> list[Entry]:
-        # Otherwise a new batch would be cut to the room that is left: it waits for earlier commits.
+        # A new batch waits for earlier commits if they leave it less room than it could fill.
         wanted = min(count, self.buffer.ready)
         if have == 0 and self.buffer.has_finished and self.buffer.may_yield < wanted:
             return []
@@ -316,7 +304,6 @@ class GrantOwner(Generic[R]):
         return entries
 
     async def _wait_for_change(self, deadline: float | None) -> None:
-        """Wait for a change, at most until the deadline."""
         self._wants_more(self)
         self.changed.clear()
         left = None if deadline is None else max(deadline - self._now(), 0)
@@ -337,21 +324,14 @@ class GrantOwner(Generic[R]):
             await asyncio.sleep(0)
         await self.commits.cover(entries[-1])
         if self.buffer.must_mark(entries[0]):
-            await self._delay_suspect(entries[0])
+            # Other partitions get a moment before a suspect is processed.
+            is_suspect = entries[0].id in self._suspect_ids
+            if is_suspect or not self._has_delayed:
+                self._has_delayed = True
+                await self.rest(SUSPECT_DELAY_S * (3 if is_suspect else 1))
             self._has_marked = self._has_marked or await self._suspects.begin(self)
             if self._has_marked:
-                await self._mark(entries[0].id)
-
-    async def _mark(self, entry_id: str) -> None:
-        mark = partial(self._store.mark, self.place, self.token, self._epoch, entry_id)
-        await repeat_until_answered(self.place.role, mark)
-
-    async def _delay_suspect(self, entry: Entry) -> None:
-        """Give other partitions a moment before a suspect is processed."""
-        is_suspect = entry.id in self._suspect_ids
-        if is_suspect or not self._has_delayed:
-            self._has_delayed = True
-            await self.rest(SUSPECT_DELAY_S * (3 if is_suspect else 1))
+                await self.commits.mark(entries[0].id)
 
     async def rest(self, seconds: float) -> None:
         """Wait for some seconds, or until the partition is lost."""
@@ -368,7 +348,7 @@ class GrantOwner(Generic[R]):
     async def take_mark_back(self) -> None:
         """Remove the mark of an event, which a later crash must not blame."""
         if self._has_marked:
-            await self._mark("")
+            await self.commits.mark("")
             self.release_mark()
 
     def release_mark(self) -> None:
