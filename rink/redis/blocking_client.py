@@ -24,28 +24,18 @@ ANSWER_TIMEOUT_S = 10.0
 def client_of(url: str, retry: Retry) -> redis.Redis:
     """Return a client of one server; settings in the URL win.
 
-    Args:
-        url: redis://, rediss:// or unix://.
-        retry: how often the client repeats a request by itself.
-
     Raises:
         ConfigError: redis-py cannot read the URL.
     """
     with reading("redis", url):
         return redis.Redis.from_url(
-            url,
-            socket_timeout=ANSWER_TIMEOUT_S,
-            socket_connect_timeout=ANSWER_TIMEOUT_S,
+            url, socket_timeout=ANSWER_TIMEOUT_S, socket_connect_timeout=ANSWER_TIMEOUT_S,
             retry=retry,
-        )
+        )  # fmt: skip
 
 
 def checked(made: object, setting: str) -> Client:
-    """Return the client that a user's function made, if Rink can use it.
-
-    Args:
-        made: the function's result.
-        setting: the setting that holds the function, for messages.
+    """Return the client that a setting's function made, if it can be used.
 
     Raises:
         ConfigError: the result is no blocking client, or a client without a timeout.

@@ -1,12 +1,4 @@
-"""Define the errors of calls to Redis.
-
-RinkError
-RedisError                        a call to Redis that failed
-RedisUnavailable              no answer within the timeout, or Redis cannot do it now
-RedisAuth                     user, password or permission refused
-RedisOutOfMemory              Redis is out of memory
-CrossSlot (UsageError)            keys of several slots in one step, on a Redis Cluster
-"""
+"""Define the errors of calls to Redis."""
 
 from __future__ import annotations
 

@@ -22,11 +22,9 @@ FIELDS = ("partitions", stored_format.FIELD, "hasher")
 
 @attrs.frozen
 class PartitionCount:
-    """The settled number of partitions and hasher of one stream.
+    """The number of partitions of a stream, and its hasher's fingerprint.
 
-    Attributes:
-        count: the number of partitions.
-        hasher: the fingerprint of the hasher; "" for the built-in one.
+    The fingerprint of the built-in hasher is "".
     """
 
     count: int
@@ -41,10 +39,7 @@ class PartitionCount:
 def stored(reply: Any, server: str, key: str) -> PartitionCount | None:
     """Return what is settled, or None if no program has settled it.
 
-    Args:
-        reply: the values of `FIELDS`.
-        server: the address of Redis, for the error.
-        key: the stream's hash.
+    `reply` has the values of `FIELDS` of the hash `key`.
 
     Raises:
         StateError: the hash has another format.
@@ -62,12 +57,7 @@ def check_same(
 ) -> None:
     """Compare this program's partition count and hasher with the settled ones.
 
-    Args:
-        found: what is settled in Redis.
-        declared: what this program declares.
-        stream: the stream, for the error: "stream 'orders'".
-        server: the address of Redis.
-        key: the stream's hash.
+    The error names the stream as given, such as "stream 'orders'".
 
     Raises:
         StateError: they differ.

@@ -25,8 +25,7 @@ FIRST_PAUSE_S, MAX_PAUSE_S = 0.02, 1.0
 class RetryPauses:
     """The pauses between the tries of one request.
 
-    Args:
-        what: the subject of the log lines, such as the role of a partition.
+    The subject of its log lines is `what`, such as the role of a partition.
     """
 
     def __init__(self, what: str) -> None:
@@ -56,10 +55,7 @@ async def repeat_until_answered(
 ) -> T:
     """Repeat a request until Redis answers it, and return the answer.
 
-    Args:
-        what: the subject of the log lines.
-        request: sends the request, which may be sent again.
-        passing: the errors after which it is sent again.
+    It is sent again after the errors in `passing`. `what` is the subject of the log lines.
     """
     pauses: RetryPauses | None = None  # hardly ever needed
     while True:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+import attrs
 from redis import exceptions as of_redis
 from redis.asyncio import RedisCluster
 
@@ -19,19 +20,17 @@ from rink.redis.async_client import AnyRedis
 from rink.redis.scripts import Command, ScriptCall, run
 
 
+@attrs.define(eq=False)
 class ScriptPipeline:
     """Runs scripts on one client; belongs to one event loop.
 
-    Args:
-        redis: the client.
-        max_bytes: about how many bytes of blobs one pipeline has; at least one call goes in.
+    One pipeline has about `max_bytes` of blobs; at least one call goes in.
     """
 
-    def __init__(self, redis: AnyRedis, max_bytes: int) -> None:
-        self._redis = redis
-        self._max_bytes = max_bytes
-        self._queue: list[tuple[ScriptCall, asyncio.Future[Any]]] = []
-        self._task: asyncio.Task[None] | None = None
+    _redis: AnyRedis
+    _max_bytes: int
+    _queue: list[tuple[ScriptCall, asyncio.Future[Any]]] = attrs.field(init=False, factory=list)
+    _task: asyncio.Task[None] | None = attrs.field(init=False, default=None)
 
     async def run(self, call: ScriptCall) -> Any:
         """Run a script and return its reply; raise what redis-py raises."""
@@ -44,8 +43,7 @@ class ScriptPipeline:
     async def close(self) -> None:
         """Cancel the running request, and fail the calls that wait.
 
-        This includes calls whose callers were cancelled. Such a call could open a connection after
-        the close.
+        A call whose caller was cancelled could open a connection after the close.
         """
         if self._task is not None:
             await end([self._task])

@@ -24,13 +24,7 @@ _OF_A_STREAM = re.compile(re.escape(STREAM_PREFIX) + r"\{[^{}/]+/[^{}/]+\}")
 
 
 def other_format(server: str, key: str, found: str) -> StateError:
-    """Return the error for a hash of another format.
-
-    Args:
-        server: the address of Redis.
-        key: the hash.
-        found: its format; "" if it has none.
-    """
+    """Return the error for a hash whose format is `found`; "" if it has none."""
     has = f"has {FIELD} {found}" if found else f"has no {FIELD}"
     return StateError(
         f"Redis at {server}: key {key!r} {has}, and this version of Rink reads {FIELD} {FORMAT}: "

@@ -140,18 +140,10 @@ class App:
         if name in self.streams:
             raise ConfigError(f"app {self.name!r} has a stream {name!r} already")
         stream = Stream(
-            self,
-            name,
-            record=record,
-            partition_by=partition_by,
-            partition_count=partition_count,
-            partition_size=partition_size,
-            trim=trim,
-            codec=codec,
-            hasher=hasher,
-            keep=keep,
+            self, name, record=record, partition_by=partition_by, partition_count=partition_count,
+            partition_size=partition_size, trim=trim, codec=codec, hasher=hasher, keep=keep,
             keep_bytes=keep_bytes,
-        )
+        )  # fmt: skip
         self.streams[name] = stream
         return stream
 
@@ -241,16 +233,10 @@ class App:
         if commit not in ("auto", "manual"):
             raise ConfigError(f"commit={commit!r} is neither 'auto' nor 'manual'")
         policy = Policy(
-            on_error=stream.on_error(on_error),
-            max_attempts=max_attempts,
-            max_crashes=max_crashes,
-            backoff=backoff,
-            retry_for=retry_for,
-            transient=transient,
-            transient_for=transient_for,
-            timeout=timeout,
-            breaker=breaker,
-        )
+            on_error=stream.on_error(on_error), max_attempts=max_attempts, max_crashes=max_crashes,
+            backoff=backoff, retry_for=retry_for, transient=transient, transient_for=transient_for,
+            timeout=timeout, breaker=breaker,
+        )  # fmt: skip
 
         def declare(function: Any) -> Any:
             declared = Processor(

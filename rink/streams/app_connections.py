@@ -6,16 +6,18 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from redis.asyncio import Redis
 
 from rink._cancel import end, running_task
 from rink.errors import ClosedError, UsageError
-from rink.event_loops import asyncio_loop
+from rink.event_loops import asyncio_loop, loop_time
 from rink.redis.async_client import Connect
 from rink.redis.error_map import reading
+from rink.redis.errors import RedisOutOfMemory, RedisUnavailable
+from rink.redis.retry import RetryPauses
 from rink.streams.producer.appender import Appender
 from rink.streams.store.byte_limits import ByteLimits
 from rink.streams.store.keys import Names
@@ -57,7 +59,7 @@ class Connections:
     Attributes:
         redis: a URL, or a function that makes a client.
         server: the address of Redis, for messages; known once a store was made.
-        times_closed: how often `close` was called. A caller that waits for Redis compares it.
+        times_closed: how often `close` was called; `reach` compares it.
     """
 
     def __init__(self, app: str, redis: str | Connect, limits: ByteLimits) -> None:
@@ -101,6 +103,37 @@ class Connections:
                     f"<App {self._app!r}> was closed while it was reaching for Redis"
                 ) from None
             raise
+
+    async def reach(
+        self, subject: str, settle: Callable[[Store], Awaitable[None]], timeout: float
+    ) -> tuple[OpenStore, float]:
+        """Open the store and settle a stream, however long Redis is unavailable.
+
+        Returns:
+            The store, and the seconds left of the timeout.
+        """
+        end, patience = loop_time() + timeout, RetryPauses(f"a send to {subject}")
+        nothing = f"nothing was sent to {subject} in {timeout:g} s"
+        error: RedisUnavailable | RedisOutOfMemory | None = None
+        times = self.times_closed
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                while self.times_closed == times:
+                    try:
+                        store = await self.open()
+                        await settle(store.store)
+                        return store, round(end - loop_time(), 2)
+                    except (RedisUnavailable, RedisOutOfMemory) as away:
+                        await asyncio.sleep(patience.after(away, at_once=error is None))
+                        error = away
+                raise ClosedError(f"the app was closed before it had reached Redis: {nothing}")
+        except TimeoutError:
+            if not limit.expired():  # it is what makes the client that raised it
+                raise
+        if error is None:
+            answer = f"Redis at {self.server} did not answer"
+            raise RedisUnavailable(f"{answer}: {nothing}", server=self.server)
+        raise type(error)(f"{error}: {nothing}", server=error.server) from error
 
     def already_open(self) -> OpenStore | None:
         """Return the store of the running event loop if it is open, or None."""

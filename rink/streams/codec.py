@@ -113,11 +113,7 @@ class JsonCodec(Generic[R]):
 
 
 def _why_not_sent(shape: Shape, value: Any, path: str) -> str | None:
-    """Return what is wrong with a value, and the innermost place of it.
-
-    Returns:
-        None if nothing is wrong.
-    """
+    """Return what is wrong with a value, and its innermost place; or None."""
     try:
         for step, part, inner in shape.parts(value):
             if why := _why_not_sent(part, inner, path + step):

@@ -100,10 +100,7 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
         return [DATA, data, *(part.encode() for pair in fields.items() for part in pair)]
 
     def partition_of(self, record: DeadLetter[R]) -> int:
-        """Return the partition of a letter's event.
-
-        0 where the record does not decode.
-        """
+        """Return the partition of a letter's event; 0 if it does not decode."""
         if not isinstance(record, DeadLetter):
             return self.codec.encode(record)
         return 0 if isinstance(record.record, bytes) else self.source.partition_of(record.record)
@@ -112,8 +109,7 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
         """Refuse it: what its processors cannot process stays here."""
         raise ConfigError(
             f"stream {self.name!r} has no dead letters of processor {processor!r}: a letter that "
-            f"cannot be processed "
-            "stays where it is"
+            "cannot be processed stays where it is"
         )
 
     def on_error(self, wanted: OnError | None) -> OnError:
@@ -130,12 +126,7 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
         return wanted or "quarantine"
 
     async def _settle(self, store: Store) -> None:
-        """See that Redis agrees on the source, and that there is such a processor.
-
-        Raises:
-            StateError: Redis has other partitions, or another hasher.
-            ConfigError: neither this program nor Redis knows the processor.
-        """
+        """Settle the source, and refuse a processor that nobody knows."""
         await settle(self.source, store)
         declared = self.app._processor_names(self.source)  # noqa: SLF001 - of this package
         if self.processor in declared:
@@ -146,8 +137,8 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
         known = sorted(declared | registered.keys())
         raise ConfigError(
             f"stream {self.source.name!r} has no processor {self.processor!r} whose dead letters "
-            f"could be read, neither "
-            f"in app {self.app.name!r} nor in Redis at {store.server}: it has {known or 'none'}"
+            f"could be read, neither in app {self.app.name!r} nor in Redis at {store.server}: it "
+            f"has {known or 'none'}"
         )
 
     async def _has_letters(self, store: Store) -> bool:
@@ -164,8 +155,7 @@ class _WrittenByCommits:
     def __init__(self, source: str, processor: str) -> None:
         self._told = (
             f"dead letters of processor {processor!r} are written by its commits alone: send to "
-            f"{source!r}, or requeue "
-            "a letter"
+            f"{source!r}, or requeue a letter"
         )
 
     def encode(self, _: object) -> NoReturn:

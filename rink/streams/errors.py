@@ -1,12 +1,5 @@
 """Define the errors of streams, besides those of `rink.errors`.
 
-    RinkError
-        RecordError (ValueError)          a record does not match its class, or has no key
-        EventTimeout                      a processor took longer for an event than its `timeout`
-        WorkerHalted                      a processor with on_error="halt" cannot process an event
-        PartitionFull                     a partition had no room during the sender's timeout
-        TooManyUncommitted (UsageError)   more events taken than may be uncommitted
-
 `StaleToken` (rink.errors) is raised by a commit of a former owner. `StateError` is raised if a key
 in Redis is not Rink's, has another type, or was rolled back. `rink.redis.errors` has the errors of
 calls to Redis.

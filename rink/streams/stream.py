@@ -9,10 +9,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from rink.arguments import check_count, check_seconds
 from rink.core.hashing import fnv1a64, jump_hash
-from rink.errors import ClosedError, ConfigError, RinkError
-from rink.event_loops import loop_time
-from rink.redis.errors import RedisOutOfMemory, RedisUnavailable
-from rink.redis.retry import RetryPauses
+from rink.errors import ConfigError, RinkError
 from rink.streams.app_connections import Connections, OpenStore
 from rink.streams.codec import Codec, JsonCodec
 from rink.streams.consumer.buffer import DATA, Entry
@@ -54,17 +51,9 @@ def partition_of(key: str, count: int) -> int:
 class StreamApp(Protocol):
     """Define the parts of an app that a stream needs."""
 
-    @property
-    def name(self) -> str:
-        """The app's name."""
-
-    @property
-    def connections(self) -> Connections:
-        """The app's connections to Redis."""
-
-    @property
-    def limits(self) -> ByteLimits:
-        """The app's byte limits."""
+    name: str
+    connections: Connections
+    limits: ByteLimits
 
     def _processor_names(self, stream: Stream[Any]) -> set[str]:
         """Return the names of the processors of a stream."""
@@ -77,7 +66,6 @@ class Stream(Generic[R]):
     """A stream of records in partitions; made by `App.stream`.
 
     Attributes:
-        name: the stream's.
         partition_count: how many partitions it has, for ever.
         partition_size: how many events each may hold; see `App.stream` about retention.
         trim: `committed` removes only what every processor has passed; `oldest` makes room at any
@@ -149,7 +137,8 @@ class Stream(Generic[R]):
     def partition_of_key(self, key: str) -> int:
         """Return the partition of a key's text.
 
-        Raises a RecordError where the stream's hasher has none.
+        Raises:
+            RecordError: the stream's hasher has none.
         """
         if self._hasher is None:
             return partition_of(key, self.partition_count)
@@ -220,10 +209,7 @@ class Stream(Generic[R]):
         return True
 
     def on_error(self, wanted: OnError | None) -> OnError:
-        """Return what follows for an event that fails too often.
-
-        None stands for the default.
-        """
+        """Return what follows for an event that fails too often."""
         return wanted or "dead-letter"
 
     def dead_letters(self, processor: str) -> Stream[DeadLetter[R]]:
@@ -336,44 +322,13 @@ class Stream(Generic[R]):
         """Raise a StateError if Redis has other partitions or another hasher."""
         await store.settle_count(self.names, self.name, self.partition_count, self.hasher)
 
-    def _is_settled(self, store: Store) -> bool:
-        return store.has_settled(self.names, self.partition_count, self.hasher)
-
     async def _ready(self, timeout: float) -> tuple[OpenStore, float]:
-        """Return the open store, and the seconds left of the timeout.
-
-        The first call opens it.
-        """
+        """Return the open store, and the seconds left of the timeout."""
         timeout = check_seconds("timeout", timeout)
-        store = self.app.connections.already_open()
-        if store is not None and self._is_settled(store.store):
-            return store, timeout
-        return await self._reach(timeout)
-
-    async def _reach(self, timeout: float) -> tuple[OpenStore, float]:
-        end, patience = loop_time() + timeout, RetryPauses(f"a send to stream {self.name!r}")
-        nothing = f"nothing was sent to stream {self.name!r} in {timeout:g} s"
-        error: RedisUnavailable | RedisOutOfMemory | None = None
-        connections = self.app.connections
-        times = connections.times_closed
-        try:
-            async with asyncio.timeout(timeout) as limit:
-                while connections.times_closed == times:
-                    try:
-                        store = await connections.open()
-                        await self._settle(store.store)
-                        return store, round(end - loop_time(), 2)
-                    except (RedisUnavailable, RedisOutOfMemory) as away:
-                        await asyncio.sleep(patience.after(away, at_once=error is None))
-                        error = away
-                raise ClosedError(f"the app was closed before it had reached Redis: {nothing}")
-        except TimeoutError:
-            if not limit.expired():  # it is what makes the client that raised it
-                raise
-        if error is None:
-            server = connections.server
-            raise RedisUnavailable(f"Redis at {server} did not answer: {nothing}", server=server)
-        raise type(error)(f"{error}: {nothing}", server=error.server) from error
+        opened, count = self.app.connections.already_open(), self.partition_count
+        if opened is not None and opened.store.has_settled(self.names, count, self.hasher):
+            return opened, timeout
+        return await self.app.connections.reach(f"stream {self.name!r}", self._settle, timeout)
 
     async def read(self, partition: int, *, after: str = entry_ids.NONE) -> AsyncIterator[Event[R]]:
         """Read what lies in a partition now, in order, whoever has processed it.

@@ -28,12 +28,8 @@ _BY_NAME = {
 """Classes by name, without importing their packages; subclasses count as well."""
 
 _NETWORK_IS_DOWN = {
-    errno.ENETDOWN,
-    errno.ENETUNREACH,
-    errno.ENETRESET,
-    errno.EHOSTDOWN,
-    errno.EHOSTUNREACH,
-}
+    errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH,
+}  # fmt: skip
 """The error numbers that Python raises as a plain OSError, not as a ConnectionError."""
 
 
@@ -61,11 +57,7 @@ def is_disconnect(error: BaseException) -> bool:
 
 
 def _is_sql_disconnect(error: Any, names: set[tuple[str, str]]) -> bool:
-    """Return whether an error of SQLAlchemy is an outage of the database.
-
-    SQLAlchemy does not count a failure to connect as a disconnect. But such an error has no
-    statement.
-    """
+    # SQLAlchemy does not count a failure to connect as a disconnect. But it has no statement.
     if error.connection_invalidated:
         return True
     could_not_connect = {("sqlalchemy", "OperationalError"), ("sqlalchemy", "InterfaceError")}
@@ -109,7 +101,6 @@ def is_transient(error: BaseException, kinds: Sequence[TransientError]) -> bool:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes."""
     passed: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in passed:

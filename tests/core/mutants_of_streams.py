@@ -323,7 +323,7 @@ STREAMS = [
     ),
     python(
         "the first send does not wait for Redis",
-        "streams/stream",
+        "streams/app_connections",
         "                        error = away\n",
         "                        error = away\n                        break\n",
         "streams/test_first_send",
@@ -386,8 +386,8 @@ STREAMS = [
     ),
     python(
         "an app that is closed is opened again by who waits",
-        "streams/stream",
-        "                while connections.times_closed == times:",
+        "streams/app_connections",
+        "                while self.times_closed == times:",
         "                while True:",
         "streams/test_first_send",
     ),

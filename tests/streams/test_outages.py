@@ -388,7 +388,7 @@ def test_pause_amid_events_gives_none_until_it_is_resumed(count):
 
     @shop.processor
     async def note(events):
-        loop, owner = asyncio.get_running_loop(), events._source
+        loop, owner = asyncio.get_running_loop(), events._owner
         batches = events.take(count) if count else one_by_one(events)
         async for batch in batches:
             for event in batch:
@@ -428,7 +428,7 @@ def test_transient_for_does_not_count_a_pause(where):
             await anext(aiter(events))
         tries.append(asyncio.get_running_loop().time() - 1000)
         if tries[-1] > 20:
-            pause_for(events._source, 1000)
+            pause_for(events._owner, 1000)
         raise ConnectionError("the database is away")
 
     outcome, took = run(shop)
@@ -447,7 +447,7 @@ def test_retry_for_does_not_count_a_pause():
             if leg.n == 3:
                 tries.append(now)
                 if now > 20:
-                    pause_for(events._source, 1000)
+                    pause_for(events._owner, 1000)
                 raise ValueError("three")
             shop.seen.append(leg.n)
 

@@ -236,13 +236,10 @@ def _milliseconds(to: str | datetime) -> int | None:
 async def _within(
     store: Store, place: PartitionPlace, target: str, is_time: bool
 ) -> tuple[str, str]:
-    """Refuse an id behind the end of the partition.
+    """Return the id to continue behind, and `Moved.gone_before`.
 
-    With such an offset the next owner would find that Redis has lost data.
-
-    Returns:
-        The id to continue behind, and the time before which events behind it may be gone; "" if
-        none is.
+    An id behind the end of the partition is refused. With such an offset the next owner would find
+    that Redis has lost data.
     """
     key = place.names.stream
     look = await store.look(place)

@@ -89,21 +89,14 @@ class Task:
             await self._run_once("when it is due")
 
     async def _run_at_start(self) -> None:
-        """Run the task until it has succeeded once; then wait until cancelled.
-
-        The wait keeps the leader's role.
-        """
+        """Run the task until it succeeds; then wait, to keep the leader's role."""
         pauses = Backoff(_FIRST_PAUSE_S, _MAX_PAUSE_S)
         while not await self._run_once("soon"):  # noqa: ASYNC110 - each turn runs the task
             await asyncio.sleep(pauses.next())
         await asyncio.Event().wait()
 
     async def _run_once(self, again: str) -> bool:
-        """Run the task; return whether it succeeded.
-
-        Args:
-            again: when it runs again after an error, for the log.
-        """
+        """Run the task; return whether it succeeded."""
         this, succeeds = running_task(), True
         try:
             await apart(self._call)
@@ -156,10 +149,7 @@ class Task:
 
 
 async def _outlast_thread(work: Coroutine[Any, Any, T], name: str) -> T:
-    """Wait for the end of a thread, even if this is cancelled.
-
-    So the leader's role is kept until the thread has returned.
-    """
+    # So the leader's role is kept until the thread has returned.
     running = asyncio.create_task(work)
     try:
         return await asyncio.shield(running)
@@ -175,13 +165,9 @@ def _now() -> datetime:
 
 
 async def run_tasks(tasks: list[Task], rink: Any) -> None:
-    """Run all tasks until cancelled.
+    """Run all tasks until cancelled; `rink` has joined the app's group.
 
     The leader's tasks end when the group is left.
-
-    Args:
-        tasks: the tasks of the app.
-        rink: the app's group, joined.
     """
     led = [task for task in tasks if task.on_leader]
     async with asyncio.TaskGroup() as group:

@@ -114,11 +114,14 @@ class Committer:
         """Raise the ceiling in Redis up to an entry, before it is yielded."""
         if entry_ids.order(last.id) > self.ceiling:
             ceiling = self._buffer.next_ceiling
-            place, token, epoch = self._place, self._token, self._epoch
-            await repeat_until_answered(
-                place.role, lambda: self._store.extend(place, token, epoch, ceiling)
-            )
+            extend = partial(self._store.extend, self._place, self._token, self._epoch, ceiling)
+            await repeat_until_answered(self._place.role, extend)
             self.ceiling = entry_ids.order(ceiling)
+
+    async def mark(self, entry_id: str) -> None:
+        """Mark an event in Redis before it is yielded alone; "" for none."""
+        mark = partial(self._store.mark, self._place, self._token, self._epoch, entry_id)
+        await repeat_until_answered(self._place.role, mark)
 
     async def _settle_all(self) -> None:
         max_bytes = self._store.limits.reply
@@ -175,10 +178,8 @@ class Committer:
         stream = self._processor.stream
         if stream.is_trimmed and self._untrimmed * 20 >= stream.partition_size:
             self._untrimmed = 0
-            place = self._place
-            await repeat_until_answered(
-                place.role, lambda: self._store.trim(place.names, place.bounds)
-            )
+            trim = partial(self._store.trim, self._place.names, self._place.bounds)
+            await repeat_until_answered(self._place.role, trim)
 
 
 def _refuse_too_many(

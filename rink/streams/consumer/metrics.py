@@ -25,12 +25,10 @@ class WorkerMetrics:
         self._processed = self._counter("processed", "Events that were processed and committed.")
         self._dead = self._counter("dead", "Events that were given up.")
         self._retried = self._counter("retried", "Times that a processor was called again.")
-        self._transient = self._counter(
-            "transient", "Transient errors of a processor: no event was to blame."
-        )
-        self._timeouts = self._counter(
-            "timeouts", "Times that an event took longer than its timeout."
-        )
+        what = "Transient errors of a processor: no event was to blame."
+        self._transient = self._counter("transient", what)
+        what = "Times that an event took longer than its timeout."
+        self._timeouts = self._counter("timeouts", what)
         self._commits = Histogram(
             "rink_streams_commit_seconds", "From asking for a commit to its answer.",
             _LABELS[:3], buckets=_SECONDS, registry=self.registry,
@@ -41,9 +39,8 @@ class WorkerMetrics:
         )  # fmt: skip
         self._lag = self._gauge("lag", "Events that are not committed yet.")
         self._owned = self._gauge("owned", "1 while this worker owns the partition.")
-        self._paused = self._gauge(
-            "paused", "1 while this worker owns the partition and it is paused."
-        )
+        what = "1 while this worker owns the partition and it is paused."
+        self._paused = self._gauge("paused", what)
         self._known: dict[tuple[object, PartitionPlace], Any] = {}
 
     def _counter(self, name: str, what: str) -> Counter:
@@ -84,10 +81,7 @@ class WorkerMetrics:
                 self.paused(place, False)
 
     def show(self, place: PartitionPlace) -> None:
-        """Show all counters of a partition, also those at 0.
-
-        A rate needs a value from before the first dead letter.
-        """
+        """Show all counters: a rate needs a value from before the first event."""
         for counter in (
             self._processed, self._dead, self._retried, self._transient, self._timeouts,
         ):  # fmt: skip

@@ -1,7 +1,6 @@
 """Yield and commit the events of one grant of a partition.
 
-`GrantOwner` is behind a processor's `Events`. It knows nothing of roles. `partition.py`
-runs it, and says when the partition is lost.
+`GrantOwner` knows nothing of roles: `partition.py` runs it, and says when the partition is lost.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from rink.errors import UsageError
-from rink.redis.retry import repeat_until_answered
 from rink.streams.consumer.buffer import Buffer, Entry
 from rink.streams.consumer.committer import Committer
 from rink.streams.consumer.dead_lettering import DeadLettering
@@ -33,10 +31,7 @@ R = TypeVar("R")
 log = logging.getLogger("rink.streams")
 
 SUSPECT_DELAY_S = 0.5
-"""How long a suspect waits, so that other partitions are taken and continue.
-
-An event that was marked at a crash waits three times as long.
-"""
+"""How long a suspect waits for other partitions; three times as long if it was marked."""
 
 _MAX_EVENTS_PER_TURN = 64
 """The most events that are yielded before other tasks of the event loop run."""
@@ -46,17 +41,14 @@ class GrantOwner(Generic[R]):
     """A partition that this worker owns under one token.
 
     Args:
-        taken: the answer to the take.
         is_held: returns whether the role is held at this moment.
         suspects: decides which partition of the worker may process a suspect now.
         wants_more: called when there may be room for more events.
         may_hold: returns how many bytes of events the owner may hold before it stops reading.
 
     Attributes:
-        left_out: bytes of the next event behind those of the take, if there was no room for it;
-            otherwise 0.
-        changed: set by each change that a waiting call must see: new events in the buffer, a
-            commit, a pause, or the end.
+        left_out: bytes of the event behind those of the take if it had no room; otherwise 0.
+        changed: set by new events, a commit, a pause or the end, for a waiting call.
         has_idled: the processor has waited for events in its present call.
         looks_ahead: the owner reads events behind one that does not decode, even if memory is full.
         ended_early: the processor got the end of its events before the partition's end, so that an
@@ -82,15 +74,11 @@ class GrantOwner(Generic[R]):
         self.place = place
         self.token = token
         self.buffer = Buffer(
-            processor.name,
-            taken.offset,
-            prefetch=processor.prefetch,
-            max_uncommitted=processor.max_uncommitted,
-            careful=taken.careful,
-        )
+            processor.name, taken.offset, prefetch=processor.prefetch,
+            max_uncommitted=processor.max_uncommitted, careful=taken.careful,
+        )  # fmt: skip
         self.changed = asyncio.Event()
-        self.ended_early = self.looks_ahead = False
-        self.is_idle = self.has_idled = False
+        self.ended_early = self.looks_ahead = self.is_idle = self.has_idled = False
         self.stopwatch = Stopwatch(processor.policy.timeout)
         self.dead_lettering = DeadLettering(processor, place, self.buffer)
         self._error_log = error_log
@@ -98,7 +86,6 @@ class GrantOwner(Generic[R]):
         self._is_paused = False
         self._resumed_at = -math.inf
         self._now = asyncio.get_running_loop().time
-        self._store = store
         self._epoch = taken.epoch
         self._is_held = is_held
         self._suspects = suspects
@@ -175,13 +162,8 @@ class GrantOwner(Generic[R]):
         self.changed.set()
         self._suspects.forget(self)
 
-    # ── yielding ─────────────────────────────────────────────────────────────────────────────
-
     async def next(self, count: int, within: float) -> list[tuple[Entry, R]]:
-        """Finish the in-flight events, and yield `count` more at most.
-
-        At the end it returns [].
-        """
+        """Finish the in-flight events, and yield `count` more; [] at the end."""
         if self._is_waited_for:
             raise UsageError(
                 f"processor {self.processor.name!r} iterates over the events of "
@@ -250,7 +232,6 @@ class GrantOwner(Generic[R]):
         return entry, record
 
     def _take_back(self, entries: list[Entry]) -> None:
-        """Put gathered entries back that do not reach the processor."""
         if entries:
             self.buffer.held_back = 0
             self.buffer.take_back(entries[0])
@@ -262,10 +243,7 @@ class GrantOwner(Generic[R]):
         self.commits.note_finished()
 
     async def _gather(self, entries: list[Entry], count: int, within: float) -> None:
-        """Wait for up to `count` entries, and add them to `entries`.
-
-        It adds none at the end of the partition, or where the processor must commit first.
-        """
+        """Wait for entries to add, unless the partition ends or must commit."""
         # Invariants:
         # 1. The gathered entries are yielded in the buffer, and `held_back` counts them. So a
         #    commit from another task cannot finish them before they reach the processor.
@@ -302,11 +280,7 @@ class GrantOwner(Generic[R]):
             self._take_back(entries)
 
     def _must_commit(self) -> bool:
-        """Return whether memory is full of events that the processor must commit.
-
-        Raises:
-            TooManyUncommitted: the processor has `max_uncommitted` events without a commit.
-        """
+        """Return whether memory is full of events that the processor must commit."""
         if self.buffer.is_held_up:
             raise TooManyUncommitted(
                 f"processor {self.processor.name!r} has "
@@ -321,7 +295,7 @@ class GrantOwner(Generic[R]):
         return self._now() >= deadline
 
     def _give(self, count: int, have: int) -> list[Entry]:
-        # Otherwise a new batch would be cut to the room that is left: it waits for earlier commits.
+        # A new batch waits for earlier commits if they leave it less room than it could fill.
         wanted = min(count, self.buffer.ready)
         if have == 0 and self.buffer.has_finished and self.buffer.may_yield < wanted:
             return []
@@ -330,7 +304,6 @@ class GrantOwner(Generic[R]):
         return entries
 
     async def _wait_for_change(self, deadline: float | None) -> None:
-        """Wait for a change, at most until the deadline."""
         self._wants_more(self)
         self.changed.clear()
         left = None if deadline is None else max(deadline - self._now(), 0)
@@ -351,23 +324,14 @@ class GrantOwner(Generic[R]):
             await asyncio.sleep(0)
         await self.commits.cover(entries[-1])
         if self.buffer.must_mark(entries[0]):
-            await self._delay_suspect(entries[0])
+            # Other partitions get a moment before a suspect is processed.
+            is_suspect = entries[0].id in self._suspect_ids
+            if is_suspect or not self._has_delayed:
+                self._has_delayed = True
+                await self.rest(SUSPECT_DELAY_S * (3 if is_suspect else 1))
             self._has_marked = self._has_marked or await self._suspects.begin(self)
             if self._has_marked:
-                await self._mark(entries[0].id)
-
-    async def _mark(self, entry_id: str) -> None:
-        place, token, epoch = self.place, self.token, self._epoch
-        await repeat_until_answered(
-            place.role, lambda: self._store.mark(place, token, epoch, entry_id)
-        )
-
-    async def _delay_suspect(self, entry: Entry) -> None:
-        """Give other partitions a moment before a suspect is processed."""
-        is_suspect = entry.id in self._suspect_ids
-        if is_suspect or not self._has_delayed:
-            self._has_delayed = True
-            await self.rest(SUSPECT_DELAY_S * (3 if is_suspect else 1))
+                await self.commits.mark(entries[0].id)
 
     async def rest(self, seconds: float) -> None:
         """Wait for some seconds, or until the partition is lost."""
@@ -384,7 +348,7 @@ class GrantOwner(Generic[R]):
     async def take_mark_back(self) -> None:
         """Remove the mark of an event, which a later crash must not blame."""
         if self._has_marked:
-            await self._mark("")
+            await self.commits.mark("")
             self.release_mark()
 
     def release_mark(self) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import Any
 
+import attrs
+
 from rink import aio
 from rink.errors import RinkError, StaleToken, StateError
 from rink.event_loops import loop_time
@@ -26,16 +28,18 @@ _RETAKE_INTERVAL_S = 1.0
 """How long a partition that cannot be processed waits before the next take."""
 
 
+@attrs.define(eq=False)
 class PartitionGrant:
     """One grant of one partition's role."""
 
-    def __init__(self, context: ProcessorContext, place: PartitionPlace, role: aio.Role) -> None:
-        self._context = context
-        self._place = place
-        self._role = role
-        self._waits_since: float | None = loop_time()  # None after the first take
-        self._quarantined = ""
-        self._is_open = False  # a take was sent, so the partition may be open in Redis
+    _context: ProcessorContext
+    _place: PartitionPlace
+    _role: aio.Role
+    # None after the first take.
+    _waits_since: float | None = attrs.field(init=False, factory=loop_time)
+    _quarantined: str = attrs.field(init=False, default="")
+    # A take was sent, so the partition may be open in Redis.
+    _is_open: bool = attrs.field(init=False, default=False)
 
     async def run(self) -> None:
         """Own the partition until the role is lost."""
@@ -86,7 +90,11 @@ class PartitionGrant:
         except OffsetMoved as error:
             log.warning("%s", error)
         except (Quarantined, RedisRolledBack) as error:
-            await self._stop(error, lost)
+            may_continue = self._context.processor.on_data_loss == "continue"
+            if may_continue and isinstance(error, RedisRolledBack):
+                await self._continue(error, lost)
+            else:
+                await self._quarantine(error, lost)
         except StaleToken as error:
             await self._wait_for_successor(error, lost)
         except (RedisError, StateError) as error:
@@ -110,14 +118,6 @@ class PartitionGrant:
             )  # fmt: skip
             await _until(lost, REPORT_INTERVAL_S)
 
-    async def _stop(self, error: Quarantined | RedisRolledBack, lost: asyncio.Task[bool]) -> None:
-        """Quarantine the partition, or continue after a data loss if allowed."""
-        may_continue = self._context.processor.on_data_loss == "continue"
-        if may_continue and isinstance(error, RedisRolledBack):
-            await self._continue(error, lost)
-        else:
-            await self._quarantine(error, lost)
-
     def _owner(self, taken: Taken) -> GrantOwner[Any]:
         context = self._context
         return GrantOwner(
@@ -135,12 +135,9 @@ class PartitionGrant:
         )
 
     async def _take(self, lost: asyncio.Task[bool]) -> Taken | None:
-        """Take the partition, however long Redis is unavailable.
+        """Take the partition, unless the role is lost before Redis is available.
 
         After a timeout, the next answer may have half as many bytes of events.
-
-        Returns:
-            None if the role was lost meanwhile.
         """
         # A take under way is not cancelled at a loss: in Redis it must not come after the close of
         # this owner, which it would open again.
@@ -193,10 +190,7 @@ class PartitionGrant:
         await _until(lost, _RETAKE_INTERVAL_S)
 
     async def _continue(self, error: RedisRolledBack, lost: asyncio.Task[bool]) -> None:
-        """Accept the data of Redis, and log the loss.
-
-        `rink streams unquarantine` does the same.
-        """
+        """Accept the data of Redis, as `rink streams unquarantine` does."""
         place, pauses = self._place, RetryPauses(self._place.role)
         while not lost.done():
             try:

@@ -69,11 +69,7 @@ class Reader:
         await end(list(self._helpers))
 
     def add(self, owner: GrantOwner[Any]) -> Broken:
-        """Read for an owner.
-
-        Returns:
-            A future that fails if reading cannot continue.
-        """
+        """Read for an owner; the future fails if reading cannot continue."""
         broken = self._owners[owner] = asyncio.get_running_loop().create_future()
         self._held.enter(owner, owner.note_share)
         if owner.buffer.ready:  # the events of the take
@@ -140,11 +136,7 @@ class Reader:
         *,
         waits: bool = True,
     ) -> bool:
-        """Read once for these owners, and feed each one its events.
-
-        Returns:
-            Whether there were any events.
-        """
+        """Read once for these owners; return whether there were any events."""
         # Another read or a retake may have moved an owner meanwhile. So an answer counts only for
         # an owner that is still there, and only from the position that was read.
         reads = {owner.place.names.stream: (owner, owner.buffer.read_to) for owner in owners}
@@ -173,10 +165,7 @@ class Reader:
                 await woken.wait()
 
     def _rest(self, owner: GrantOwner[Any], error: RedisUnavailable) -> None:
-        """Stop reading an owner for a pause, after the timeout of one event.
-
-        Meanwhile the other partitions are read.
-        """
+        """Stop reading an owner for a pause, after the timeout of one event."""
         pause = _FIRST_REST_S
         if owner in self._rests:
             pause = min(self._rests[owner][1] * 2, _MAX_REST_S)
@@ -192,10 +181,7 @@ class Reader:
         return owner in self._rests and loop_time() < self._rests[owner][0]
 
     async def _recheck(self, owners: Sequence[GrantOwner[Any]]) -> None:
-        """Check after a reconnect that Redis has not lost owners' data.
-
-        An owner whose data was lost fails with the error.
-        """
+        """Fail each owner whose data Redis has lost, after a reconnect."""
         for owner in owners:
             broken = self._owners.get(owner)
             if broken is None or broken.done():
@@ -229,10 +215,7 @@ class SharedReader(Reader):
         return broken
 
     def wake(self, owner: GrantOwner[Any]) -> None:
-        """Wake the reader for an owner that may have room again.
-
-        If a read without this owner is under way, it is ended.
-        """
+        """Wake the reader, and end a read without this owner."""
         if owner in self._reading or owner not in self._owners or not self._has_room(owner):
             return
         self._woken.set()

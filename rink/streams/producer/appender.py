@@ -115,10 +115,7 @@ class Appender:
             parcel.sent.cancel()
 
     async def _last_call(self) -> None:
-        """Wait a moment for the call under way, if the partition is full.
-
-        Then the sender's error is that the partition is full, and not that Redis does not answer.
-        """
+        # Then the error is that the partition is full, and not that Redis does not answer.
         if self._is_full:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_ANSWER_TIMEOUT_S):

@@ -19,12 +19,9 @@ from rink.streams.records.shapes import FromJson, Part, Shape, ToJson, brief, wh
 
 
 def finish(shape: Shape, fields: Sequence[Field], members: Mapping[str, Shape]) -> None:
-    """Finish the shape of a record class.
+    """Finish the shape that `unfinished` made of a record class.
 
-    Args:
-        shape: the shape that `unfinished` made of the class.
-        fields: all fields of the class.
-        members: the shapes of the fields that are sent.
+    `members` has the shapes of the fields that are sent.
     """
     # The shape is filled in place, since shapes of other types may hold it already (`unfinished`).
     # Generated functions convert the fields that are sent. The comparison takes every field, also

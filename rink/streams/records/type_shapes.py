@@ -74,17 +74,13 @@ class _Declaring:
         if hint is Any:
             return Shape(hint, ANY_KIND, (object,))
         if hint is None or hint is type(None):
-            return _finite(hint, {None: None})
+            return _finite(hint, {(type(None), None): None})
         if _is_hashable(hint) and hint in SCALARS:
             scalar = SCALARS[hint]
             return Shape(
-                hint,
-                frozenset({scalar.kind}),
-                (hint,),
-                scalar.to_json,
-                scalar.from_json,
-                scalar.same,
-            )
+                hint, frozenset({scalar.kind}), (hint,),
+                scalar.to_json, scalar.from_json, scalar.same,
+            )  # fmt: skip
         if get_origin(hint) is Literal:
             return self._literal(hint)
         if get_origin(hint) in _UNIONS:
@@ -165,7 +161,7 @@ class _Declaring:
             if (plain.__class__, plain) in values:
                 raise UnfitError(f"{hint}, and JSON has {plain!r} for two of them")
             values[plain.__class__, plain] = value
-        return _finite_of(hint, values)
+        return _finite(hint, values)
 
     def _union(self, hint: Any) -> Shape:
         args = [arg for arg in get_args(hint) if arg is not type(None)]
@@ -205,11 +201,8 @@ def _is_hashable(hint: Any) -> bool:
 
 def _unknown(hint: Any, origin: Any) -> str:
     name = shown(hint)
-    if (
-        isinstance(origin, type)
-        and issubclass(origin, Iterable)
-        and origin.__module__ == "collections.abc"
-    ):
+    is_many = isinstance(origin, type) and issubclass(origin, Iterable)
+    if is_many and origin.__module__ == "collections.abc":
         return (
             f"{name}, which does not say which class to make: use list[...] or tuple[..., ...], "
             "for example"
@@ -232,11 +225,7 @@ def _hooked(hint: Any, to_json: Callable[[Any], Any], from_json: Callable[[Any],
     return Shape(hint, ANY_KIND, classes, to_json, lambda plain, _=None: from_json(plain), same)
 
 
-def _finite(hint: Any, values: Mapping[Any, Any]) -> Shape:
-    return _finite_of(hint, {(plain.__class__, plain): value for plain, value in values.items()})
-
-
-def _finite_of(hint: Any, values: Mapping[tuple[type, Any], Any]) -> Shape:
+def _finite(hint: Any, values: Mapping[tuple[type, Any], Any]) -> Shape:
     """Return the shape of a type with few values, by their JSON.
 
     A member of an enum may differ from its JSON.
@@ -270,8 +259,7 @@ def _enum(kind: type[enum.Enum]) -> Shape:
     The class may have members for other values, by `_missing_`.
     """
     values = {(_plain(member.value).__class__, _plain(member.value)): member for member in kind}
-    scalars = (str, int, float, bool)
-    if odd := [member for member in kind if member.value.__class__ not in scalars]:
+    if odd := [member for member in kind if member.value.__class__ not in (str, int, float, bool)]:
         raise UnfitError(
             f"{kind.__name__}, and JSON has no {odd[0].value!r}, the value of {odd[0].name}"
         )
@@ -288,14 +276,8 @@ def _enum(kind: type[enum.Enum]) -> Shape:
             raise TypeError(f"{plain!r} is no {kind.__name__}")
         return kind(plain)
 
-    return Shape(
-        hint=kind,
-        kinds=kinds,
-        classes=(kind,),
-        to_json=to_json,
-        from_json=from_json,
-        values=None if is_flag else values,
-    )
+    few = None if is_flag else values
+    return Shape(kind, kinds, (kind,), to_json, from_json, values=few)
 
 
 def _plain(value: Any) -> Any:

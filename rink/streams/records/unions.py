@@ -12,14 +12,9 @@ from rink.streams.records.scalars import as_it_is
 from rink.streams.records.shapes import ANY_KIND, JSON_SCALARS, Shape, UnfitError, shown
 
 _KINDS = {
-    str: "text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    list: "an array",
-    dict: "an object",
-    type(None): "null",
-}
+    str: "text", int: "a whole number", float: "a number", bool: "true or false",
+    list: "an array", dict: "an object", type(None): "null",
+}  # fmt: skip
 
 
 def optional(hint: Any, member: Shape) -> Shape:
@@ -45,10 +40,7 @@ def one_of(
 ) -> Shape:
     """Return the shape of a union whose members have been told apart.
 
-    Args:
-        hint: the union.
-        members: its members.
-        record_of: returns the member of a record's JSON; None if fewer than two are records.
+    `record_of` returns the member of a record's JSON; it is None if fewer than two are records.
     """
     # The invariant: a value and its JSON choose the same member, so a value comes back by the
     # member that wrote it. The JSON of two members never overlaps (`tell_apart`,
@@ -116,14 +108,13 @@ def tell_apart(hint: Any, one: Shape, other: Shape) -> None:
     if is_record_class(one.hint) and is_record_class(other.hint):
         return
     both = one.kinds & other.kinds
-    if not both or (
-        one.is_its_json and other.is_its_json and ANY_KIND not in (one.kinds, other.kinds)
-    ):
+    are_their_json = one.is_its_json and other.is_its_json
+    if not both or (are_their_json and ANY_KIND not in (one.kinds, other.kinds)):
         return
     if (
         one.values is not None
         and other.values is not None
-        and not one.values.keys() & other.values.keys()
+        and one.values.keys().isdisjoint(other.values.keys())
     ):
         return
     kind = min((_KINDS[json_class] for json_class in both), key=str)
@@ -188,11 +179,7 @@ def telling_records(hint: Any, members: list[Shape]) -> Callable[[Any], Shape]:
 def _by_tag(
     name: str, members: list[Shape], fields: Mapping[Any, tuple[Field, ...]]
 ) -> dict[Any, Shape]:
-    """Return the member for each value of a literal field.
-
-    Returns:
-        {} if the field does not tell the members apart.
-    """
+    """Return the member for each value of a literal field, or {}."""
     table: dict[Any, Shape] = {}
     for member in members:
         hints = [

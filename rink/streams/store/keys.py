@@ -70,11 +70,7 @@ class Names:
 
 @attrs.frozen
 class PartitionNames:
-    """The keys of one partition.
-
-    Attributes:
-        stream: the Redis stream.
-    """
+    """The keys of one partition; `stream` is that of the Redis stream."""
 
     stream: str
 
@@ -85,10 +81,7 @@ class PartitionNames:
 
     @property
     def lost(self) -> str:
-        """Return the key of the hash of lost events by processor.
-
-        Processors lose events by `trim="oldest"`.
-        """
+        """Return the key of the hash of events that `trim="oldest"` dropped."""
         return f"{self.stream}:lost"
 
     @property
@@ -98,10 +91,7 @@ class PartitionNames:
 
     @property
     def segments(self) -> str:
-        """Return the key of the stream of segments.
-
-        It has an entry for each segment, with the events and bytes that came before it.
-        """
+        """Return the key of the stream of segments, see partition.lua."""
         return f"{self.stream}:segments"
 
     @property

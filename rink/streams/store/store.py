@@ -43,10 +43,7 @@ from rink.streams.store.values import (
 OLDEST_REDIS = (7, 0)
 """The first version whose scripts may run while Redis is out of memory."""
 _READ_TIMEOUT_S = 1.0
-"""The longest wait of a read for new events, and the cost of a lost wake-up.
-
-It is shorter if the client's own timeout is.
-"""
+"""The longest wait of a read for new events, and the cost of a lost wake-up."""
 MAX_COUNTED = 100_000
 """The default limit for counting a lag, since Redis does nothing else while it counts."""
 
@@ -103,14 +100,9 @@ class Store:
     async def run(
         self, name: str, keys: Sequence[str], blobs: Sequence[bytes | str] = (), /, **args: object
     ) -> Any:
-        """Run a script of streams; raise errors of Rink.
-
-        Numbers among `args` that may need more than 53 bits are text.
-        """
+        """Run a script of streams with these keys, bytes and `Args`."""
         with explained(self.server, *keys):
             return await self._scripts.run(ScriptCall(script(name), keys, args, blobs))
-
-    # ── the stream ───────────────────────────────────────────────────────────────────────────
 
     async def settle_count(self, names: Names, stream: str, count: int, hasher: str = "") -> None:
         """Check once that all programs have the same partitions and hasher.
@@ -151,10 +143,7 @@ class Store:
         return True
 
     def has_settled(self, names: Names, count: int, hasher: str) -> bool:
-        """Return whether partitions and hasher are known to be settled.
-
-        Settled values never change.
-        """
+        """Return whether these values are settled, which never change then."""
         return (names.about, count, hasher) in self._settled
 
     async def append(
@@ -183,10 +172,8 @@ class Store:
     async def trim(self, names: PartitionNames, bounds: PartitionBounds = _SAYS_NOTHING) -> int:
         """Trim events that all processors have passed and that are not kept.
 
-        The retention of `bounds` is used if Redis has none, or has lost it.
-
-        Returns:
-            How many events were trimmed.
+        The retention of `bounds` is used if Redis has none, or has lost it. It returns how many
+        events were trimmed.
         """
         return int(await self.run("trim", names.keys, bounds=bounds.args))
 
@@ -233,8 +220,6 @@ class Store:
             entries: Any = await self.redis.xrevrange(key, count=1)
         return text(entries[0][0]) if entries else entry_ids.NONE
 
-    # ── positions ────────────────────────────────────────────────────────────────────────────
-
     async def register(self, place: PartitionPlace) -> str:
         """Register the processor, so that trimming waits; return its offset."""
         return text(await self.run("register", place.keys, **place.args))
@@ -269,16 +254,9 @@ class Store:
         flat = [text(part) for part in answer[5]]
         ends = dict(zip(flat[::2], map(int, flat[1::2]), strict=True))
         return Taken(
-            offset,
-            epoch,
-            careful,
-            quarantined,
-            ends,
-            first=answer[6],
-            begun_us=int(answer[7]),
-            is_paused=text(answer[8]) == "1",
-            left_out=answer[9],
-        )
+            offset, epoch, careful, quarantined, ends, first=answer[6], begun_us=int(answer[7]),
+            is_paused=text(answer[8]) == "1", left_out=answer[9],
+        )  # fmt: skip
 
     async def commit(self, place: PartitionPlace, step: CommitStep) -> None:
         """Advance the offset and write all outputs, in one step.
@@ -318,10 +296,7 @@ class Store:
         refusals.check(place, step.token, answer, step.expected)
 
     async def close_place(self, place: PartitionPlace, token: int) -> None:
-        """Mark a clean shutdown of this owner.
-
-        Then the next owner runs no events one by one.
-        """
+        """Mark a clean shutdown, after which no events run one by one."""
         refusals.check(place, token, await self.run("close", [place.at], token=str(token)))
 
     async def extend(self, place: PartitionPlace, token: int, epoch: str, ceiling: str) -> None:
@@ -339,11 +314,7 @@ class Store:
         await self._owner_step("quarantine", place, token, epoch, reason=reason)
 
     async def accept(self, place: PartitionPlace, token: int) -> str:
-        """Accept the data of Redis after a data loss.
-
-        Returns:
-            The offset behind which this owner continues.
-        """
+        """Accept the data of Redis after a loss; return the offset in it."""
         answer = await self.run("unquarantine", place.keys, **place.args, token=str(token))
         refusals.check(place, token, answer)
         return text(answer[2])
@@ -356,18 +327,12 @@ class Store:
         answer = await self.run("look", place.keys, **place.args, max_counted=max_counted)
         at, offsets, lag, first, length, lost, size, oldest, ms, bytes_kept, held, removed = answer
         return Look(
-            position=Position.of(place, at, offsets),
-            lag=lag,
-            first=text(first),
-            length=length,
+            position=Position.of(place, at, offsets), lag=lag, first=text(first), length=length,
             lost=int(lost),
             lowest=min(map(text, offsets[1::2]), key=entry_ids.order, default=""),
-            size=int(size),
-            oldest=text(oldest),
-            retention=Retention(int(ms), int(bytes_kept)),
-            held=held,
-            removed=removed,
-        )
+            size=int(size), oldest=text(oldest), retention=Retention(int(ms), int(bytes_kept)),
+            held=held, removed=removed,
+        )  # fmt: skip
 
     async def position(self, place: PartitionPlace) -> Position:
         """Return the state of a processor in one partition."""
@@ -400,8 +365,6 @@ class Store:
         """
         self._last_step_us = max(self._last_step_us + 1, time.time_ns() // 1000)
         return str(self._last_step_us)
-
-    # ── reading ──────────────────────────────────────────────────────────────────────────────
 
     def reader(self) -> AnyRedis:
         """Return a client for blocking reads.
