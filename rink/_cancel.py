@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any
 
 ENDS_PROCESS = (SystemExit, KeyboardInterrupt)
@@ -80,3 +80,20 @@ async def end(tasks: Iterable[asyncio.Task[Any]], *, again_s: float = 0.05) -> N
             task.exception()  # marks it as retrieved
     if cancelled is not None:
         raise cancelled
+
+
+async def run_unless(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
+    """Run a coroutine to its end, unless the event is set before.
+
+    Returns:
+        Whether it came to its end; otherwise it was cancelled.
+    """
+    working, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([working, stopped], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end([working, stopped])
+    if working.cancelled():
+        return False
+    working.result()
+    return True

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from rink.arguments import check_seconds
+from rink.callables import check_function
 from rink.core.keys import check_name
 from rink.errors import ConfigError
 from rink.redis.async_client import Connect
@@ -17,7 +18,7 @@ from rink.streams.dead_letter_stream import DeadLetterStream
 from rink.streams.event import Middleware
 from rink.streams.failure_policy import OnError, Policy
 from rink.streams.hashers import Hasher
-from rink.streams.hooks import Hook, check_worker_hook
+from rink.streams.hooks import Hook
 from rink.streams.processor import OnDataLoss, Processor
 from rink.streams.records.partition_keys import PartitionBy
 from rink.streams.retention import Keep
@@ -29,6 +30,11 @@ from rink.streams.transient_errors import TRANSIENT, TransientError
 if TYPE_CHECKING:
     from rink.streams.consumer.app_tasks import Task
     from rink.streams.signatures import Declares
+
+SESSION_SETTINGS = {
+    "ca", "cert", "clock", "key", "margin", "password", "prefix", "timeout", "user",
+}  # fmt: skip
+"""The settings of `rink.Session` that an app may pass on."""
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,7 +52,7 @@ class App:
             each worker.
         ttl: seconds until a crashed worker loses its partitions.
         session: more settings of `rink.Session`: prefix, user, password, ca, cert, key, margin,
-            timeout.
+            timeout; in tests also clock.
         max_reply_bytes: about how many bytes one request reads from Redis or sends to it; one event
             at least.
         max_in_flight_bytes: about how many bytes of events a worker, or a sender, holds; a commit
@@ -70,9 +76,19 @@ class App:
         self.tasks: dict[str, Task] = {}
         self.worker_starts: list[Hook] = []
         self.worker_stops: list[Hook] = []
+        if not callable(redis) and not isinstance(redis, str):
+            raise ConfigError(
+                f"redis={redis!r} is neither a URL nor a function that makes a client: each event "
+                "loop needs a client of its own"
+            )
         self.etcd = etcd
         self.ttl = ttl
         self.session = dict(session or {})
+        if unknown := sorted(self.session.keys() - SESSION_SETTINGS):
+            raise ConfigError(
+                f"session= has no setting {unknown[0]!r}: it may have "
+                f"{', '.join(sorted(SESSION_SETTINGS))}. `ttl` and `etcd` are settings of the app"
+            )
         self.limits = ByteLimits(max_reply_bytes, max_in_flight_bytes)
         self.connections = Connections(self.name, redis, self.limits)
 
@@ -218,6 +234,8 @@ class App:
         Raises:
             ConfigError: a setting cannot be used, or there is such a processor already.
         """
+        if not isinstance(stream, Stream):
+            raise ConfigError(f"{stream!r} is no stream: write `@app.processor(stream)`")
         if self.streams.get(stream.name) is not stream:
             raise ConfigError(f"{stream!r} is of another app than {self.name!r}")
         if commit not in ("auto", "manual"):
@@ -268,7 +286,7 @@ class App:
         Raises:
             ConfigError: it cannot be called so.
         """
-        check_worker_hook("on_worker_start", hook)
+        check_function("on_worker_start", hook)
         self.worker_starts.append(hook)
         return hook
 
@@ -283,7 +301,7 @@ class App:
         Raises:
             ConfigError: it cannot be called so.
         """
-        check_worker_hook("on_worker_stop", hook)
+        check_function("on_worker_stop", hook)
         self.worker_stops.append(hook)
         return hook
 
@@ -350,7 +368,6 @@ class App:
     # ── for its streams ──────────────────────────────────────────────────────────────────────
 
     def _processor_names(self, stream: Stream[Any]) -> set[str]:
-        """Return the names of the processors of a stream."""
         return {one.name for one in self.processors.values() if one.stream is stream}
 
     def _dead_letters(self, source: Stream[R], processor: str) -> Stream[DeadLetter[R]]:

@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from rink._cancel import end, running_task
 from rink.errors import ClosedError, UsageError
 from rink.event_loops import asyncio_loop
-from rink.redis.async_client import AnyRedis, Connect
+from rink.redis.async_client import Connect
 from rink.redis.error_map import reading
 from rink.streams.producer.appender import Appender
 from rink.streams.store.byte_limits import ByteLimits
@@ -26,11 +26,7 @@ T = TypeVar("T")
 
 
 class OpenStore:
-    """An open store, with an appender for each partition that was sent to.
-
-    Attributes:
-        store: the store.
-    """
+    """An open store, with an appender for each partition that was sent to."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -43,14 +39,7 @@ class OpenStore:
         await self.store.close()
 
     def appender(self, stream: str, number: int, names: Names, bounds: PartitionBounds) -> Appender:
-        """Return the appender of a partition.
-
-        Args:
-            stream: the name of the stream.
-            number: the partition.
-            names: the keys of the stream.
-            bounds: what a partition may hold.
-        """
+        """Return the appender of a partition."""
         key = (stream, number)
         if key not in self._appenders:
             self._appenders[key] = Appender(
@@ -62,21 +51,11 @@ class OpenStore:
 class Connections:
     """Open and close one store per event loop.
 
-    The first call of `open` in a loop opens its store.
-
-    Each event loop has its own store, since redis-py's connections belong to the loop that made
-    them.
-    Loops of several threads may ask at once: `_lock` guards `_opening`, `_thread` and
-        `times_closed`.
-
-    Args:
-        app: the app's name, for the errors.
-        redis: a URL, or a function that makes a client.
-        limits: the byte limits of each store.
+    redis-py's connections belong to the loop that made them. Loops of several threads may ask at
+    once: `_lock` guards `_opening`, `_thread` and `times_closed`.
 
     Attributes:
-        redis: the URL, or the function.
-        limits: the byte limits.
+        redis: a URL, or a function that makes a client.
         server: the address of Redis, for messages; known once a store was made.
         times_closed: how often `close` was called. A caller that waits for Redis compares it.
     """
@@ -93,13 +72,11 @@ class Connections:
 
     def connect(self) -> Store:
         """Return a store with a client of its own, not opened yet."""
-        return Store(self._client(), self.limits)
-
-    def _client(self) -> AnyRedis:
         if callable(self.redis):
-            return self.redis()
+            return Store(self.redis(), self.limits)
         with reading("redis", self.redis):
-            return Redis.from_url(self.redis)
+            client = Redis.from_url(self.redis)
+        return Store(client, self.limits)
 
     async def open(self) -> OpenStore:
         """Return the store of the running event loop, opened by the first call.

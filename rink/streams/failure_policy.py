@@ -145,10 +145,7 @@ def said(error: BaseException) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text that can be encoded.
-
-    JSON may contain half of a surrogate pair, which cannot be encoded.
-    """
+    """Return a text without half of a surrogate pair, so it is encoded."""
     return text.encode(errors="backslashreplace").decode()
 
 

@@ -46,10 +46,7 @@ _SAMPLES = (
 def check_hasher(hasher: Hasher, stream: str, count: int) -> str:
     """Return the fingerprint of a hasher.
 
-    Args:
-        hasher: the user's function. It may raise for samples, and still be right for all real keys.
-        stream: the stream's name, for the errors.
-        count: how many partitions the stream has.
+    A hasher may raise for samples, and still be right for all real keys.
 
     Raises:
         ConfigError: the hasher cannot be called with a text, does not return an int, or gives the
@@ -87,20 +84,17 @@ def _check_type(hasher: Hasher, stream: str) -> None:
 
 def _sampled(hasher: Hasher, stream: str, key: str, count: int) -> str:
     try:
-        answer: object = hasher(key)
+        answer: Any = hasher(key)
     except Exception:  # the hasher takes only other keys, such as numbers
         return "none"
     try:
-        return str(_number(answer) % count)
+        # It takes ints, also numpy's, and nothing else.
+        return str(operator.index(answer) % count)
     except TypeError as error:
         raise ConfigError(
             f"stream {stream!r}: the hasher must return an int, and returned {answer!r} for the "
             f"key {key!r}"
         ) from error
-
-
-def _number(answer: Any) -> int:
-    return operator.index(answer)  # takes ints, also numpy's, and nothing else
 
 
 def hashed(hasher: Hasher, key: str, count: int) -> int:
@@ -110,7 +104,7 @@ def hashed(hasher: Hasher, key: str, count: int) -> int:
         RecordError: the hasher raised an error, or did not return an int.
     """
     try:
-        return _number(hasher(key)) % count
+        return operator.index(hasher(key)) % count
     except Exception as error:
         raise RecordError(
             f"the hasher gave no partition for the key {key!r}: {type(error).__name__}: {error}"

@@ -11,17 +11,14 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
-from rink._cancel import ENDS_PROCESS, apart, end, is_ending, running_task
-from rink.callables import check_function, is_async, refuse_unrun
+from rink._cancel import ENDS_PROCESS, apart, is_ending, run_unless, running_task
+from rink.callables import is_async, refuse_unrun
 from rink.streams.consumer.error_log import ErrorLog
-from rink.streams.consumer.thread_bridge import run_in_thread
-
-if TYPE_CHECKING:
-    from rink.streams.store.values import PartitionPlace
+from rink.streams.consumer.user_thread import run_in_thread
 
 log = logging.getLogger("rink.streams")
 
@@ -38,9 +35,7 @@ class OwnedPartition:
     """Describes the partition that a hook is called for.
 
     Attributes:
-        processor: whose partition it is.
-        stream: of which stream.
-        partition: its number, as `events.partition`.
+        partition: the number of the partition, as `events.partition`.
         token: the fencing token of the grant, as `events.token`.
     """
 
@@ -69,36 +64,20 @@ def name_of(hook: Hook) -> str:
     return getattr(hook, "__qualname__", repr(hook))
 
 
+@attrs.define
 class PartitionHooks:
     """Calls the hooks of one processor in one partition, take to close.
 
-    Args:
-        on_start: the hook at the start, or None.
-        on_stop: the hook at the end, or None.
-        place: which partition.
-        token: of the grant.
-        given_up: set when the group was left, and threads are not waited for any more.
-        error_log: logs the errors of the start.
+    `given_up` is set when the group was left, and threads are not waited for any more.
     """
 
-    def __init__(
-        self,
-        on_start: Hook | None,
-        on_stop: Hook | None,
-        place: PartitionPlace,
-        token: int,
-        given_up: asyncio.Event,
-        error_log: ErrorLog,
-    ) -> None:
-        self._on_start = on_start
-        self._on_stop = on_stop
-        self._owned = OwnedPartition(
-            processor=place.processor, stream=place.stream, partition=place.number, token=token
-        )
-        self._where = place.role
-        self._given_up = given_up
-        self._error_log = error_log
-        self._has_started = False
+    _on_start: Hook | None
+    _on_stop: Hook | None
+    _owned: OwnedPartition
+    _role: str
+    _given_up: asyncio.Event
+    _error_log: ErrorLog
+    _has_started: bool = attrs.field(init=False, default=False)
 
     async def start(self) -> bool:
         """Call the hook at the start; return whether it has succeeded."""
@@ -116,7 +95,7 @@ class PartitionHooks:
                 f"its hook {name!r} at the start is called again, and no event is processed "
                 "before it succeeds"
             )
-            self._error_log.log(error, self._where, then=then)
+            self._error_log.log(error, self._role, then=then)
             return False
         self._has_started = True
         if is_ending(this):  # the hook turned our cancellation into an error
@@ -150,19 +129,8 @@ class PartitionHooks:
             return
         log.error(
             "hook %r of processor %r %s at the end of %s", name_of(self._on_stop),
-            self._owned.processor, what, self._where, exc_info=failure,
+            self._owned.processor, what, self._role, exc_info=failure,
         )  # fmt: skip
-
-
-def check_worker_hook(kind: str, hook: Hook) -> None:
-    """Raise a ConfigError where a hook of a worker cannot be called."""
-    check_function(kind, hook)
-
-
-def check_partition_hook(kind: str, hook: Hook | None) -> None:
-    """Raise a ConfigError where a hook of a partition cannot be called."""
-    if hook is not None:
-        check_function(kind, hook, "owned")
 
 
 @contextlib.asynccontextmanager
@@ -171,15 +139,13 @@ async def around_worker(
 ) -> AsyncIterator[bool]:
     """Call the hooks of a worker around what it does.
 
-    Args:
-        starts: called in order before the worker begins; the first error ends it.
-        stops: called in reverse order after its end, each of them, even if another one raises.
-        stop: set when the worker is to end; a hook at the start is cancelled then.
+    The first error of `starts` ends the worker. `stops` are called in reverse order, each of them,
+    even if another one raises. When `stop` is set, a hook at the start is cancelled.
 
     Yields:
-            Whether the worker is to begin; False if it was told to end meanwhile.
+        Whether the worker is to begin; False if it was told to end meanwhile.
     """
-    if not await _start(starts, stop):
+    if starts and not await run_unless(stop, _call_in_order(starts)):
         yield False
         return
     try:
@@ -189,21 +155,6 @@ async def around_worker(
         raise
     if errors := await _stop(stops):
         raise errors[0]
-
-
-async def _start(hooks: Sequence[Hook], stop: asyncio.Event) -> bool:
-    if not hooks:
-        return True
-    starting = asyncio.create_task(_call_in_order(hooks))
-    stopped = asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        await end([starting, stopped])
-    if starting.cancelled():
-        return False
-    starting.result()
-    return True
 
 
 async def _call_in_order(hooks: Sequence[Hook]) -> None:

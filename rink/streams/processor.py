@@ -12,7 +12,7 @@ from rink.callables import check_function, is_async
 from rink.errors import ConfigError
 from rink.streams.event import Middleware
 from rink.streams.failure_policy import Policy
-from rink.streams.hooks import Hook, check_partition_hook
+from rink.streams.hooks import Hook
 from rink.streams.store.values import PartitionPlace
 from rink.streams.stream import Stream, partition_bounds
 
@@ -48,8 +48,9 @@ class Processor(Generic[R]):
         for middleware in self.middleware:
             if not callable(middleware):
                 raise ConfigError(f"middleware {middleware!r} of {self.name!r} cannot be called")
-        check_partition_hook("on_partition_start", self.on_partition_start)
-        check_partition_hook("on_partition_stop", self.on_partition_stop)
+        for hook in ("on_partition_start", "on_partition_stop"):
+            if (function := getattr(self, hook)) is not None:
+                check_function(hook, function, "owned")
         if self.start not in ("earliest", "latest"):
             raise ConfigError(f"start={self.start!r} is neither 'earliest' nor 'latest'")
         if self.on_data_loss not in get_args(OnDataLoss):

@@ -28,22 +28,22 @@ class Events(Generic[R_co]):
 
     def __init__(self, delivery: Delivery[R_co]) -> None:
         self._delivery = delivery
-        self._source = delivery.source
+        self._owner = delivery.owner
 
     @property
     def partition(self) -> int:
         """Which partition."""
-        return self._source.partition
+        return self._owner.place.number
 
     @property
     def token(self) -> int:
         """The fencing token: give it along with what is written elsewhere."""
-        return self._source.token
+        return self._owner.token
 
     @property
     def is_lost(self) -> bool:
         """Whether the partition has been lost: finish the current events soon."""
-        return self._source.is_lost
+        return self._owner.is_lost
 
     async def __aiter__(self) -> AsyncIterator[Event[R_co]]:
         delivery = self._delivery
@@ -101,14 +101,14 @@ class Events(Generic[R_co]):
         """
         if count is not None:
             check_count("count", count, least=0)
-        await self._source.commit(outputs, count)
+        await self._owner.commit(outputs, count)
 
     def _check(self, count: int) -> int:
-        if check_count("count", count) > self._source.max_uncommitted:
+        most = self._owner.processor.max_uncommitted
+        if check_count("count", count) > most:
             raise ConfigError(
-                f"take({count}) must be 1 to max_uncommitted={self._source.max_uncommitted} "
-                f"events: to take more at once, give "
-                "the processor a larger max_uncommitted"
+                f"take({count}) must be 1 to max_uncommitted={most} events: to take more at once, "
+                "give the processor a larger max_uncommitted"
             )
         return count
 

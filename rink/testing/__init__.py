@@ -3,6 +3,9 @@
 This package imports neither pytest nor testcontainers nor redis.
 """
 
+from typing import TYPE_CHECKING
+
+from rink._lazy import named
 from rink.testing.etcd_server.local import (
     EtcdCluster,
     EtcdNode,
@@ -22,8 +25,25 @@ from rink.testing.redis_server.local import (
     redis_pair,
 )
 
+if TYPE_CHECKING:
+    from rink.testing.memory.cluster import MemoryCluster
+    from rink.testing.memory.memory_redis import MemoryRedis
+    from rink.testing.virtual import VirtualTime, virtual_time
+else:
+    __getattr__, __dir__ = named(
+        __name__,
+        {
+            "MemoryCluster": "rink.testing.memory.cluster",
+            "MemoryRedis": "rink.testing.memory.memory_redis",
+            "VirtualTime": "rink.testing.virtual",
+            "virtual_time": "rink.testing.virtual",
+        },
+        extra="testing",
+    )
+
 __all__ = [
-    "EtcdCluster", "EtcdNode", "Place", "RedisCluster", "RedisNode", "RedisPair",
-    "RedisServerError", "RedisServerUnavailable", "TlsFiles",
-    "etcd_cluster", "local_etcd", "local_redis", "redis_cluster", "redis_pair",
+    "EtcdCluster", "EtcdNode", "MemoryCluster", "MemoryRedis", "Place", "RedisCluster",
+    "RedisNode", "RedisPair", "RedisServerError", "RedisServerUnavailable", "TlsFiles",
+    "VirtualTime", "etcd_cluster", "local_etcd", "local_redis", "redis_cluster", "redis_pair",
+    "virtual_time",
 ]  # fmt: skip

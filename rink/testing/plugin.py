@@ -10,14 +10,14 @@ Fixtures:
     rink_session: a `rink.Session` on an etcd in memory, in real time.
     rink_etcd: that etcd, a `MemoryCluster`, for more clients and faults.
     rink_time: a `rink.testing.virtual.VirtualTime`, in which `advance(3600)` takes a moment.
-    rink_server: a real etcd for the whole test session, a `rink.testing.EtcdNode`.
+    rink_server: a real etcd, a `rink.testing.EtcdNode`, one for all tests and running for each.
     rink_redis: a real Redis, a `rink.testing.RedisNode`, one for all tests and empty for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from rink.testing import EtcdNode, RedisNode
     from rink.testing.memory.cluster import MemoryCluster
     from rink.testing.virtual import VirtualTime
+
+S = TypeVar("S", "EtcdNode", "RedisNode")
 
 
 @pytest.fixture
@@ -58,12 +60,18 @@ def rink_time() -> Iterator[VirtualTime]:
 
 
 @pytest.fixture(scope="session")
-def rink_server() -> Iterator[EtcdNode]:
-    """Give a real etcd, started once for all tests that use it."""
+def rink_etcd_server() -> Iterator[EtcdNode]:
+    """Give the etcd of `rink_server`, started once for all tests."""
     from rink.testing import local_etcd
 
     with local_etcd() as node:
         yield node
+
+
+@pytest.fixture
+def rink_server(rink_etcd_server: EtcdNode) -> EtcdNode:
+    """Give a real etcd that runs, started again if the last test broke it."""
+    return _running(rink_etcd_server)
 
 
 @pytest.fixture(scope="session")
@@ -90,8 +98,12 @@ def rink_redis(rink_redis_server: RedisNode) -> RedisNode:
 
     It is started again if the last test broke it.
     """
-    if not rink_redis_server.is_given:
-        rink_redis_server.thaw()
-        rink_redis_server.start()
-    rink_redis_server.flush()
+    _running(rink_redis_server).flush()
     return rink_redis_server
+
+
+def _running(server: S) -> S:
+    if not server.is_given:
+        server.thaw()
+        server.start()
+    return server

@@ -131,7 +131,7 @@ DECLARATIONS = [
     ),
     python(
         "a partition is handed over while the thread of its hook goes on",
-        "streams/consumer/thread_bridge",
+        "streams/consumer/user_thread",
         "        await outlast([ended, abandoned])\n",
         "",
         HOOKS,

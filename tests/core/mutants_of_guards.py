@@ -7,6 +7,7 @@ from mutant import Mutant
 FILES = "guards/test_guards_on_files"
 PARQUET = "guards/test_guard_parquet"
 SERVERS = "../integration/guards/test_guards_on_servers"
+POSTGRES = "../integration/guards/test_guards_postgres"
 REDIS = "../integration/guards/test_guards_redis"
 
 
@@ -79,6 +80,13 @@ GUARDS = [
         "",
         FILES,
         SERVERS,
+    ),
+    python(
+        "a commit that was refused leaves the rows of its part locked",
+        "sql",
+        "            if not self._transaction.is_active:\n",
+        "            if False:\n",
+        POSTGRES,
     ),
     python(
         "a database writes a part that another attempt has written",

@@ -360,7 +360,7 @@ async def test_event_that_takes_too_long_is_cancelled_and_given_up(shop):
 
 # ── all at once ──────────────────────────────────────────────────────────────────────────────────
 
-STORM_S = 8.0
+STORM_S = 6.0
 
 
 @pytest.mark.timeout(300)

@@ -35,6 +35,30 @@ def test_app_has_the_ttl_of_a_session_by_default(app):
     assert app.ttl == inspect.signature(Session).parameters["ttl"].default == 20.0
 
 
+def test_app_passes_on_each_other_setting_of_a_session():
+    settings = inspect.signature(Session).parameters.keys() - {"self", "endpoints", "ttl"}
+    assert App("shop", session=dict.fromkeys(settings)).session.keys() == settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "hint"),
+    [
+        ({"session": {"foo": 3}}, "no setting 'foo': it may have ca, cert, "),
+        ({"session": {"ttl": 3}}, "`ttl` and `etcd` are settings of the app"),
+        ({"redis": object()}, "neither a URL nor a function that makes a client"),
+    ],
+)
+def test_an_app_that_cannot_be_is_refused(settings, hint):
+    with pytest.raises(ConfigError, match=hint):
+        App("shop", **settings)
+
+
+@pytest.mark.parametrize("given", [lambda events: None, "orders"])
+def test_processor_without_its_stream_is_refused(app, given):
+    with pytest.raises(ConfigError, match=r"write `@app.processor\(stream\)`"):
+        app.processor(given)
+
+
 def test_the_defaults_suit_workers(app, orders):
     @app.processor(orders)
     async def bill(events): ...

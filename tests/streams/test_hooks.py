@@ -10,7 +10,7 @@ import pytest
 
 from rink.errors import ConfigError, UsageError
 from rink.streams import App, Record
-from rink.streams.consumer.thread_bridge import run_in_thread
+from rink.streams.consumer.user_thread import run_in_thread
 from rink.streams.hooks import around_worker
 from rink.testing.streams import _StoreOf, process
 

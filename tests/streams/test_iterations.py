@@ -8,6 +8,7 @@ import contextlib
 import contextvars
 import decimal
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from jumping import jumping
@@ -311,8 +312,6 @@ def test_commit_refuses_what_is_no_count(count):
 
 
 def test_a_batch_larger_than_max_uncommitted_is_refused():
-    class Narrow:
-        max_uncommitted = 10
-
+    narrow = SimpleNamespace(processor=SimpleNamespace(max_uncommitted=10))
     with pytest.raises(ConfigError, match="max_uncommitted=10"):
-        Events(Delivery(Narrow())).take(11)
+        Events(Delivery(narrow)).take(11)

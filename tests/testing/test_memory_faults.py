@@ -226,7 +226,9 @@ def test_a_held_transaction_may_be_refused_later(cluster, etcd):
 def test_a_lease_can_end_before_its_time(cluster, etcd):
     lease = etcd.grant(300).lease
     put(etcd, b"a", lease=lease)
+    assert cluster.leases == [lease]
     cluster.expire_lease(lease)
+    assert cluster.leases == []
     assert keys(etcd) == []
     cluster.expire_lease(lease)
 

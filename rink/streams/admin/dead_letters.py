@@ -8,7 +8,7 @@ import attrs
 
 from rink.errors import StateError
 from rink.redis.reply_text import text
-from rink.streams.admin.targets import ProcessorPartition, change, each, find, read, store_of
+from rink.streams.admin.targets import ProcessorPartition, Row, change, each, find, read, store_of
 from rink.streams.errors import PartitionFull
 from rink.streams.store import entry_ids
 from rink.streams.store.store import Store
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(kw_only=True)
-class DeadLetterRow:
+class DeadLetterRow(Row):
     """An event that was given up.
 
     Attributes:
@@ -32,9 +32,6 @@ class DeadLetterRow:
         trace: the error's traceback.
     """
 
-    processor: str
-    stream: str
-    partition: int
     id: str
     event: str
     given_up: str
@@ -54,7 +51,7 @@ class DeadLetters:
 
 
 @attrs.frozen(kw_only=True)
-class Requeued:
+class Requeued(Row):
     """A dead letter that is an event again, only for its processor.
 
     Attributes:
@@ -62,20 +59,14 @@ class Requeued:
         event: the id of the new event.
     """
 
-    processor: str
-    stream: str
-    partition: int
     letter: str
     event: str
 
 
 @attrs.frozen(kw_only=True)
-class Discarded:
+class Discarded(Row):
     """The number of removed dead letters of a processor in a partition."""
 
-    processor: str
-    stream: str
-    partition: int
     letters: int
 
 
@@ -87,14 +78,10 @@ async def dead_letters(
     partition: int | None = None,
     last: int = 20,
 ) -> DeadLetters:
-    """Return the newest dead letters.
+    """Return the newest dead letters, at most `last`.
 
-    Args:
-        app: the app.
-        processor: only this processor, which may be one that was forgotten.
-        stream: only this stream.
-        partition: only this partition.
-        last: the most dead letters to return.
+    They are those of one processor, stream or partition if these are given. The processor may be
+    one that was forgotten.
 
     Raises:
         ConfigError: there is no such processor, stream or partition.
@@ -142,14 +129,8 @@ async def requeue(
     """Turn dead letters into events again, only for their processor.
 
     The events are added at the end of their partitions, behind events that were sent since. So the
-    order of their keys is not kept.
-
-    Args:
-        app: the app.
-        letter: only the dead letter with this id; None for all present ones, oldest first.
-        processor: only this processor.
-        stream: only this stream.
-        partition: only this partition.
+    order of their keys is not kept. It is the dead letter with the id `letter`, or all present ones
+    of a processor, stream or partition, oldest first.
 
     Raises:
         StateError: there is no dead letter with this id, several partitions have one, or its
@@ -200,9 +181,7 @@ async def _requeue(
                 partition=place.number,
             )
     return Requeued(
-        processor=place.processor,
-        stream=place.stream,
-        partition=place.number,
+        **found.row,
         letter=letter,
         event=text(answer[0]),
     )
@@ -216,16 +195,9 @@ async def discard(
     stream: str | None = None,
     partition: int | None = None,
 ) -> tuple[Discarded, ...]:
-    """Remove dead letters for good.
+    """Remove dead letters for good, selected as in `requeue`.
 
-    Rink itself never removes dead letters.
-
-    Args:
-        app: the app.
-        letter: only the dead letter with this id; None for all present ones.
-        processor: only this processor, which may be one that was forgotten.
-        stream: only this stream.
-        partition: only this partition.
+    Rink itself never removes dead letters. The processor may be one that was forgotten.
 
     Raises:
         StateError: there is no dead letter with this id, or several partitions have one.
@@ -238,7 +210,7 @@ async def discard(
         count = await read(store, _key(holder), lambda redis: redis.xdel(_key(holder), letter))
         if not count:
             raise _no_letter(letter)
-        return (_discarded(holder, count),)
+        return (Discarded(**holder.row, letters=count),)
     return await change(lambda target: _discard_all(store, target), places)
 
 
@@ -251,14 +223,7 @@ async def _discard_all(store: Store, found: ProcessorPartition) -> Discarded | N
     ms, seq = entry_ids.order(text(last[0][0]))
     end = f"{ms}-{seq + 1}"
     count = await read(store, key, lambda redis: redis.xtrim(key, minid=end, approximate=False))
-    return _discarded(found, count)
-
-
-def _discarded(found: ProcessorPartition, count: int) -> Discarded:
-    place = found.place
-    return Discarded(
-        processor=place.processor, stream=place.stream, partition=place.number, letters=count
-    )
+    return Discarded(**found.row, letters=count)
 
 
 async def _holder(
@@ -316,14 +281,11 @@ async def _all_ids(store: Store, found: ProcessorPartition) -> list[str]:
 
 
 def _letter(found: ProcessorPartition, entry: Any) -> DeadLetterRow:
-    place = found.place
     letter_id = text(entry[0])
     fields = {text(name): value for name, value in entry[1].items()}
     event = text(fields.get("id", b""))
     return DeadLetterRow(
-        processor=place.processor,
-        stream=place.stream,
-        partition=place.number,
+        **found.row,
         id=letter_id,
         event=event,
         given_up=entry_ids.when(letter_id),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rink.streams.admin.targets import ProcessorPartition, each, find, store_of
+from rink.streams.admin.targets import ProcessorPartition, Row, each, find, store_of
 from rink.streams.store import entry_ids
 from rink.streams.store.keys import OF_SPARK
 from rink.streams.store.store import Store
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(kw_only=True)
-class Lag:
+class Lag(Row):
     """The lag of one processor in one partition.
 
     Attributes:
@@ -43,9 +43,6 @@ class Lag:
         unclean: owners that crashed.
     """
 
-    processor: str
-    stream: str
-    partition: int
     declared: bool
     lag: int
     offset: str
@@ -78,15 +75,10 @@ async def lag(
     stream: str | None = None,
     partition: int | None = None,
 ) -> tuple[Lag, ...]:
-    """Return the lag of each processor in each partition.
+    """Return the lag of each processor, also of those that only Redis knows.
 
-    This changes nothing in Redis.
-
-    Args:
-        app: the app.
-        processor: only this processor; those that only Redis knows are shown, too.
-        stream: only this stream.
-        partition: only this partition.
+    It is that of one processor, stream or partition if these are given. This changes nothing in
+    Redis.
 
     Raises:
         ConfigError: there is no such processor, stream or partition.
@@ -105,9 +97,7 @@ async def _lag(store: Store, found: ProcessorPartition) -> Lag:
     is_log = bool(look.retention) and place.bounds.loses  # senders wait for no processor
     behind = look.lag if position.offset or place.start == "earliest" else 0
     return Lag(
-        processor=place.processor,
-        stream=place.stream,
-        partition=place.number,
+        **found.row,
         declared=found.declared,
         lag=behind,
         offset=position.offset,

@@ -17,6 +17,7 @@ from rink.errors import ConfigError, StateError
 from rink.redis.reply_text import text
 from rink.streams.admin.targets import (
     ProcessorPartition,
+    Row,
     change,
     check_not_sparks,
     each,
@@ -35,7 +36,7 @@ _CULPRIT = re.compile(r"event (\d+-\d+) of ")
 
 
 @attrs.frozen(kw_only=True)
-class Unquarantined:
+class Unquarantined(Row):
     """A partition that is processed again.
 
     Attributes:
@@ -44,16 +45,13 @@ class Unquarantined:
         skipped: the event that was skipped and is a dead letter now; "" for none.
     """
 
-    processor: str
-    stream: str
-    partition: int
     reason: str
     offset: str
     skipped: str
 
 
 @attrs.frozen(kw_only=True)
-class Moved:
+class Moved(Row):
     """An offset that was moved.
 
     Attributes:
@@ -63,16 +61,13 @@ class Moved:
             is.
     """
 
-    processor: str
-    stream: str
-    partition: int
     before: str
     after: str
     gone_before: str
 
 
 @attrs.frozen(kw_only=True)
-class Forgotten:
+class Forgotten(Row):
     """A processor for which trimming no longer waits.
 
     Attributes:
@@ -83,9 +78,6 @@ class Forgotten:
         letters: the processor's dead letters, which stay.
     """
 
-    processor: str
-    stream: str
-    partition: int
     declared: bool
     waited: int
     trimmed: int
@@ -102,14 +94,8 @@ async def unquarantine(
 ) -> tuple[Unquarantined, ...]:
     """Process quarantined partitions again.
 
-    Partitions that are not quarantined are left alone.
-
-    Args:
-        app: the app.
-        processor: only this processor.
-        stream: only this stream.
-        partition: only this partition.
-        skip: skip the event for which the partition was quarantined; it becomes a dead letter.
+    Partitions that are not quarantined are left alone. With `skip`, the event for which a partition
+    was quarantined is skipped, and becomes a dead letter.
 
     Raises:
         ConfigError: there is no such processor, stream or partition, or it is a query of Spark.
@@ -139,9 +125,7 @@ async def _unquarantine(
         return None
     reason, offset = (text(part) for part in answer)
     return Unquarantined(
-        processor=place.processor,
-        stream=place.stream,
-        partition=place.number,
+        **found.row,
         reason=reason,
         offset=offset,
         skipped=offset if skip else "",
@@ -212,9 +196,7 @@ async def reset(
     if target not in ("earliest", "latest"):
         within = await each(lambda item: _within(store, item.place, target, is_time), registered)
         targets = dict(zip(targets, within, strict=True))
-    return await change(
-        lambda item: _reset(store, item.place, *targets[item.place.role]), registered
-    )
+    return await change(lambda item: _reset(store, item, *targets[item.place.role]), registered)
 
 
 def _target(to: str | datetime) -> tuple[str, bool]:
@@ -279,16 +261,15 @@ async def _within(
 
 
 async def _reset(
-    store: Store, place: PartitionPlace, target: str, gone_before: str
+    store: Store, found: ProcessorPartition, target: str, gone_before: str
 ) -> Moved | None:
+    place = found.place
     answer = await store.run("reset", place.keys, processor=place.processor, to=target)
     status, *offsets = (text(part) for part in answer)
     if status != "ok":
         return None
     return Moved(
-        processor=place.processor,
-        stream=place.stream,
-        partition=place.number,
+        **found.row,
         before=offsets[0],
         after=offsets[1],
         gone_before=gone_before,
@@ -346,9 +327,7 @@ async def _forget(store: Store, found: ProcessorPartition, *, force: bool) -> Fo
     is_trimmed = found.stream.trim == "committed"
     trimmed = await store.trim(place.names, place.bounds) if is_trimmed else 0
     return Forgotten(
-        processor=place.processor,
-        stream=place.stream,
-        partition=place.number,
+        **found.row,
         declared=found.declared,
         waited=waited,
         trimmed=trimmed,

@@ -81,13 +81,7 @@ async def owners(
 ) -> tuple[Owners, ...]:
     """Return the owner and the standby of each partition, by processor.
 
-    Nothing is changed.
-
-    Args:
-        app: whose.
-        processor: only this one's; it may be one that only Redis knows.
-        stream: only this one's.
-        partition: only this one.
+    Nothing is changed. The processor may be one that only Redis knows.
 
     Raises:
         ConfigError: there is no such processor, stream or partition.

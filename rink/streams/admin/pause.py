@@ -5,39 +5,39 @@ Meanwhile its partitions keep their owners, and yield no events.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from rink.redis.reply_text import text
-from rink.streams.admin.targets import ProcessorPartition, change, check_not_sparks, find, store_of
-from rink.streams.store.store import Store
+from rink.streams.admin.targets import (
+    ProcessorPartition,
+    Row,
+    change,
+    check_not_sparks,
+    find,
+    store_of,
+)
 
 if TYPE_CHECKING:
     from rink.streams.app import App
 
 
 @attrs.frozen(kw_only=True)
-class Paused:
+class Paused(Row):
     """A partition in which a processor was paused.
 
     Attributes:
         lag: events that the processor had not committed by then, counted up to 100,000.
     """
 
-    processor: str
-    stream: str
-    partition: int
     lag: int
 
 
 @attrs.frozen(kw_only=True)
-class Resumed:
+class Resumed(Row):
     """A partition in which a processor was resumed; `lag` as in `Paused`."""
 
-    processor: str
-    stream: str
-    partition: int
     lag: int
 
 
@@ -50,31 +50,15 @@ async def pause(
     finish and commit their in-flight events. A partition keeps its owner. It stays paused if its
     owner ends or another one takes over.
 
-    Args:
-        app: the app.
-        processor: the processor, which may be one that only Redis knows, or that was never started.
-        stream: only this stream.
-        partition: only this partition.
+    The processor may be one that only Redis knows, or that was never started.
 
     Raises:
         ConfigError: there is no such processor, stream or partition, or it is a query of Spark.
         StateError: Redis has another number of partitions than the app.
         RedisError: a call to Redis failed.
     """
-
-    async def pause_one(store: Store, found: ProcessorPartition) -> Paused | None:
-        lag = await _set(store, found, paused=True)
-        place = found.place
-        return (
-            None
-            if lag is None
-            else Paused(
-                processor=place.processor, stream=place.stream, partition=place.number, lag=lag
-            )
-        )
-
-    store, places = await _select(app, processor, stream, partition)
-    return await change(lambda target: pause_one(store, target), places)
+    rows = await _set(app, processor, stream, partition, paused=True)
+    return tuple(Paused(**row) for row in rows)
 
 
 async def resume(
@@ -84,31 +68,22 @@ async def resume(
 
     Partitions that are not paused are left alone. Arguments and errors are those of `pause`.
     """
-
-    async def resume_one(store: Store, found: ProcessorPartition) -> Resumed | None:
-        lag = await _set(store, found, paused=False)
-        place = found.place
-        return (
-            None
-            if lag is None
-            else Resumed(
-                processor=place.processor, stream=place.stream, partition=place.number, lag=lag
-            )
-        )
-
-    store, places = await _select(app, processor, stream, partition)
-    return await change(lambda target: resume_one(store, target), places)
+    rows = await _set(app, processor, stream, partition, paused=False)
+    return tuple(Resumed(**row) for row in rows)
 
 
-async def _select(
-    app: App, processor: str, stream: str | None, partition: int | None
-) -> tuple[Store, list[ProcessorPartition]]:
+async def _set(
+    app: App, processor: str, stream: str | None, partition: int | None, *, paused: bool
+) -> tuple[dict[str, Any], ...]:
+    """Return the fields of each partition that was changed."""
+
+    async def set_one(found: ProcessorPartition) -> dict[str, Any] | None:
+        answer = await store.run("pause", [found.place.at], paused=paused)
+        if text(answer[0]) != "ok":
+            return None
+        return {**found.row, "lag": await store.lag(found.place)}
+
     check_not_sparks(app, processor)
     store = await store_of(app)
-    return store, await find(app, processor=processor, stream=stream, partition=partition)
-
-
-async def _set(store: Store, found: ProcessorPartition, *, paused: bool) -> int | None:
-    """Return the lag; None if there was nothing to change."""
-    answer = await store.run("pause", [found.place.at], paused=paused)
-    return await store.lag(found.place) if text(answer[0]) == "ok" else None
+    places = await find(app, processor=processor, stream=stream, partition=partition)
+    return await change(set_one, places)

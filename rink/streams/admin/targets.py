@@ -47,6 +47,23 @@ class ProcessorPartition:
     offsets: dict[str, str]
     declared: bool
 
+    @property
+    def row(self) -> dict[str, Any]:
+        """Return the fields of `Row`."""
+        place = self.place
+        return {
+            "processor": place.processor, "stream": place.stream, "partition": place.number,
+        }  # fmt: skip
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """A result for one processor in one partition."""
+
+    processor: str
+    stream: str
+    partition: int
+
 
 async def each(request: Callable[[T], Awaitable[V]], items: Iterable[T]) -> list[V]:
     """Send a request for each item, a few at a time.
@@ -77,12 +94,8 @@ async def change(
     After an error the other targets are still changed. Only if Redis is unavailable, no more
     requests are sent.
 
-    Args:
-        request: changes a target, and returns the result; None if there was nothing to change.
-        targets: the targets to change.
-
     Returns:
-        The results, without those that are None.
+        The results, without those that are None: there was nothing to change.
 
     Raises:
         RinkError: the first error. Its note names the targets that were changed all the same, and
@@ -156,12 +169,8 @@ async def find(
 ) -> list[ProcessorPartition]:
     """Return the places that a processor, stream and partition select.
 
-    Args:
-        app: the app.
-        processor: only this processor, which may be one that only Redis knows.
-        stream: only this stream.
-        partition: only this partition.
-        gone: also take a processor that was forgotten and has left dead letters.
+    The processor may be one that only Redis knows; with `gone`, also one that was forgotten and has
+    left dead letters.
 
     Raises:
         ConfigError: there is no such processor, stream or partition.

@@ -56,7 +56,6 @@ class Letter:
     Attributes:
         error: the error, in one line.
         trace: the traceback, or "".
-        attempts: how often the event was tried.
     """
 
     error: str
@@ -69,8 +68,6 @@ class Entry:
     """One event of the partition, as it was read.
 
     Attributes:
-        id: the entry's id.
-        data: the record's bytes.
         only: the one processor that the event is for; None for all.
         skipped: the event is passed without being processed, see `letter`.
         letter: why the event was given up; None if it is for another processor.
@@ -101,14 +98,7 @@ class Entry:
 
 @attrs.frozen
 class Passage:
-    """The events that one commit passes.
-
-    Attributes:
-        expected: the offset before the commit.
-        new: the offset after the commit.
-        processed: how many of the events were processed.
-        dead: the events that become dead letters.
-    """
+    """The events that one commit passes, from the offset `expected` to `new`."""
 
     expected: str
     new: str
@@ -204,10 +194,7 @@ class Buffer:
 
     @property
     def is_held_up(self) -> bool:
-        """Return whether `max_uncommitted` is used up.
-
-        Then no event is yielded before an in-flight event is finished.
-        """
+        """Return whether an event must be finished before another is yielded."""
         return self._unsettled >= self.max_uncommitted and not self._finished
 
     def behind(self, entry: Entry, count: int) -> list[Entry]:
@@ -291,10 +278,7 @@ class Buffer:
     # ── the end of an event ──────────────────────────────────────────────────────────────────
 
     def finish(self, count: int | None = None) -> None:
-        """Move in-flight events to the finished: all, or the first `count`.
-
-        Skipped entries do not count.
-        """
+        """Finish all in-flight events, or the first `count` not skipped."""
         if self.held_back:
             reached = sum(not entry.skipped for entry in self._out) - self.held_back
             count = reached if count is None else min(count, reached)
@@ -307,10 +291,7 @@ class Buffer:
             self._finished.append(self._out.popleft())
 
     def unfinish(self) -> None:
-        """Put the finished events back in flight, after a refused commit.
-
-        Nothing of such a commit was written.
-        """
+        """Put the finished events back in flight, after a refused commit."""
         self._under_way = None
         while self._finished:
             entry = self._finished.pop()
@@ -340,10 +321,7 @@ class Buffer:
         return last, self._attempts[last.id]
 
     def put_back(self) -> None:
-        """Put the in-flight events back, to be yielded again.
-
-        Skipped entries before them are finished.
-        """
+        """Put the in-flight events back, and finish the skipped ones before them."""
         self._finish_skipped()
         while self._out:
             entry = self._out.pop()
@@ -352,17 +330,11 @@ class Buffer:
             self._read.appendleft(entry)
 
     def end_alone(self) -> None:
-        """End the careful mode.
-
-        A processor that commits several events at once cannot get them one by one.
-        """
+        """End the careful mode."""
         self._alone = self._careful = None
 
     def take_back(self, first: Entry) -> None:
-        """Put the yielded entries from `first` on back.
-
-        They have not reached the processor.
-        """
+        """Put the entries from `first` on back, unseen by the processor."""
         entry = None
         while entry is not first:
             entry = self._out.pop()
@@ -370,10 +342,7 @@ class Buffer:
             self._read.appendleft(entry)
 
     def condemn(self, entry_id: str, letter: Letter) -> None:
-        """Skip an event when its turn comes.
-
-        The event was not yielded yet, or was put back.
-        """
+        """Skip an event, which is not in flight, when its turn comes."""
         self._condemned[entry_id] = letter
 
     @property

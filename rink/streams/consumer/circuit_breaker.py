@@ -29,11 +29,7 @@ class CircuitBreaker:
         return None if self._limit is None else self._limit - self._in_a_row()
 
     def note(self, passed: int, error: str) -> str:
-        """Note that an event is to be given up.
-
-        Args:
-            passed: how many events were processed before this event, since the owner began.
-            error: the event's id and its error.
+        """Note that an event is to be given up, after `passed` processed ones.
 
         Returns:
             Why the partition is to be quarantined instead; "" if it is not.

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+import attrs
+
 from rink.errors import RinkError, StaleToken, UsageError
 from rink.event_loops import loop_time
 from rink.redis.retry import PASSING, repeat_until_answered
@@ -26,50 +28,33 @@ from rink.streams.store.values import CommitStep, Output, PartitionPlace
 from rink.streams.stream import Stream, settle
 
 
+@attrs.define(eq=False)
 class Committer:
     """Commits for one owner, one step at a time.
-
-    Args:
-        processor: the processor.
-        store: the store to write to.
-        place: the partition.
-        token: the token of the grant.
-        epoch: the epoch of the offset at the take.
-        buffer: the events in memory, which give the next commit.
-        metrics: counts the commits.
-        on_settled: called after each commit.
 
     Attributes:
         ceiling: the last event that may be yielded, as Redis knows it; a key of `entry_ids.order`.
     """
 
-    def __init__(
-        self,
-        processor: Processor[Any],
-        store: Store,
-        place: PartitionPlace,
-        token: int,
-        epoch: str,
-        buffer: Buffer,
-        metrics: WorkerMetrics,
-        on_settled: Callable[[], None],
-    ) -> None:
-        self.ceiling = entry_ids.order(buffer.read_to)
-        self._processor = processor
-        self._store = store
-        self._place = place
-        self._token = token
-        self._epoch = epoch
-        self._buffer = buffer
-        self._metrics = metrics
-        self._on_settled = on_settled
-        self._finished = asyncio.Event()
-        self._committing = asyncio.Lock()
-        self._closes = False
-        # The commit under way. It is repeated unchanged until it is answered: Redis may have
-        # carried it out, so a changed commit would be refused, or pass events twice.
-        self._step: CommitStep | None = None
-        self._untrimmed = 0
+    _processor: Processor[Any]
+    _store: Store
+    _place: PartitionPlace
+    _token: int
+    _epoch: str
+    _buffer: Buffer
+    _metrics: WorkerMetrics
+    _on_settled: Callable[[], None]
+    ceiling: tuple[int, int] = attrs.field(init=False)
+    _finished: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)
+    _committing: asyncio.Lock = attrs.field(init=False, factory=asyncio.Lock)
+    _closes: bool = attrs.field(init=False, default=False)
+    # The commit under way. It is repeated unchanged until it is answered: Redis may have carried
+    # it out, so a changed commit would be refused, or pass events twice.
+    _step: CommitStep | None = attrs.field(init=False, default=None)
+    _untrimmed: int = attrs.field(init=False, default=0)
+
+    def __attrs_post_init__(self) -> None:
+        self.ceiling = entry_ids.order(self._buffer.read_to)
 
     def note_finished(self) -> None:
         """Schedule a commit of the finished events."""
@@ -160,8 +145,14 @@ class Committer:
         )
 
     def _letter(self, entry: Entry) -> Output:
+        letter = entry.letter
+        assert letter is not None
+        fields = (
+            "d", entry.data, "id", entry.id, "error", letter.error, "trace", letter.trace,
+            "attempts", str(letter.attempts),
+        )  # fmt: skip
         dead = PartitionNames(self._place.names.dead(self._processor.name))
-        return Output(dead, None, _letter_fields(entry))
+        return Output(dead, None, fields)
 
     async def _settle(self) -> None:
         """Repeat the commit under way until Redis answers it."""
@@ -210,12 +201,3 @@ def _refuse_too_many(
                 "nothing was written; commit fewer events at once, or give that stream a larger "
                 "partition_size"
             )
-
-
-def _letter_fields(entry: Entry) -> tuple[bytes | str, ...]:
-    assert entry.letter is not None
-    letter = entry.letter
-    return (
-        "d", entry.data, "id", entry.id, "error", letter.error, "trace", letter.trace,
-        "attempts", str(letter.attempts),
-    )  # fmt: skip

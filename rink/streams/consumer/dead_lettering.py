@@ -18,11 +18,6 @@ log = logging.getLogger("rink.streams")
 class DeadLettering(Generic[R]):
     """Gives up events as the processor's policy says, and decodes them.
 
-    Args:
-        processor: has the policy and the codec.
-        place: the partition.
-        buffer: the events in memory.
-
     Attributes:
         verdict: why the partition is to be quarantined, even if the processor catches the error.
     """
@@ -51,10 +46,7 @@ class DeadLettering(Generic[R]):
         self._buffer.condemn(entry_id, letter)
 
     def raise_verdict(self) -> None:
-        """Raise the verdict, if there is one.
-
-        The processor may have caught it.
-        """
+        """Raise the verdict, if there is one; the processor may have caught it."""
         if self.verdict is not None:
             raise self.verdict
 
@@ -97,10 +89,6 @@ class DeadLettering(Generic[R]):
         If an event behind it decodes, the event itself is to blame. If as many events as the
         breaker allows do not decode, the program is to blame, as after a deploy with a new required
         field. Then the partition is quarantined before this event.
-
-        Args:
-            error: names the event, which was not given to the processor.
-            now: the present time, in seconds.
 
         Returns:
             The time until which to wait, in seconds; None if the event was given up.

@@ -7,82 +7,25 @@ those before, so two iterations at once would finish events that the other one s
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from rink.errors import UsageError
 from rink.streams.consumer.buffer import Entry
-from rink.streams.event import Event, Middleware
-from rink.streams.stream import Stream
+from rink.streams.event import Event
 
-R = TypeVar("R")
+if TYPE_CHECKING:
+    from rink.streams.consumer.owner import GrantOwner
+
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Source(Protocol[R]):
-    """Where events come from: a partition's run, or the test kit."""
-
-    @property
-    def partition(self) -> int:
-        """Which partition."""
-
-    @property
-    def token(self) -> int:
-        """The fencing token."""
-
-    @property
-    def max_uncommitted(self) -> int:
-        """Return how many events may be given and not committed."""
-
-    @property
-    def commits_by_hand(self) -> bool:
-        """Only `commit` finishes events."""
-
-    @property
-    def middleware(self) -> tuple[Middleware[Any], ...]:
-        """Return the middleware that goes around each batch."""
-
-    @property
-    def is_lost(self) -> bool:
-        """The partition is not this worker's any more."""
-
-    def finish(self, count: int | None = None) -> None:
-        """Mark the given events as processed: all, or the first `count`."""
-
-    def hand_back(self) -> None:
-        """Give back the unfinished events, to come again."""
-
-    def begin_event(self) -> None:
-        """Measure one of the events that were given together, from now on.
-
-        It may be called in a thread.
-        """
-
-    def next_now(self) -> tuple[Entry, R] | None:
-        """Return the next event, or None if the caller may have to wait for it."""
-
-    async def next(self, count: int, within: float) -> list[tuple[Entry, R]]:
-        """Finish the events given before, and return up to `count` more.
-
-        The list is empty at the end.
-        """
-
-    async def commit(
-        self, outputs: Iterable[tuple[Stream[Any], Any]], count: int | None = None
-    ) -> None:
-        """Commit all that was given, or its first `count`; outputs with it."""
-
-
 class Delivery(Generic[R_co]):
-    """Gives events to the iterations of a processor, through its middleware.
+    """Gives the events of an owner to its processor, through middleware."""
 
-    Args:
-        source: where the events come from.
-    """
-
-    def __init__(self, source: Source[R_co]) -> None:
-        self.source = source
+    def __init__(self, owner: GrantOwner[R_co]) -> None:
+        self.owner = owner
         self._around: AsyncExitStack | None = None  # the middleware of the current batch
         self._iteration: object = None  # the one that began last
         # What middleware raised last, unless the function has gone on since.
@@ -95,7 +38,7 @@ class Delivery(Generic[R_co]):
 
     def next_now(self, iteration: object) -> tuple[Entry, R_co] | None:
         """Return the next entry and record, or None if they may take a wait."""
-        return self.source.next_now() if iteration is self._iteration else None
+        return self.owner.next_now() if iteration is self._iteration else None
 
     async def next(self, iteration: object, count: int, within: float = 0.0) -> list[Event[R_co]]:
         """Return the next events of an iteration, or [] at the end.
@@ -105,17 +48,17 @@ class Delivery(Generic[R_co]):
         """
         if iteration is not self._iteration:
             raise UsageError(
-                f"partition {self.source.partition}: another iteration over these events has "
-                f"begun, and asking for an "
-                "event finishes the one before: iterate in one place, and share the events there"
+                f"partition {self.owner.place.number}: another iteration over these events has "
+                "begun, and asking for an event finishes the one before: iterate in one place, and "
+                "share the events there"
             )
         if self._failure is not None:  # the function has caught it: the batch comes again
             self._failure = None
-            self.source.hand_back()
+            self.owner.buffer.put_back()
         await self._leave_middleware()
-        while entries := await self.source.next(count, within):
+        while entries := await self.owner.next(count, within):
             batch = [Event(entry.id, record) for entry, record in entries]
-            if self.source.middleware:
+            if self.owner.processor.middleware:
                 batch = await self._surround(batch)
             if batch:
                 return batch
@@ -124,21 +67,21 @@ class Delivery(Generic[R_co]):
 
     async def fetch(self, count: int) -> list[Event[R_co]]:
         """Return up to `count` events for a thread that gets them one by one."""
-        one_by_one = self.source.commits_by_hand or self.source.middleware
+        one_by_one = self.owner.processor.commits_by_hand or self.owner.processor.middleware
         return await self.next(self.begin(self), 1 if one_by_one else count)
 
     async def hand_back(self, finished: int) -> None:
         """Finish the first events that were given, and have the others come again."""
         self.finish(finished)
-        self.source.hand_back()
+        self.owner.buffer.put_back()
 
     def finish(self, count: int | None) -> None:
         """Finish the first `count` events that were given, or all.
 
         Manual commits finish events by themselves, so nothing is done then.
         """
-        if not self.source.commits_by_hand:
-            self.source.finish(count)
+        if not self.owner.processor.commits_by_hand:
+            self.owner.finish(count)
 
     def raise_failure(self) -> None:
         """Raise what middleware raised last, even if the function caught it.
@@ -174,7 +117,7 @@ class Delivery(Generic[R_co]):
 
     async def _surround(self, batch: list[Event[R_co]]) -> list[Event[R_co]]:
         self._around = AsyncExitStack()
-        for middleware in self.source.middleware:
+        for middleware in self.owner.processor.middleware:
             with self._noting_failure():
                 changed = await self._around.enter_async_context(middleware(batch))
             if isinstance(changed, list):

@@ -38,11 +38,7 @@ class _Seen:
 
 
 class ErrorLog:
-    """Collects the errors of one processor in all partitions of a worker.
-
-    Args:
-        processor: the processor's name.
-    """
+    """Collects the errors of one processor in all partitions of a worker."""
 
     def __init__(self, processor: str) -> None:
         self._processor = processor
@@ -92,12 +88,7 @@ class ErrorLog:
     # last one that finishes an event again.
 
     def note_wait(self, role: str, finished: int) -> None:
-        """Note that a partition waits for a transient error to pass.
-
-        Args:
-            role: the role of the partition.
-            finished: how many events its owner has finished by now.
-        """
+        """Note that a partition waits, with so many events finished by now."""
         if not self._waiting:
             self._outage_since = loop_time()
         self._waiting[role] = finished

@@ -18,11 +18,7 @@ _KEEPS_ALL = "noeviction"
 
 
 class Evictions:
-    """Checks for one worker whether its Redis evicts keys.
-
-    Args:
-        store: the store to check.
-    """
+    """Checks for one worker whether its Redis evicts keys."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -69,10 +65,8 @@ class Evictions:
         log.warning(
             "Redis at %s has maxmemory-policy %s: out of memory it evicts %s. Set maxmemory-policy "
             "noeviction: senders wait then, and nothing is lost",
-            server,
-            policy,
-            lost,
-        )
+            server, policy, lost,
+        )  # fmt: skip
 
     def _look_at_count(self, server: str, evicted: int, policy: str) -> None:
         before = self._evicted.get(server)
@@ -83,8 +77,5 @@ class Evictions:
             "Redis at %s has evicted %d key%s since the last check (maxmemory-policy %s): events, "
             "offsets or fences of this app may be among them. `rink streams lag` shows partitions "
             "that were quarantined for it. Set maxmemory-policy noeviction, and raise maxmemory",
-            server,
-            evicted - before,
-            "s" * (evicted - before != 1),
-            policy,
-        )
+            server, evicted - before, "s" * (evicted - before != 1), policy,
+        )  # fmt: skip

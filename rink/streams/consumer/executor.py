@@ -36,11 +36,7 @@ class Executor:
     """Runs one processor over the partitions that its group gives this worker.
 
     Args:
-        processor: the processor.
-        store: reads and writes Redis.
-        session: the worker's session.
         name: the worker's name, which is its member's name in each group.
-        metrics: shows the partitions' state.
         suspects: shared by all executors of the worker, see `GrantOwner`.
         held: the memory that all executors share.
         halt: called with the reason when the policy ends the worker.

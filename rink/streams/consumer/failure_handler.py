@@ -6,8 +6,11 @@ import asyncio
 import logging
 from typing import Any
 
+import attrs
+
 from rink._cancel import ENDS_PROCESS, is_ending
 from rink.errors import RinkError, StateError, UsageError
+from rink.event_loops import loop_time
 from rink.redis.error_map import first_error
 from rink.redis.errors import RedisError
 from rink.streams.consumer.buffer import Entry
@@ -29,33 +32,23 @@ class NoProgress(Exception):  # noqa: N818 - not an error of an event
     """A processor returned without finishing an event."""
 
 
+@attrs.define(eq=False)
 class FailureHandler:
     """Judges the errors of one owner's processor.
 
     The clocks of `retry_for` and `transient_for` start again with each owner, and after a pause by
     an operator. So an event may be retried for longer than they say, but never for less.
 
-    Args:
-        processor: the processor.
-        owner: has the events.
-        error_log: logs the errors.
-        metrics: counts the errors.
     """
 
-    def __init__(
-        self,
-        processor: Processor[Any],
-        owner: GrantOwner[Any],
-        error_log: ErrorLog,
-        metrics: WorkerMetrics,
-    ) -> None:
-        self._processor = processor
-        self._owner = owner
-        self._error_log = error_log
-        self._metrics = metrics
-        self._now = asyncio.get_running_loop().time
-        self._waits_since: float | None = None  # since when there are only transient errors
-        self._failing = ("", 0.0)  # the event that fails alone, and since when
+    _processor: Processor[Any]
+    _owner: GrantOwner[Any]
+    _error_log: ErrorLog
+    _metrics: WorkerMetrics
+    # Since when there are only transient errors.
+    _waits_since: float | None = attrs.field(init=False, default=None)
+    # The event that fails alone, and since when.
+    _failing: tuple[str, float] = attrs.field(init=False, default=("", 0.0))
 
     def note_success(self) -> None:
         """Note that the processor returned in order."""
@@ -91,7 +84,11 @@ class FailureHandler:
         self._waits_since = None
         blamed, times = self._owner.buffer.fail()
         self._owner.commits.note_finished()
-        self._error_log.log(error, role, blamed.id if blamed else "")
+        again = (
+            f"it is tried again, at least {policy.max_attempts} times and {policy.retry_for:g} s"
+        )
+        then = "" if isinstance(error, StateError) else again
+        self._error_log.log(error, role, blamed.id if blamed else "", then)
         if isinstance(error, StateError):
             raise error
         if blamed is None or not self._has_failed_long(blamed) or times < policy.max_attempts:
@@ -110,7 +107,7 @@ class FailureHandler:
         self._error_log.log(error, owner.place.role, then="no event is blamed, and it tries again")
         if not is_bounded:
             return
-        now = self._now()
+        now = loop_time()
         since = now if self._waits_since is None else self._waits_since
         self._waits_since = max(since, owner.active_since)
         if now - self._waits_since >= policy.transient_for:
@@ -124,9 +121,9 @@ class FailureHandler:
 
     def _has_failed_long(self, blamed: Entry) -> bool:
         if self._failing[0] != blamed.id:
-            self._failing = (blamed.id, self._now())
+            self._failing = (blamed.id, loop_time())
         since = max(self._failing[1], self._owner.active_since)
-        return self._now() - since >= self._processor.policy.retry_for
+        return loop_time() - since >= self._processor.policy.retry_for
 
 
 def to_handle(
@@ -134,10 +131,7 @@ def to_handle(
 ) -> BaseException:
     """Return the error to handle for the error that ended a processor.
 
-    Args:
-        error: the error that ended the processor.
-        owner: had the events.
-        work: the task that called the processor; if it is cancelled, the processor is to end.
+    If the task `work`, which called the processor, is cancelled, the processor is to end.
     """
     # The order of the checks: a verdict was decided before, and the processor may have caught or
     # replaced it. A cancellation ends the processor only if it comes from Rink, which `is_ending`

@@ -25,7 +25,7 @@ from rink.streams.consumer.reader import Reader
 from rink.streams.consumer.thread_bridge import call_in_thread
 from rink.streams.errors import OffsetMoved, RedisRolledBack
 from rink.streams.failure_policy import Quarantined
-from rink.streams.hooks import PartitionHooks
+from rink.streams.hooks import OwnedPartition, PartitionHooks
 from rink.streams.processor import Processor
 from rink.streams.processor_events import Events
 from rink.streams.store.store import Store
@@ -45,12 +45,7 @@ class ProcessorContext:
     """The parts that all partitions of a processor in one worker share.
 
     Attributes:
-        processor: processes the events.
-        store: reads and writes Redis.
-        reader: reads for all partitions.
-        metrics: shows the partitions' state.
         suspects: decides which partition may process a suspect now.
-        error_log: logs errors.
         halt: ends the worker, for a reason.
         given_up: set when the worker no longer waits for threads.
     """
@@ -81,14 +76,14 @@ class GrantRun:
         self._place = place
         self._token = token
         self.is_closed = self.has_exited = False
-        self._hooks = PartitionHooks(
-            context.processor.on_partition_start,
-            context.processor.on_partition_stop,
-            place,
-            token,
-            context.given_up,
-            context.error_log,
+        processor = context.processor
+        owned = OwnedPartition(
+            processor=processor.name, stream=place.stream, partition=place.number, token=token
         )
+        self._hooks = PartitionHooks(
+            processor.on_partition_start, processor.on_partition_stop, owned, place.role,
+            context.given_up, context.error_log,
+        )  # fmt: skip
         self._ends_at: float | None = None  # the latest time of the role's release
 
     async def run(self, lost: asyncio.Task[bool]) -> None:
@@ -204,9 +199,8 @@ class GrantRun:
                 # Not after a thread: a thread that returned, even late, has finished its events.
                 _raise_if_ending(work)
             else:
-                finished = await call_in_thread(
-                    processor.function, delivery, self._context.given_up
-                )
+                given_up = self._context.given_up
+                finished = await call_in_thread(processor.function, delivery, given_up)
             delivery.raise_failure()
             owner.dead_lettering.raise_verdict()
             owner.raise_timeout()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from rink import aio
-from rink._cancel import end, outlast
+from rink._cancel import end, outlast, run_unless
 
 
 class Orders:
@@ -34,15 +34,7 @@ async def join(rink: aio.Rink, orders: Orders) -> bool:
     Returns:
         Whether the group was joined, and must be left.
     """
-    joining, stopped = asyncio.create_task(rink.join()), asyncio.create_task(orders.leave.wait())
-    try:
-        await asyncio.wait([joining, stopped], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        await end([joining, stopped])
-    if joining.cancelled():
-        return False
-    joining.result()
-    return True
+    return await run_unless(orders.leave, rink.join())
 
 
 async def leave(rink: aio.Rink, orders: Orders) -> None:

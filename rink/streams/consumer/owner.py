@@ -1,6 +1,6 @@
 """Yield and commit the events of one grant of a partition.
 
-`GrantOwner` is the `Source` of a processor's `Events`. It knows nothing of roles. `partition.py`
+`GrantOwner` is behind a processor's `Events`. It knows nothing of roles. `partition.py`
 runs it, and says when the partition is lost.
 """
 
@@ -23,7 +23,6 @@ from rink.streams.consumer.metrics import WorkerMetrics
 from rink.streams.consumer.poison import PoisonSuspects
 from rink.streams.consumer.stopwatch import Stopwatch
 from rink.streams.errors import EventTimeout, TooManyUncommitted
-from rink.streams.event import Middleware
 from rink.streams.failure_policy import Undecodable
 from rink.streams.processor import Processor
 from rink.streams.store.store import Store
@@ -47,32 +46,21 @@ class GrantOwner(Generic[R]):
     """A partition that this worker owns under one token.
 
     Args:
-        processor: processes the events.
-        store: reads and writes Redis.
-        place: the partition.
-        token: the token of the grant.
         taken: the answer to the take.
         is_held: returns whether the role is held at this moment.
         suspects: decides which partition of the worker may process a suspect now.
-        metrics: shows the partition's state.
-        error_log: logs errors.
         wants_more: called when there may be room for more events.
         may_hold: returns how many bytes of events the owner may hold before it stops reading.
 
     Attributes:
-        buffer: the events in memory.
         left_out: bytes of the next event behind those of the take, if there was no room for it;
             otherwise 0.
-        commits: commits the finished events.
         changed: set by each change that a waiting call must see: new events in the buffer, a
             commit, a pause, or the end.
-        is_idle: the processor waits for events.
         has_idled: the processor has waited for events in its present call.
         looks_ahead: the owner reads events behind one that does not decode, even if memory is full.
         ended_early: the processor got the end of its events before the partition's end, so that an
             event that came alone is judged by itself.
-        stopwatch: measures how long the processor takes for its in-flight events.
-        dead_lettering: gives up events that fail.
     """
 
     def __init__(
@@ -92,7 +80,7 @@ class GrantOwner(Generic[R]):
     ) -> None:
         self.processor = processor
         self.place = place
-        self._token = token
+        self.token = token
         self.buffer = Buffer(
             processor.name,
             taken.offset,
@@ -130,41 +118,13 @@ class GrantOwner(Generic[R]):
         self.pause(taken.is_paused)
 
     @property
-    def partition(self) -> int:
-        """Return the number of the partition."""
-        return self.place.number
-
-    @property
-    def token(self) -> int:
-        """Return the fencing token of the grant."""
-        return self._token
-
-    @property
-    def max_uncommitted(self) -> int:
-        """Return how many events may be yielded and not committed."""
-        return self.processor.max_uncommitted
-
-    @property
-    def commits_by_hand(self) -> bool:
-        """Return whether only `commit` finishes events."""
-        return self.processor.commits_by_hand
-
-    @property
-    def middleware(self) -> tuple[Middleware[R], ...]:
-        """Return the middleware that wraps each batch."""
-        return self.processor.middleware
-
-    @property
     def is_lost(self) -> bool:
         """Return whether this worker has lost the partition."""
         return self.buffer.stopped or not self._is_held()
 
     @property
     def is_full(self) -> bool:
-        """Return whether memory is full of in-flight events.
-
-        Then more events come only after a commit.
-        """
+        """Return whether more events come only after a commit."""
         buffer = self.buffer
         return not buffer.ready and not buffer.has_finished and buffer.size >= self._may_hold()
 
@@ -210,7 +170,7 @@ class GrantOwner(Generic[R]):
             self._suspects.expect(self, is_suspect=bool(self._suspect_ids), begun_us=self._begun_us)
 
     def stop(self) -> None:
-        """Yield no more events."""
+        """Yield no more events, and give up the turn among suspects."""
         self.buffer.stop()
         self.changed.set()
         self._suspects.forget(self)
@@ -218,10 +178,9 @@ class GrantOwner(Generic[R]):
     # ── yielding ─────────────────────────────────────────────────────────────────────────────
 
     async def next(self, count: int, within: float) -> list[tuple[Entry, R]]:
-        """Finish the in-flight events, and yield up to `count` more.
+        """Finish the in-flight events, and yield `count` more at most.
 
-        Returns:
-            The entries with their records; [] at the end.
+        At the end it returns [].
         """
         if self._is_waited_for:
             raise UsageError(
@@ -238,7 +197,7 @@ class GrantOwner(Generic[R]):
     async def _next(self, count: int, within: float) -> list[tuple[Entry, R]]:
         self.stopwatch.stop()
         self.raise_timeout()
-        if self.commits_by_hand:
+        if self.processor.commits_by_hand:
             # The outcome of an event that came alone must be known before any other event comes.
             if self.buffer.has_one_alone:
                 self.ended_early = True
@@ -264,19 +223,8 @@ class GrantOwner(Generic[R]):
                 self.stopwatch.start(len(events))
             return events
 
-    def begin_event(self) -> None:
-        """Restart the stopwatch for one event of a batch.
-
-        This may be called in a thread.
-        """
-        self.stopwatch.start(1)
-
     def next_now(self) -> tuple[Entry, R] | None:
-        """Yield one event like `next(1, 0)`, if that needs no waiting.
-
-        Returns:
-            None if `next` may have to wait.
-        """
+        """Yield one event like `next(1, 0)`; None if that may have to wait."""
         # The fast way of nearly all events. It skips what `next` does besides, so it must give way
         # wherever that would have an effect: a timeout to raise, a pause, a mark to settle, a turn
         # for other tasks, a second task in `next`, manual commits, middleware, or a loss.
@@ -286,7 +234,7 @@ class GrantOwner(Generic[R]):
         must_wait = (
             self._has_marked or self._yielded_in_turn >= _MAX_EVENTS_PER_TURN or self._is_waited_for
         )
-        if self.commits_by_hand or self.middleware or must_wait or self.is_lost:
+        if self.processor.commits_by_hand or self.processor.middleware or must_wait or self.is_lost:
             return None
         self.finish()
         entry = self.buffer.give_plain(self.commits.ceiling)
@@ -307,10 +255,6 @@ class GrantOwner(Generic[R]):
             self.buffer.held_back = 0
             self.buffer.take_back(entries[0])
             entries.clear()
-
-    def hand_back(self) -> None:
-        """Put the unfinished events back, to come again."""
-        self.buffer.put_back()
 
     def finish(self, count: int | None = None) -> None:
         """Mark the in-flight events as processed: all, or the first `count`."""
@@ -350,7 +294,7 @@ class GrantOwner(Generic[R]):
                 break
             if entries and deadline is None:
                 deadline = self._now() + within
-            if not entries and self.commits_by_hand and self._must_commit():
+            if not entries and self.processor.commits_by_hand and self._must_commit():
                 break
             await self._wait_for_change(deadline)
         if self.is_lost:
@@ -358,30 +302,26 @@ class GrantOwner(Generic[R]):
             self._take_back(entries)
 
     def _must_commit(self) -> bool:
-        """Return whether events end for now, so that the processor commits.
-
-        This is so if memory is full of its in-flight events.
+        """Return whether memory is full of events that the processor must commit.
 
         Raises:
             TooManyUncommitted: the processor has `max_uncommitted` events without a commit.
         """
         if self.buffer.is_held_up:
             raise TooManyUncommitted(
-                f"processor {self.processor.name!r} has max_uncommitted={self.max_uncommitted} "
-                f"events of {self.place.role!r} without a commit: commit, or give it a larger "
-                "max_uncommitted"
+                f"processor {self.processor.name!r} has "
+                f"max_uncommitted={self.processor.max_uncommitted} events of {self.place.role!r} "
+                "without a commit: commit, or give it a larger max_uncommitted"
             )
         is_over = self.is_full and self.buffer.has_yielded
         self.ended_early = self.ended_early or is_over
         return is_over
 
     def _is_over(self, deadline: float) -> bool:
-        """Return whether the wait for a full batch is over."""
         return self._now() >= deadline
 
     def _give(self, count: int, have: int) -> list[Entry]:
-        # A new batch waits for earlier commits if it would otherwise be cut to the room that is
-        # left.
+        # Otherwise a new batch would be cut to the room that is left: it waits for earlier commits.
         wanted = min(count, self.buffer.ready)
         if have == 0 and self.buffer.has_finished and self.buffer.may_yield < wanted:
             return []
@@ -417,7 +357,7 @@ class GrantOwner(Generic[R]):
                 await self._mark(entries[0].id)
 
     async def _mark(self, entry_id: str) -> None:
-        place, token, epoch = self.place, self._token, self._epoch
+        place, token, epoch = self.place, self.token, self._epoch
         await repeat_until_answered(
             place.role, lambda: self._store.mark(place, token, epoch, entry_id)
         )
@@ -470,10 +410,7 @@ class GrantOwner(Generic[R]):
             self.looks_ahead = False
 
     def raise_timeout(self) -> None:
-        """Raise EventTimeout if the stopwatch has cancelled the processor.
-
-        The processor may have caught the cancellation.
-        """
+        """Raise EventTimeout even if the processor has caught the cancellation."""
         if self.stopwatch.has_expired:
             raise self.timed_out()
 

@@ -20,11 +20,11 @@ Their processors may be busy with other events.
 
 
 class Taker(Protocol):
-    """Waits for a turn."""
+    """Waits for a turn, unless it is lost."""
 
     @property
     def is_lost(self) -> bool:
-        """Return whether the partition is lost, and needs no turn."""
+        """Return whether the partition is lost."""
 
 
 class PoisonSuspects:
@@ -44,12 +44,9 @@ class PoisonSuspects:
     def expect(self, taker: Taker, *, is_suspect: bool, begun_us: int) -> None:
         """Note that a partition will wait for its first turn.
 
-        Args:
-            taker: the partition.
-            is_suspect: one of its events was marked at a crash; it goes after partitions without
-                such an event.
-            begun_us: when its previous owner last wrote to Redis, in microseconds by that owner's
-                clock.
+        If one of its events was marked at a crash (`is_suspect`), it goes after partitions without
+        such an event. Its previous owner last wrote to Redis at `begun_us`, in microseconds by that
+        owner's clock.
         """
         self._expected[taker] = (is_suspect, begun_us)
 

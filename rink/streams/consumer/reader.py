@@ -34,23 +34,15 @@ Broken = asyncio.Future[None]
 
 
 def make_reader(store: Store, prefetch: int, held: SharedMemory) -> Reader:
-    """Return the reader for a store: one server, or a cluster.
-
-    Args:
-        store: the store to read from.
-        prefetch: how many events an owner may hold.
-        held: the memory that all owners of the worker share.
-    """
-    chunk = max(prefetch // 4, 1)
+    """Return the reader for a store, whose owners may hold `prefetch` events."""
     make = ReaderPerPartition if store.is_cluster else SharedReader
-    return make(store, chunk, held)
+    return make(store, max(prefetch // 4, 1), held)
 
 
 class Reader:
     """Reads for all owners of one processor in this worker.
 
     Args:
-        store: the store to read from.
         chunk: how many events to read of a partition at once. A partition is read only if it has
             room for a chunk, unless it has nothing else to do.
         held: the memory that all owners of the worker share.
@@ -149,12 +141,6 @@ class Reader:
         waits: bool = True,
     ) -> bool:
         """Read once for these owners, and feed each one its events.
-
-        Args:
-            client: a connection for reads.
-            owners: the owners of the partitions.
-            count: the most entries of each.
-            waits: wait for an event if there is none.
 
         Returns:
             Whether there were any events.

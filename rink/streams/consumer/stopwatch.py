@@ -35,10 +35,9 @@ class Stopwatch:
         self._until = None
 
     async def watch(self, expire: Callable[[], bool]) -> None:
-        """Call a function when the in-flight events have taken too long.
+        """Call `expire` when the in-flight events have taken too long.
 
-        Args:
-            expire: returns whether to call it again a moment later.
+        It returns whether to call it again a moment later.
         """
         if self.seconds is None:
             return

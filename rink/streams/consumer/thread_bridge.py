@@ -12,15 +12,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 import attrs
 
-from rink._cancel import outlast
 from rink.callables import refuse_unrun
 from rink.errors import ClosedError, UsageError
 from rink.streams.consumer.delivery import Delivery
+from rink.streams.consumer.user_thread import outlast_thread
 from rink.streams.event import Event
 from rink.streams.processor_events import Batches, Events, Outputs
 
@@ -73,7 +72,7 @@ class BlockingEvents(Generic[R_co]):
         if not self._fetched or self.is_lost:
             return None
         self._given += 1
-        self._delivery.source.begin_event()
+        self._delivery.owner.stopwatch.start(1)
         return self._fetched.popleft()
 
     def records(self) -> Iterator[R_co]:
@@ -90,10 +89,7 @@ class BlockingEvents(Generic[R_co]):
         self._given = 0
 
     def next_batch(self, batches: Batches[R_co]) -> list[Event[R_co]]:
-        """Return the next list.
-
-        Events that were fetched one by one and not given come again in it.
-        """
+        """Return the next list, first of the fetched events not given."""
         self._refuse_another_thread()
         if self._fetched:
             self._desk.ask(self._delivery.hand_back(self._given))
@@ -105,16 +101,13 @@ class BlockingEvents(Generic[R_co]):
         if threading.get_ident() != (self._thread or threading.get_ident()):
             raise UsageError(
                 f"partition {self.partition}: another thread iterates over these events, and "
-                f"asking for an event "
-                "finishes the one before: iterate in one thread, and share the events there"
+                "asking for an event finishes the one before: iterate in one thread, and share the "
+                "events there"
             )
         self._thread = threading.get_ident()
 
     def ended(self, failed: bool) -> int | None:
-        """Return how many events are finished at the function's end.
-
-        None: all that were given.
-        """
+        """Return how many events the function has finished; None for all."""
         if failed:
             return max(self._given - 1, 0)
         return self._given if self._fetched else None
@@ -175,83 +168,25 @@ async def call_in_thread(
         return error
 
     threading.Thread(
-        target=run, name=f"rink-partition-{delivery.source.partition}", daemon=True
+        target=run, name=f"rink-partition-{delivery.owner.place.number}", daemon=True
     ).start()
-    error = await _uncancelled(asyncio.create_task(serve()), given_up, desk)
+    serving = asyncio.create_task(serve())
+    try:
+        error = await outlast_thread(serving, given_up)
+    finally:
+        if not serving.done():  # it is left alone
+            desk.abandon()
+            serving.cancel()
     if error is not None:
         raise error
     return blocking.ended(failed=False)
 
 
-async def _uncancelled(serving: asyncio.Task[T], given_up: asyncio.Event, desk: Desk) -> T:
-    """Wait for the end, however often the wait is cancelled.
-
-    After a cancellation, `given_up` ends the wait, too.
-    """
-    try:
-        await asyncio.wait([serving])
-    except asyncio.CancelledError:
-        abandoned: asyncio.Future[Any] = asyncio.ensure_future(given_up.wait())
-        await outlast([serving, abandoned])
-        abandoned.cancel()
-        if not serving.done():
-            desk.abandon()
-            serving.cancel()
-            raise  # left alone; otherwise it has returned, if late
-    return serving.result()
-
-
-async def run_in_thread(function: Callable[[], T], given_up: asyncio.Event) -> T:
-    """Run a function in a thread of its own, and wait for its end.
-
-    The wait goes on after a cancellation, until `given_up`: the function must not run on when
-    others begin. If it returns late, its answer still counts.
-    """
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[T] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def run() -> None:
-        try:
-            answer = context.run(function)
-        except (
-            BaseException
-        ) as raised:  # those that end a thread, and nothing else, and StopIteration, too
-            error = raised if isinstance(raised, Exception) else None
-            if error is None or isinstance(error, StopIteration):
-                error = RuntimeError(f"{function!r} raised {raised!r}")
-                error.__cause__ = raised
-            settle = partial(_settle, ended, error=error)
-        else:
-            settle = partial(_settle, ended, answer)
-        with contextlib.suppress(RuntimeError):  # the loop has been closed
-            loop.call_soon_threadsafe(settle)
-
-    threading.Thread(target=run, name="rink-hook", daemon=True).start()
-    try:
-        await asyncio.wait([ended])
-    except asyncio.CancelledError:
-        abandoned: asyncio.Future[Any] = asyncio.ensure_future(given_up.wait())
-        await outlast([ended, abandoned])
-        abandoned.cancel()
-        if not ended.done():
-            raise
-    return ended.result()
-
-
-def _settle(ended: asyncio.Future[T], answer: Any = None, error: Exception | None = None) -> None:
-    if error is None:
-        ended.set_result(answer)
-    else:
-        ended.set_exception(error)
-        ended.exception()  # nobody may be there to ask for it
-
-
 class Desk:
     """Does in one task of the loop what a thread asks for.
 
-    In one, so that middleware is left in the task that entered it, as `asyncio.timeout` wants it;
-    and what it sets of context variables the thread sees.
+    So middleware is left in the task that entered it, as `asyncio.timeout` wants it, and the thread
+    sees the context variables that middleware sets.
     """
 
     def __init__(self) -> None:

@@ -132,33 +132,21 @@ class Worker:
         for stream in list(self.app.streams.values()):  # also streams that only get outputs
             await settle(stream, store)
         await self._register(store)
-        async with around_worker(
-            self.app.worker_starts, self.app.worker_stops, self._orders.leave
-        ) as begins:
+        app = self.app
+        async with around_worker(app.worker_starts, app.worker_stops, self._orders.leave) as begins:
             if begins:
-                await self._join(store)
-
-    async def _join(self, store: Store) -> None:
-        etcd = self.app.etcd() if callable(self.app.etcd) else self.app.etcd
-        session = aio.Session(etcd, ttl=self.app.ttl, **self.app.session)
-        async with session:
-            await self._run(store, session)
+                etcd = app.etcd() if callable(app.etcd) else app.etcd
+                async with aio.Session(etcd, ttl=app.ttl, **app.session) as session:
+                    await self._run(store, session)
 
     async def _run(self, store: Store, session: aio.Session) -> None:
         self._session = session
         suspects, held = PoisonSuspects(), SharedMemory(self.app.limits.in_flight)
         for processor in self._processors:
             self.executors[processor.name] = Executor(
-                processor,
-                store,
-                session,
-                name=self.name,
-                metrics=self.metrics,
-                suspects=suspects,
-                held=held,
-                halt=self._halt,
-                handover_wait=self.handover_wait,
-            )
+                processor, store, session, name=self.name, metrics=self.metrics,
+                suspects=suspects, held=held, halt=self._halt, handover_wait=self.handover_wait,
+            )  # fmt: skip
         readers = [executor.reader for executor in self.executors.values()]
         monitoring = asyncio.create_task(
             monitor_partitions(store, readers, self.metrics, Evictions(store))
@@ -174,13 +162,9 @@ class Worker:
 
     async def _run_tasks(self, session: aio.Session) -> None:
         rink = aio.Rink(
-            session,
-            self.app.name,
-            name=self.name,
-            rebalance_delay=10.0,
-            leave_timeout=LEAVE_TIMEOUT_S,
-            handover_wait=self.handover_wait,
-        )
+            session, self.app.name, name=self.name, rebalance_delay=10.0,
+            leave_timeout=LEAVE_TIMEOUT_S, handover_wait=self.handover_wait,
+        )  # fmt: skip
         if not await join(rink, self._orders):
             return
         self._has_joined_for_tasks = True
@@ -211,20 +195,15 @@ class Worker:
         for stream in list(self.app.streams.values()):
             if not stream.is_trimmed:
                 continue
-            mine = {
-                processor.name
-                for processor in self.app.processors.values()
-                if processor.stream is stream
-            }
             known = await store.registered(stream.names.partition(0))
-            others = sorted(name for name in set(known) - mine if not name.startswith(OF_SPARK))
+            mine = self.app._processor_names(stream)  # noqa: SLF001 - a part of the same package
+            others = sorted(name for name in known.keys() - mine if not name.startswith(OF_SPARK))
             if others:
                 log.warning(
                     "stream %r: trimming waits for processors that this program does not have: %s; "
                     "if one was retired, `rink streams forget-group` drops its offsets",
-                    stream.name,
-                    ", ".join(others),
-                )
+                    stream.name, ", ".join(others),
+                )  # fmt: skip
 
     async def _retain(self, store: Store) -> None:
         """Set the retention of every stream as this program declares it."""
@@ -246,17 +225,14 @@ class Worker:
             log.warning(
                 "stream %r keeps events for %s, as another program has set, and this one sets "
                 "nothing: give it the same keep and keep_bytes, or keep=0 to end it",
-                stream.name,
-                known,
-            )
+                stream.name, known,
+            )  # fmt: skip
         else:
             log.warning(
                 "stream %r has kept events for %s, as another program had set: from now on it "
                 "keeps them for %s. Give all programs the same keep and keep_bytes",
-                stream.name,
-                known,
-                declared,
-            )
+                stream.name, known, declared,
+            )  # fmt: skip
 
     def _halt(self, reason: str) -> None:
         self._halted = reason

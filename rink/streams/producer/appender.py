@@ -63,15 +63,7 @@ class _Parcel:
 
 
 class Appender:
-    """Appends to one partition.
-
-    Args:
-        store: the store to write to.
-        names: the keys of the partition.
-        bounds: what the partition may hold.
-        stream: the stream's name, for messages.
-        number: the partition's number, for messages.
-    """
+    """Appends to one partition."""
 
     def __init__(
         self, store: Store, names: PartitionNames, bounds: PartitionBounds, stream: str, number: int

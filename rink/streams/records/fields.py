@@ -63,26 +63,18 @@ def fields_of(kind: Any) -> tuple[Field, ...]:
             "of a module"
         ) from error
     arguments = _arguments_of(kind, plain)
-    if attrs.has(plain):
-        return tuple(
-            Field(
-                name=field.name,
-                hint=_resolved(hints.get(field.name, field.type), arguments),
-                default=field.default,
-                is_sent=field.init,
-                is_checked=bool(field.validator or field.converter),
-            )
-            for field in attrs.fields(plain)
-        )
+    plain_fields: Any = attrs.fields(plain) if attrs.has(plain) else dataclasses.fields(plain)
     return tuple(
         Field(
             name=field.name,
             hint=_resolved(hints.get(field.name, field.type), arguments),
             default=_default_of(field),
             is_sent=field.init,
-            is_checked=False,
+            is_checked=bool(
+                isinstance(field, attrs.Attribute) and (field.validator or field.converter)
+            ),
         )
-        for field in dataclasses.fields(plain)
+        for field in plain_fields
     )
 
 
@@ -110,15 +102,16 @@ def field_names(kind: Any) -> tuple[str, ...] | None:
     Classes of pydantic and msgspec declare them, too.
     """
     plain: Any = get_origin(kind) or kind
-    if attrs.has(plain):
-        return tuple(field.name for field in attrs.fields(plain))
-    if dataclasses.is_dataclass(plain):
-        return tuple(field.name for field in dataclasses.fields(plain))
+    if is_record_class(plain):
+        fields: Any = attrs.fields(plain) if attrs.has(plain) else dataclasses.fields(plain)
+        return tuple(field.name for field in fields)
     declared = getattr(plain, "model_fields", getattr(plain, "__struct_fields__", None))
     return None if declared is None else tuple(declared)
 
 
-def _default_of(field: dataclasses.Field[Any]) -> Any:
+def _default_of(field: Any) -> Any:
+    if isinstance(field, attrs.Attribute):
+        return field.default
     if field.default_factory is not dataclasses.MISSING:
         return attrs.Factory(field.default_factory)
     return attrs.NOTHING if field.default is dataclasses.MISSING else field.default

@@ -68,6 +68,14 @@ def _need(value: Any, kind: type) -> None:
         raise TypeError(f"{value!r} is no {kind.__name__}")
 
 
+def _written(kind: type, write: Callable[[Any], str]) -> Callable[[Any], str]:
+    def to_json(value: Any) -> str:
+        _need(value, kind)
+        return write(value)
+
+    return to_json
+
+
 def _bytes_out(value: Any) -> str:
     _need(value, bytes)
     return b2a_base64(value, newline=False).decode()
@@ -89,12 +97,6 @@ def _time_out(value: Any) -> str:
     return value.isoformat()  # type: ignore[no-any-return]
 
 
-def _moment_out(value: Any) -> str:
-    if not isinstance(value, datetime):
-        raise TypeError(f"{value!r} is no datetime")
-    return value.isoformat()
-
-
 def _moment_in(value: Any, _: Any = None) -> datetime:
     return datetime.fromisoformat(value)
 
@@ -105,11 +107,6 @@ def _same_moment(one: datetime, other: datetime) -> bool:
     return (one == other or one.isoformat() == other.isoformat()) and (one.tzinfo is None) == (
         other.tzinfo is None
     )
-
-
-def _day_out(value: Any) -> str:
-    _need(value, date)
-    return value.isoformat()  # type: ignore[no-any-return]
 
 
 def _decimal_out(value: Any) -> str:
@@ -127,11 +124,6 @@ def _decimal_in(value: Any, _: Any = None) -> Decimal:
     if not number.is_finite():
         raise ValueError(f"{value!r} is no number")
     return number
-
-
-def _uuid_out(value: Any) -> str:
-    _need(value, UUID)
-    return str(value)
 
 
 _DURATION = re.compile(
@@ -165,6 +157,8 @@ def _duration_in(value: Any, _: Any = None) -> timedelta:
     return timedelta(days, seconds, microseconds, 0, minutes, hours, weeks)
 
 
+_ISO = operator.methodcaller("isoformat")
+
 SCALARS: dict[Any, Scalar] = {
     # Types of JSON are written as they are. The value is checked when it is read back.
     str: Scalar(as_it_is, _exactly(str), str),
@@ -172,10 +166,12 @@ SCALARS: dict[Any, Scalar] = {
     bool: Scalar(as_it_is, _exactly(bool), bool),
     float: Scalar(as_it_is, _real, float),
     bytes: Scalar(_bytes_out, _bytes_in, str),
-    datetime: Scalar(_moment_out, _moment_in, str, _same_moment),
-    date: Scalar(_day_out, lambda value, _=None: date.fromisoformat(_text(value, date)), str),
+    datetime: Scalar(_written(datetime, _ISO), _moment_in, str, _same_moment),
+    date: Scalar(
+        _written(date, _ISO), lambda value, _=None: date.fromisoformat(_text(value, date)), str
+    ),
     time: Scalar(_time_out, lambda value, _=None: time.fromisoformat(_text(value, time)), str),
     timedelta: Scalar(_duration_out, _duration_in, str),
     Decimal: Scalar(_decimal_out, _decimal_in, str),
-    UUID: Scalar(_uuid_out, lambda value, _=None: UUID(_text(value, UUID)), str),
+    UUID: Scalar(_written(UUID, str), lambda value, _=None: UUID(_text(value, UUID)), str),
 }  # fmt: skip

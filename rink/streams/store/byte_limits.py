@@ -52,23 +52,14 @@ class ByteLimits:
 
 
 class SharedMemory:
-    """Shares the memory of one worker evenly among its partitions.
-
-    Args:
-        max_bytes: the memory of all partitions together.
-    """
+    """Shares the memory of one worker evenly among its partitions."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._owners: dict[object, Callable[[], None]] = {}
 
     def enter(self, owner: object, shrunk: Callable[[], None]) -> None:
-        """Count one more partition.
-
-        Args:
-            owner: the owner of the partition.
-            shrunk: called whenever another partition enters, since the share is smaller then.
-        """
+        """Count one more partition; call `shrunk` when its share shrinks."""
         callbacks = list(self._owners.values())
         self._owners[owner] = shrunk
         for callback in callbacks:
@@ -87,12 +78,9 @@ class SharedMemory:
 class Sizes(Generic[K]):
     """Chooses the partitions and the number of entries of one answer.
 
-    Args:
-        max_bytes: about the bytes of one answer.
-
-    The expected size of a partition's entries rises to a larger mean at once. It falls slowly, at
-    most by half with each answer, so that large entries behind a few small ones still fit. A new
-    partition is expected to be like the others.
+    An answer has about `max_bytes`. The expected size of a partition's entries rises to a larger
+    mean at once. It falls slowly, at most by half with each answer, so that large entries behind a
+    few small ones still fit. A new partition is expected to be like the others.
 
     Redis takes one count for all partitions of an answer. So partitions with large entries are read
     separately from those with small entries, which would otherwise get as few entries at a time.
@@ -106,10 +94,6 @@ class Sizes(Generic[K]):
 
     def plan(self, wanted: Sequence[K], max_count: int) -> tuple[list[K], int]:
         """Return the partitions to read now, and the entries of each.
-
-        Args:
-            wanted: partitions that have room, at least one.
-            max_count: the most entries of each.
 
         Returns:
             All partitions if `max_count` entries of each fit. Otherwise the partition that has

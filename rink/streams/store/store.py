@@ -15,18 +15,17 @@ from typing import Any
 import attrs
 from redis.asyncio import RedisCluster
 
-from rink.errors import ConfigError, StaleToken, StateError
+from rink.errors import ConfigError
 from rink.redis import async_client, partition_count, stored_format
 from rink.redis.async_client import AnyRedis
 from rink.redis.error_map import explained, timed_out
-from rink.redis.errors import CrossSlot, RedisUnavailable
+from rink.redis.errors import RedisUnavailable
 from rink.redis.partition_count import PartitionCount
 from rink.redis.reply_text import text
 from rink.redis.script_pipeline import ScriptPipeline
 from rink.redis.scripts import ScriptCall
-from rink.streams.errors import OffsetMoved, PartitionFull, RedisRolledBack
 from rink.streams.retention import Retention
-from rink.streams.store import entry_ids
+from rink.streams.store import entry_ids, refusals
 from rink.streams.store.byte_limits import REPLY_BYTES, ByteLimits, Sizes
 from rink.streams.store.keys import Names, PartitionNames
 from rink.streams.store.scripts import script
@@ -58,10 +57,7 @@ _SAYS_NOTHING = PartitionBounds(0)
 class Store:
     """A Redis, seen from one event loop.
 
-    Args:
-        redis: a client of redis-py, which this store prepares and owns; see
-            `async_client.prepare`.
-        limits: limits the bytes of requests and answers.
+    It owns its client of redis-py, and prepares it by `async_client.prepare`.
     """
 
     def __init__(self, redis: AnyRedis, limits: ByteLimits = _LIMITS) -> None:
@@ -109,11 +105,7 @@ class Store:
     ) -> Any:
         """Run a script of streams; raise errors of Rink.
 
-        Args:
-            name: the script's name.
-            keys: its keys, in order.
-            blobs: its strings of any bytes.
-            args: its named arguments; numbers that may need more than 53 bits are text.
+        Numbers among `args` that may need more than 53 bits are text.
         """
         with explained(self.server, *keys):
             return await self._scripts.run(ScriptCall(script(name), keys, args, blobs))
@@ -123,13 +115,7 @@ class Store:
     async def settle_count(self, names: Names, stream: str, count: int, hasher: str = "") -> None:
         """Check once that all programs have the same partitions and hasher.
 
-        The first program writes them.
-
-        Args:
-            names: the keys of the stream.
-            stream: its name, for the errors.
-            count: how many partitions this program declares.
-            hasher: the fingerprint of the hasher that it declares; "" for the built-in one.
+        The first program writes them. The fingerprint of the built-in hasher is "".
 
         Raises:
             StateError: Redis has another number, or another hasher.
@@ -181,16 +167,12 @@ class Store:
     ) -> tuple[int, list[str]]:
         """Add as many of the records as there is room for.
 
-        Args:
-            names: the keys of the partition.
-            bounds: what the partition may hold.
-            records: the records' bytes.
-            number: the number of this sender's call for this partition. Calls come one after the
-                other. A call that is repeated with the same number adds nothing more.
-            wants_ids: return the ids of all added records, not only of the last one.
+        This sender's calls for this partition come one after the other, and `number` counts them.
+        A call that is repeated with the same number adds nothing more.
 
         Returns:
-            How many of the first records were added, and their ids.
+            How many of the first records were added, and their ids; without `wants_ids`, only the
+            id of the last one.
         """
         keys = [*names.keys, names.sent(self._sender)]
         count, added_ids = await self.run(
@@ -201,9 +183,7 @@ class Store:
     async def trim(self, names: PartitionNames, bounds: PartitionBounds = _SAYS_NOTHING) -> int:
         """Trim events that all processors have passed and that are not kept.
 
-        Args:
-            names: the keys of the partition.
-            bounds: those of the program. Their retention is used if Redis has none, or has lost it.
+        The retention of `bounds` is used if Redis has none, or has lost it.
 
         Returns:
             How many events were trimmed.
@@ -223,13 +203,9 @@ class Store:
     async def entries(
         self, key: str, after: str = entry_ids.NONE, *, newest_first: bool = False, most: int = 1000
     ) -> AsyncIterator[tuple[bytes, dict[bytes, bytes]]]:
-        """Yield the id and the fields of each present entry, in order.
+        """Yield the id and the fields of each present entry behind `after`.
 
-        Args:
-            key: the key of the stream.
-            after: skip the entries up to this id.
-            newest_first: yield the newest entry first.
-            most: the most entries of one answer.
+        One answer of Redis has at most `most` entries.
         """
         first, last = f"({after}", await self._newest(key)
         sizes: Sizes[str] = Sizes(self.limits.reply)
@@ -249,10 +225,8 @@ class Store:
             sizes.note(key, len(page), size)
             for entry_id, fields in page:
                 yield entry_id, fields
-            if newest_first:
-                last = f"({text(page[-1][0])}"
-            else:
-                first = f"({text(page[-1][0])}"
+            behind = f"({text(page[-1][0])}"
+            first, last = (first, behind) if newest_first else (behind, last)
 
     async def _newest(self, key: str) -> str:
         with explained(self.server, key):
@@ -276,12 +250,8 @@ class Store:
     ) -> Taken:
         """Become the owner of a partition.
 
-        Args:
-            place: the partition.
-            token: the token of the grant.
-            first: how many entries behind the offset the answer should have.
-            known: the owner's state before a reconnect; None for a new owner.
-            max_bytes: limits the entries of the answer.
+        The answer has the `first` entries behind the offset, limited by `max_bytes`. `known` is
+        the owner's state before a reconnect; None for a new owner.
 
         Raises:
             StaleToken: a later owner has taken the partition.
@@ -294,7 +264,7 @@ class Store:
         if known:
             args["known"] = attrs.asdict(known)
         answer = await self.run("take", place.keys, **args)
-        self._check(place, token, answer, known.offset if known else "")
+        refusals.check(place, token, answer, known.offset if known else "")
         offset, epoch, careful, quarantined = (text(part) for part in answer[1:5])
         flat = [text(part) for part in answer[5]]
         ends = dict(zip(flat[::2], map(int, flat[1::2]), strict=True))
@@ -325,7 +295,7 @@ class Store:
         outputs = (*step.letters, *step.outputs)
         targets = list({output.target: output.bounds for output in outputs}.items())
         if targets and isinstance(self.redis, RedisCluster):
-            self._refuse_slots(self.redis, place, [names for names, _ in targets])
+            refusals.check_slots(self.redis, place, [names.stream for names, _ in targets])
         index = {names: number for number, (names, _) in enumerate(targets, 1)}
         args: dict[str, object] = {
             "processor": place.processor, "token": str(step.token), "epoch": step.epoch,
@@ -342,63 +312,27 @@ class Store:
         fields = [field for output in outputs for field in output.fields]
         name = "write" if step.outputs else "commit"
         answer = await self.run(name, [*place.keys, *keys], fields, **args)
-        if (reason := text(answer[0])) in ("full", "type"):
+        if text(answer[0]) in ("full", "type"):
             names, bounds = targets[int(answer[1]) - 1]
-            self._refused_output(place, reason, names.stream, bounds, answer[2])
-        self._check(place, step.token, answer, step.expected)
-
-    def _refused_output(
-        self,
-        place: PartitionPlace,
-        reason: str,
-        key: str,
-        bounds: PartitionBounds | None,
-        detail: Any,
-    ) -> None:
-        if reason == "type":
-            raise StateError(
-                f"Redis at {self.server}: an output of {place.role!r} goes to {key!r}, which is "
-                f"a {text(detail)} and no stream: nothing was written; remove it",
-                key=key,
-            )
-        limit, held = bounds.limit if bounds else 0, int(detail)
-        raise PartitionFull(
-            f"{key!r} holds {held} events of {limit} that some processor has not committed, and "
-            f"has no room for the outputs of {place.role!r}: nothing was written",
-            stream=key,
-        )
-
-    def _refuse_slots(
-        self, cluster: RedisCluster, place: PartitionPlace, targets: Sequence[PartitionNames]
-    ) -> None:
-        slot = cluster.keyslot(place.at)
-        for names in targets:
-            if (other := cluster.keyslot(names.stream)) != slot:
-                raise CrossSlot(
-                    f"a commit of {place.at!r} (slot {slot}) cannot write to {names.stream!r} "
-                    f"(slot {other}) in one step: Redis Cluster has no transactions over several "
-                    "slots. Use send() and a plain commit (at least once), or a Redis that is no "
-                    "cluster"
-                )
+            raise refusals.of_output(self.server, place, names.stream, bounds, answer)
+        refusals.check(place, step.token, answer, step.expected)
 
     async def close_place(self, place: PartitionPlace, token: int) -> None:
         """Mark a clean shutdown of this owner.
 
         Then the next owner runs no events one by one.
         """
-        self._check(place, token, await self.run("close", [place.at], token=str(token)))
+        refusals.check(place, token, await self.run("close", [place.at], token=str(token)))
 
     async def extend(self, place: PartitionPlace, token: int, epoch: str, ceiling: str) -> None:
         """Raise the ceiling: the last event that may be yielded."""
-        await self._owner_step(
-            "extend", place, token, epoch, ceiling=ceiling, now_us=self._now_us()
-        )
+        now_us = self._now_us()
+        await self._owner_step("extend", place, token, epoch, ceiling=ceiling, now_us=now_us)
 
     async def mark(self, place: PartitionPlace, token: int, epoch: str, entry_id: str) -> None:
         """Mark the event that is about to be processed alone, or none."""
-        await self._owner_step(
-            "mark", place, token, epoch, entry_id=entry_id, now_us=self._now_us()
-        )
+        now_us = self._now_us()
+        await self._owner_step("mark", place, token, epoch, entry_id=entry_id, now_us=now_us)
 
     async def quarantine(self, place: PartitionPlace, token: int, epoch: str, reason: str) -> None:
         """Stop the partition until it is unquarantined."""
@@ -411,20 +345,18 @@ class Store:
             The offset behind which this owner continues.
         """
         answer = await self.run("unquarantine", place.keys, **place.args, token=str(token))
-        self._check(place, token, answer)
+        refusals.check(place, token, answer)
         return text(answer[2])
 
     async def look(self, place: PartitionPlace, max_counted: int = MAX_COUNTED) -> Look:
         """Return a snapshot of a processor in one partition.
 
-        Args:
-            place: the partition.
-            max_counted: the most events to count behind the offset, if Redis has lost the counters.
+        If Redis has lost the counters, at most `max_counted` events are counted behind the offset.
         """
         answer = await self.run("look", place.keys, **place.args, max_counted=max_counted)
         at, offsets, lag, first, length, lost, size, oldest, ms, bytes_kept, held, removed = answer
         return Look(
-            position=_position(place, at, offsets),
+            position=Position.of(place, at, offsets),
             lag=lag,
             first=text(first),
             length=length,
@@ -439,7 +371,7 @@ class Store:
 
     async def position(self, place: PartitionPlace) -> Position:
         """Return the state of a processor in one partition."""
-        return _position(place, *await self.run("look", place.keys[:3]))
+        return Position.of(place, *await self.run("look", place.keys[:3]))
 
     async def lag(self, place: PartitionPlace, max_counted: int = MAX_COUNTED) -> int:
         """Return how many events lie behind the offset, see `look`."""
@@ -453,32 +385,12 @@ class Store:
         offsets.pop(stored_format.FIELD, None)
         return offsets
 
-    def _check(
-        self, place: PartitionPlace, token: int, answer: Sequence[Any], expected: str = ""
-    ) -> None:
-        match text(answer[0]):
-            case "ok":
-                return
-            case "stale":
-                fence = int(answer[1]) if len(answer) > 1 else 0
-                raise StaleToken(
-                    f"partition {place.role!r} of processor {place.processor!r} belongs to a later "
-                    f"owner: token {token} was refused, {place.at!r} has {fence or 'another one'}",
-                    role=place.role,
-                    token=token,
-                    newer=fence,
-                )
-            case "moved":
-                raise OffsetMoved(f"the offset of {place.at!r} was moved to {text(answer[1])}")
-            case _:
-                raise _rolled_back(place, token, answer[1:], expected)
-
     async def _owner_step(
         self, name: str, place: PartitionPlace, token: int, epoch: str, **args: str
     ) -> None:
         """Run an owner's step on its hash, and raise its refusal."""
         answer = await self.run(name, [place.at], token=str(token), epoch=epoch, **args)
-        self._check(place, token, answer)
+        refusals.check(place, token, answer)
 
     def _now_us(self) -> str:
         """Return a time for an owner's step, in microseconds.
@@ -505,13 +417,8 @@ class Store:
     ) -> list[tuple[str, list[RawEntry]]]:
         """Read the entries behind positions.
 
-        Without entries, it waits for up to a second.
-
-        Args:
-            client: the client that `reader` returned.
-            positions: an id for each stream.
-            count: the most entries of each stream.
-            waits: False returns at once if there are no entries.
+        It reads at most `count` entries of each stream, by the client that `reader` returned. If
+        there are none and it `waits`, it waits for up to a second.
         """
         streams: Any = positions
         with explained(self.server):
@@ -523,39 +430,3 @@ class Store:
 
 def _as_sent(response: Any, **kwargs: Any) -> Any:  # noqa: ARG001 - as redis-py asks for it
     return response
-
-
-def _rolled_back(
-    place: PartitionPlace, token: int, answer: Sequence[Any], expected: str
-) -> RedisRolledBack:
-    fence, offset, *last = (text(part) for part in answer)
-    known = f"offset {expected} under token {token}" if expected else "an offset within the stream"
-    ends = f", and the stream ends at {last[0]}" if last else ""
-    return RedisRolledBack(
-        f"partition {place.role!r} of processor {place.processor!r} was rolled back: {known} was "
-        f"known, and {place.at!r} now has offset {offset} under fence {fence}{ends}. Redis was "
-        "restored, failed over to older data, or has evicted keys. Events may be lost, or come "
-        "again",
-        key=place.at,
-        known=expected,
-    )
-
-
-def _position(place: PartitionPlace, at: Sequence[Any], offsets: Sequence[Any]) -> Position:
-    fields = _pairs(at)
-    return Position(
-        offset=_pairs(offsets).get(place.processor, ""),
-        fence=int(fields.get("fence", 0)),
-        epoch=fields.get("epoch", "0"),
-        processed=int(fields.get("processed", 0)),
-        dead=int(fields.get("dead", 0)),
-        unclean=int(fields.get("unclean", 0)),
-        is_open=fields.get("open") == "1",
-        quarantined=fields.get("quarantined", ""),
-        is_paused=fields.get("paused") == "1",
-    )
-
-
-def _pairs(flat: Sequence[Any]) -> dict[str, str]:
-    """Return the fields of a hash that a script returned."""
-    return dict(zip(map(text, flat[::2]), map(text, flat[1::2]), strict=True))

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from rink.redis.reply_text import text
 from rink.redis.scripts import Args
 from rink.streams.retention import Retention
 from rink.streams.store.keys import PartitionNames
@@ -186,6 +187,27 @@ class Position:
     is_open: bool
     quarantined: str
     is_paused: bool = False
+
+    @classmethod
+    def of(cls, place: PartitionPlace, at: Sequence[Any], offsets: Sequence[Any]) -> Position:
+        """Return the position that the hashes in a script's answer have."""
+        fields = _pairs(at)
+        return cls(
+            offset=_pairs(offsets).get(place.processor, ""),
+            fence=int(fields.get("fence", 0)),
+            epoch=fields.get("epoch", "0"),
+            processed=int(fields.get("processed", 0)),
+            dead=int(fields.get("dead", 0)),
+            unclean=int(fields.get("unclean", 0)),
+            is_open=fields.get("open") == "1",
+            quarantined=fields.get("quarantined", ""),
+            is_paused=fields.get("paused") == "1",
+        )
+
+
+def _pairs(flat: Sequence[Any]) -> dict[str, str]:
+    """Return the fields of a hash that a script returned."""
+    return dict(zip(map(text, flat[::2]), map(text, flat[1::2]), strict=True))
 
 
 @attrs.frozen

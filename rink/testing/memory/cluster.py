@@ -118,6 +118,12 @@ class MemoryCluster:
             count += delivered
         return count
 
+    @property
+    def leases(self) -> list[int]:
+        """Return the ids of the live leases, oldest first."""
+        with self.change() as store:
+            return store.lease_ids
+
     def expire_lease(self, lease: int) -> None:
         """End a lease before its time; an unknown lease is no error."""
         with self.change() as store:

@@ -85,6 +85,11 @@ class MemoryState:
     _last_lease: int = 0x694D_0000
 
     @property
+    def lease_ids(self) -> list[int]:
+        """Return the ids of all leases, oldest first."""
+        return list(self._leases)
+
+    @property
     def header(self) -> Header:
         """Return the header of every answer at this revision."""
         return Header(self.cluster_id, self.member_id, self.revision, self.raft_term)

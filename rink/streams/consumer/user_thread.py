@@ -1,0 +1,69 @@
+"""Run a function of a user in a thread of its own, and wait for its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from rink._cancel import outlast
+
+T = TypeVar("T")
+
+
+async def outlast_thread(ended: asyncio.Future[T], given_up: asyncio.Event) -> T:
+    """Wait for the end of a thread, however often the wait is cancelled.
+
+    After a cancellation, `given_up` ends the wait, too. If the thread returns late, its answer
+    still counts.
+    """
+    try:
+        await asyncio.wait([ended])
+    except asyncio.CancelledError:
+        abandoned: asyncio.Future[Any] = asyncio.ensure_future(given_up.wait())
+        await outlast([ended, abandoned])
+        abandoned.cancel()
+        if not ended.done():
+            raise
+    return ended.result()
+
+
+async def run_in_thread(function: Callable[[], T], given_up: asyncio.Event) -> T:
+    """Run a function in a thread of its own, and wait for its end.
+
+    The wait goes on after a cancellation, until `given_up`: the function must not run on when
+    others begin.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            answer = context.run(function)
+        except BaseException as raised:
+            error = raised if isinstance(raised, Exception) else None
+            # Such an error would end the event loop, and a future refuses StopIteration.
+            if error is None or isinstance(error, StopIteration):
+                error = RuntimeError(f"{function!r} raised {raised!r}")
+                error.__cause__ = raised
+            settle = partial(_settle, ended, error=error)
+        else:
+            settle = partial(_settle, ended, answer)
+        with contextlib.suppress(RuntimeError):  # the loop has been closed
+            loop.call_soon_threadsafe(settle)
+
+    threading.Thread(target=run, name="rink-hook", daemon=True).start()
+    return await outlast_thread(ended, given_up)
+
+
+def _settle(ended: asyncio.Future[T], answer: Any = None, error: Exception | None = None) -> None:
+    if error is None:
+        ended.set_result(answer)
+    else:
+        ended.set_exception(error)
+        ended.exception()  # nobody may be there to ask for it
