@@ -1,6 +1,7 @@
-"""Run the README's examples as a reader runs them.
+"""Run examples of the README and of pages on streams as files.
 
-Each is saved as a file, and nothing is added. Only the addresses of etcd and Redis are replaced.
+Each is saved as a reader saves it, and nothing is added. Only the addresses of etcd and Redis are
+replaced.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from rink.testing import local_etcd
 
 pytestmark = pytest.mark.waits
 
+STREAMS = ROOT / "docs" / "streams.md"
+STREAMS_TESTING = ROOT / "docs" / "streams-testing.md"
 ETCD = "http://127.0.0.1:2379"
 REDIS = "redis://127.0.0.1:6379"
 DEADLINE_S = 30.0
@@ -83,11 +86,11 @@ def etcd():
 
 @pytest.fixture
 def save(tmp_path, etcd):
-    """Save a file of the README, with other addresses in it."""
+    """Save a file of a page, with other addresses in it."""
 
-    def save(name, redis=REDIS):
-        code = scripts(README)[name]
-        assert ETCD in code
+    def save(name, redis=REDIS, page=README):
+        code = scripts(page)[name]
+        assert ETCD in code or page != README
         (tmp_path / name).write_text(code.replace(ETCD, etcd.endpoint).replace(REDIS, redis))
 
     return save
@@ -148,3 +151,19 @@ def test_shop_processes_a_record(save, open_terminal, rink_redis):
     worker, send = (open_terminal(command) for command in commands.splitlines())
     send.wait_for(" in partition ")
     worker.wait_for("ann pays 5")
+
+
+def test_programs_of_the_streams_page_send_records(save, open_terminal, rink_redis):
+    for name in scripts(STREAMS):
+        save(name, rink_redis.url, STREAMS)
+    worker = open_terminal("rink worker shop:app")
+    open_terminal("python send.py").wait_for(" 1000")
+    worker.wait_for(" pays ", 1001)
+    open_terminal("python send_one.py")
+    worker.wait_for("bob pays 7")
+
+
+def test_tests_of_processors_pass(save, open_terminal):
+    for name in scripts(STREAMS_TESTING):
+        save(name, page=STREAMS_TESTING)
+    open_terminal("python -m pytest").wait_for("2 passed")

@@ -8,6 +8,7 @@ A block of Python is run if a comment stands right before it, which readers do n
     -->
     <!-- run: server -->              by `integration`: it starts etcd servers
     <!-- run: spark -->               by `integration`: on a real Spark, an etcd in memory, a Redis
+    <!-- run: saved -->               by `integration`: saved as the file that the text before names
 
 The README hides nothing. Each of its blocks of Python is a file that the text before it names, and
 `integration` runs this file as it stands.
@@ -111,9 +112,10 @@ def scripts(page):
     text = page.read_text(encoding="utf-8")
     named = {}
     for match in _FENCE.finditer(text):
-        if match[2] == "python":
-            before = text[: match.start()].rstrip().rpartition("\n\n")[2]
-            (name,) = re.findall(r"[Ss]ave this as `(\w+\.py)`", before)
+        if match[2] != "python":
+            continue
+        before = re.sub(r"<!--[^<]*-->$", "", text[: match.start()].rstrip()).rstrip()
+        for name in re.findall(r"[Ss]ave this as `(\w+\.py)`", before.rpartition("\n\n")[2]):
             assert name not in named
             named[name] = match[3]
     return named

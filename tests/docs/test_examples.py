@@ -46,6 +46,7 @@ ETCD_KEYS = ROOT / "docs" / "etcd-keys.md"
 SETTINGS = ROOT / "docs" / "settings.md"
 TESTING = ROOT / "docs" / "testing.md"
 PARTITIONS = ROOT / "docs" / "partitions.md"
+STREAMS = ROOT / "docs" / "streams.md"
 INDEX = ROOT / "docs" / "README.md"
 GUARDS = ROOT / "docs" / "guards.md"
 
@@ -91,7 +92,19 @@ def test_readme_hides_no_setup():
 
 
 def test_readme_names_a_file_for_each_block():
-    assert scripts(README).keys() == {"leader.py", "share.py", "shop.py"}
+    assert list(scripts(README)) == ["leader.py", "share.py", "shop.py"]
+    assert list(scripts(README).values()) == [block.code for block in blocks(README, "python")]
+
+
+def test_every_block_to_save_has_a_file_name():
+    for page in PAGES:
+        to_save = [block.code for block in blocks(page, "python") if block.needs == "saved"]
+        assert [code for code in to_save if code not in scripts(page).values()] == []
+
+
+def test_pages_that_save_one_file_name_show_one_file():
+    """A reader who follows two pages must not overwrite a file by another one."""
+    assert scripts(STREAMS)["shop.py"] == scripts(README)["shop.py"]
 
 
 def test_readme_is_short():
