@@ -182,12 +182,18 @@ async def _read(file: BinaryIO) -> bytes:
     if not _is_waited_for(file):
         return file.read(_CHUNK_BYTES)
     loop, fd, readable = asyncio.get_running_loop(), file.fileno(), asyncio.Event()
+    was_blocking = os.get_blocking(fd)
     loop.add_reader(fd, readable.set)
     try:
-        await readable.wait()
+        while True:
+            await readable.wait()
+            readable.clear()
+            os.set_blocking(fd, False)  # another process may have read what was there
+            with contextlib.suppress(BlockingIOError):
+                return os.read(fd, _CHUNK_BYTES)
     finally:
         loop.remove_reader(fd)
-    return os.read(fd, _CHUNK_BYTES)
+        os.set_blocking(fd, was_blocking)  # the shell uses the same terminal
 
 
 def _is_waited_for(file: BinaryIO) -> bool:

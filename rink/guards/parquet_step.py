@@ -1,4 +1,7 @@
-"""Write a part of a ParquetGuard to one new file, as a stream."""
+"""Write a part of a ParquetGuard to one new file, as a stream.
+
+No reader sees the file before the batch is published.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ under the default prefix, Redis holds:
 A step sees one slot only, so the fence is stored with each part. `begin` first stores in the first
 hash into how many parts a query is cut, and refuses a stale token in the same step. Then it opens
 the hashes of the parts. So `raise_fence` finds there how many hashes may be written, and has raised
-all of them when it returns.
+all of them when it returns. A single server works like a cluster, but raises them in one step.
 """
 
 from __future__ import annotations

@@ -246,6 +246,9 @@ class Sweeps:
     A process may outlive SIGKILL: a process in state D, or of another user. Each sweep reads all of
     `/proc`, so sweeps get rare while the same processes are left. Processes that start new ones
     change the list, so sweeps stay fast.
+
+    Args:
+        now: the time in milliseconds.
     """
 
     def __init__(self, now: int) -> None:

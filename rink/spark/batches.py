@@ -120,7 +120,7 @@ def fenced(
     return run
 
 
-@attrs.define
+@attrs.define(eq=False, slots=False)
 class FencedBatch:
     """Write one batch of one query through a guard.
 

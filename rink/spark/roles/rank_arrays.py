@@ -235,7 +235,10 @@ def jump(keys: Hashes, size: int) -> Ranks:
 
 @lru_cache(maxsize=1)
 def loops() -> ModuleType:
-    """Return the module of these two loops: compiled by Numba, or NumPy."""
+    """Return the module of these two loops: compiled by Numba, or NumPy.
+
+    Both give the same results.
+    """
     try:
         from rink.spark.roles import loops_numba
     except ImportError:

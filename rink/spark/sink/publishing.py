@@ -326,14 +326,14 @@ class Sink:
             key=key,
         )
 
-    def _refusal(self, status: bytes, counts: bytes, batch: SinkBatch) -> Exception:
+    def _refusal(self, status: bytes, known: bytes, batch: SinkBatch) -> Exception:
         if status == b"stale":
-            return _stale(self._place, self.name, self._token, int(counts), self._key)
+            return _stale(self._place, self.name, self._token, int(known), self._key)
         if status == b"back":
             sink = f"sink {self.name!r} of {self._place}"
-            return rolled_back(sink, batch.query, batch.number, int(counts), self._key)
+            return rolled_back(sink, batch.query, batch.number, int(known), self._key)
         return StateError(
-            f"sink {self.name!r} of {self._place} belongs to query {counts.decode()}, which "
+            f"sink {self.name!r} of {self._place} belongs to query {known.decode()}, which "
             "has another checkpoint. Nothing was written. Give this query another name. If the "
             "other query is gone for good, start this one under a new grant of its role, or "
             f"remove {self._key!r}",
@@ -369,6 +369,6 @@ def _dumps(manifest: Manifest) -> str:
 
 def _loads(manifest: bytes) -> dict[str, dict[int, int]]:
     return {
-        attempt: {int(number): count for number, count in counts.items()}
-        for attempt, counts in json.loads(manifest).items()
+        attempt: {int(number): count for number, count in known.items()}
+        for attempt, known in json.loads(manifest).items()
     }

@@ -291,7 +291,10 @@ class Buffer:
             self._finished.append(self._out.popleft())
 
     def unfinish(self) -> None:
-        """Put the finished events back in flight, after a refused commit."""
+        """Put the finished events back in flight, after a refused commit.
+
+        Nothing of such a commit was written.
+        """
         self._under_way = None
         while self._finished:
             entry = self._finished.pop()

@@ -38,7 +38,6 @@ class FailureHandler:
 
     The clocks of `retry_for` and `transient_for` start again with each owner, and after a pause by
     an operator. So an event may be retried for longer than they say, but never for less.
-
     """
 
     _processor: Processor[Any]
@@ -84,15 +83,15 @@ class FailureHandler:
         self._waits_since = None
         blamed, times = self._owner.buffer.fail()
         self._owner.commits.note_finished()
-        again = (
-            f"it is tried again, at least {policy.max_attempts} times and {policy.retry_for:g} s"
-        )
-        then = "" if isinstance(error, StateError) else again
-        self._error_log.log(error, role, blamed.id if blamed else "", then)
+        at = blamed.id if blamed else ""
         if isinstance(error, StateError):
+            self._error_log.log(error, role, at)
             raise error
         if blamed is None or not self._has_failed_long(blamed) or times < policy.max_attempts:
+            both = f"max_attempts={policy.max_attempts} and retry_for={policy.retry_for:g} s"
+            self._error_log.log(error, role, at, f"it is tried again, until {both} are over")
             return False
+        self._error_log.log(error, role, at)
         self._owner.dead_lettering.bury(blamed.id, letter_of(error, times))
         return True
 
