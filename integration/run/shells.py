@@ -39,9 +39,12 @@ class Shell:
         os.write(self._fd, text.encode())
 
     def wait(self, text, since=0):
-        """Wait until the terminal has shown a text, and return the length so far."""
+        """Wait until the terminal has shown a text, and return where it ends.
+
+        On a busy machine, what follows it may be there already.
+        """
         wait_for(lambda: text in self.text[since:])
-        return len(self.text)
+        return self.text.index(text, since) + len(text)
 
     def foreground(self):
         """Return the process group in the terminal's foreground."""
@@ -50,6 +53,8 @@ class Shell:
     def close(self):
         os.kill(self.pid, signal.SIGHUP)  # which bash passes on to its jobs
         os.kill(self.pid, signal.SIGCONT)
+        with contextlib.suppress(OSError):  # it has ended
+            self.type("\n")  # a bash that was about to read looks at its signals after that
         ended = lambda: os.waitpid(self.pid, os.WNOHANG)[0]  # noqa: E731
         try:
             wait_for(ended)

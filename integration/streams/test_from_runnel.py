@@ -456,7 +456,7 @@ def test_runnel_dead_workers_events_are_processed_by_another(program, sent):
     first.send_signal(signal.SIGKILL)
     program("two")
     actions.send_many_blocking(spread(222, 222))
-    until(lambda: {one.seq for one in found() if one.seq >= 0} == set(range(444)), 30)
+    until(lambda: {one.seq for one in found() if one.seq >= 0} == set(range(444)), 90)
 
 
 @pytest.mark.waits
