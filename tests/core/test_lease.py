@@ -91,7 +91,7 @@ def test_a_lease_is_given_up_by_revoking_it_until_that_is_answered(lease):
     assert lease.retry_at > 1e9
     waits = []
     for _ in range(8):
-        lease.failed(200.0, "a")
+        lease.request_failed(200.0, "a")
         waits.append(lease.retry_at - 200.0)
         assert lease.revoke() == RevokeLease(5)
     assert waits[-1] > waits[0] * 8
