@@ -86,7 +86,7 @@ class World:
             "seq": str(self.calls), "first": 0, "count": len(data), "max_count": 1000,
             "max_bytes": 1_000_000, "kept_s": 0, "bounds": self.bounds.args,
         }  # fmt: skip
-        call = ScriptCall(sparks("publish"), (*self.names.keys, "mark", "staged"), args)
+        call = ScriptCall(sparks("sink/publish"), (*self.names.keys, "mark", "staged"), args)
         said, done = await self.redis.execute_command(*call.eval())
         assert done == max(min(len(data), room), 0)
         assert (said == b"full") == (done == 0)
