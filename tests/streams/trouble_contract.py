@@ -41,7 +41,7 @@ async def test_event_that_always_fails_alone_becomes_a_dead_letter(shop):
 
 @with_shop()
 async def test_failed_event_of_records_alone_is_tried_again(shop):
-    """Only the failed one of single events is tried again."""
+    """Try again only the event that failed, of events that came singly."""
     tries = []
 
     @shop.app.processor(shop.legs, backoff=(0.001, 0.01), max_attempts=2, retry_for=0, **QUICK)
