@@ -85,7 +85,8 @@ class Kube:
     """Stand in for an API server that knows one pod, behind TLS.
 
     Attributes:
-        labels: the labels of the pod.
+        labels: the labels of the pod, with one that a former sidecar left behind.
+        executed: how many requests were executed.
         token: the token that a request needs.
         status: the status of each answer, if it is not 200.
         is_hung: whether requests are read and not answered.
@@ -95,6 +96,7 @@ class Kube:
 
     def __init__(self, folder, host="127.0.0.1"):
         self.labels = {"app": "web", LABEL: "held"}
+        self.executed = 0
         self.token = "token-1"
         self.status = 200
         self.is_hung = False
@@ -158,6 +160,7 @@ class Kube:
                 self.labels.pop(name, None)
                 if value is not None:
                     self.labels[name] = value
+            self.executed += 1
         said = json.dumps({"kind": "Status", "message": f"pods are 日本 {status}"}).encode()
         request.send_response(status)
         request.send_header("Content-Length", str(len(said)))
