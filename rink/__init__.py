@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from rink import errors
 from rink._lazy import named
-from rink.distribution import refuse_other_distribution
 from rink.errors import *  # noqa: F403 - all errors are public
+from rink.pip_distribution import refuse_other_distribution
 
 refuse_other_distribution(__path__[0])  # noqa: F405 - each package has it
 

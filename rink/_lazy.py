@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from rink.distribution import install_command
+from rink.pip_distribution import install_command
 
 
 def named(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rink.distribution import DISTRIBUTION
+from rink.pip_distribution import DISTRIBUTION
 
 REPOSITORY = Path(__file__).parents[2]
 THEIRS = {

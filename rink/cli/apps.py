@@ -20,8 +20,8 @@ import click
 
 from rink.cli.exit_status import Failed
 from rink.cli.options import unanswered
-from rink.distribution import install_command
 from rink.errors import ConfigError
+from rink.pip_distribution import install_command
 from rink.settings import check_endpoints
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import click
 
 from rink.cli.exit_status import Failed, usage_wrapped
 from rink.cli.missing_extra import refuse_without_extra
-from rink.distribution import DISTRIBUTION
 from rink.errors import RinkError
+from rink.pip_distribution import DISTRIBUTION
 
 HOMES = {
     "dev": "rink.cli.dev",

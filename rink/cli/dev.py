@@ -16,10 +16,10 @@ import click
 
 from rink.cli.exit_status import wrapped
 from rink.cli.options import until_ended
-from rink.distribution import install_command
 from rink.errors import ConfigError, EtcdUnavailable
 from rink.etcd.client import Client
 from rink.etcd.server_versions import DEV_NAME, fixed_in
+from rink.pip_distribution import install_command
 
 PORT = 2379
 """The port that a Session uses if none is set, so a program needs no setting."""

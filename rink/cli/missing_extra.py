@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from rink.distribution import install_command
+from rink.pip_distribution import install_command
 
 NEEDED = {"click", "rich"}
 """The modules that the extra `cli` installs."""

@@ -22,8 +22,8 @@ from rink.cli.exit_status import Failed
 from rink.cli.options import Target, check_group, opened, with_json, with_target
 from rink.core.values import Version
 from rink.core.wording import some
-from rink.distribution import install_command
 from rink.inspect.read_group import read_group
+from rink.pip_distribution import install_command
 
 if TYPE_CHECKING:
     from rink.spark.roles import Plan, Standing

@@ -18,8 +18,8 @@ from rink.cli import kubernetes
 from rink.cli.exit_status import Wrong
 from rink.cli.joining import log_to_stderr, session_at, with_leave, with_name, with_ttl
 from rink.cli.options import Seconds, Target, check_group, check_role, name_check, with_target
-from rink.distribution import install_command
 from rink.errors import RinkError
+from rink.pip_distribution import install_command
 
 if TYPE_CHECKING:
     from rink.run.supervisor import Beside

@@ -23,8 +23,8 @@ from rink.cli.joining import (
     with_ttl,
 )
 from rink.cli.options import Seconds, Target, check_group, check_role, with_target
-from rink.distribution import install_command
 from rink.errors import ConfigError
+from rink.pip_distribution import install_command
 
 API = "127.0.0.1:8181"
 PUBLIC = "0.0.0.0:8182"

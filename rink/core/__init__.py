@@ -16,7 +16,7 @@ Where to look:
 * `claims`, `grants`, `holds` and `waits` say who may hold a role, and `why_not_held` says why not.
   `handover` chooses the version that the member follows.
 * `coordinator` proclaims versions, which `next_version` and `ranks` plan.
-* `schemes`, with `hashing` and `first_scheme`, map a role to a rank. `placement` remembers the
+* `schemes`, with `hashing` and `first_scheme_name`, map a role to a rank. `placement` remembers the
   ranks, and `scheme_prefetch` computes them before a step.
 * `drains`, `outage` and `janitor`, in the words of `wording`, report what goes wrong, and clean up.
 * `settings` is the user's choice, and `retry_delay` says when to try again.

@@ -27,9 +27,9 @@ import attrs
 
 from rink.core.effects import Level, PostRequest
 from rink.core.outbox import Outbox
+from rink.core.record_writer import Writer
 from rink.core.values import Request, Wish
 from rink.core.view import View
-from rink.core.writer import Writer
 
 POST_INTERVAL_S = 10.0
 """Interval between two requests for a higher token base, in seconds."""

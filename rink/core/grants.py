@@ -15,8 +15,8 @@ from rink.core.lease import MemberLease
 from rink.core.lifecycle import Living
 from rink.core.member_record import Share
 from rink.core.placement import Placement
+from rink.core.record_writer import Writer
 from rink.core.view import View
-from rink.core.writer import Writer
 
 NOT_RANKED = "not ranked yet"
 """Reason of a gate that is closed to a member without a rank; see `rink.core.why_not_held`."""

@@ -22,10 +22,10 @@ from rink.core.holds import Table
 from rink.core.lease import MemberLease
 from rink.core.member_record import Phase
 from rink.core.outbox import Outbox
+from rink.core.record_writer import Writer
 from rink.core.state_tables import LIFE, Life, LifeEvent, advance
 from rink.core.view import View
 from rink.core.wording import describe
-from rink.core.writer import Writer
 from rink.errors import JoinError, MemberNameTaken, RinkError
 from rink.report_interval import REPORT_INTERVAL_S
 

@@ -32,12 +32,12 @@ from rink.core.member_record import MemberRecord
 from rink.core.member_state import RECORD_GONE, MemberState
 from rink.core.own_claims import claims_of
 from rink.core.record_index import is_same
+from rink.core.record_writer import Verdict
 from rink.core.scheme_prefetch import SchemePrefetch
 from rink.core.settings import MemberSettings
 from rink.core.state_tables import Life, Write
 from rink.core.waits import REPORT_AFTER_S
 from rink.core.wording import some
-from rink.core.writer import Verdict
 
 __all__ = ["MemberSettings", "Node"]
 

@@ -26,16 +26,16 @@ from rink.core.outage import Outage
 from rink.core.outbox import Outbox
 from rink.core.placement import Placement
 from rink.core.ranks import Upcoming
+from rink.core.record_writer import Verdict, Writer
 from rink.core.renewals import Renewals, read_timeout, second_try_timeout
 from rink.core.scheme_prefetch import Placing
 from rink.core.settings import MemberSettings
 from rink.core.state_tables import Life
-from rink.core.unsettled import Unsettled
+from rink.core.unsettled_records import Unsettled
 from rink.core.values import Member
 from rink.core.view import View
 from rink.core.view_state import ViewState
 from rink.core.why_not_held import HoldObstacles, why_not_ranked
-from rink.core.writer import Verdict, Writer
 
 LIST_FAILURE_TIMEOUT_S = 60.0
 """Time until failing lists are warned of, in seconds; see `_list_failed`."""

@@ -24,7 +24,7 @@ from typing import Protocol
 
 import attrs
 
-from rink.core import first_scheme
+from rink.core import first_scheme_name
 from rink.core.hashing import fnv1a64, jump_hash
 from rink.errors import ConfigError
 
@@ -134,8 +134,8 @@ _custom: dict[str, _Custom] = {}
 def find(name: str) -> Scheme:
     """Return the scheme of a name, or raise UnknownScheme.
 
-    The name is `jump`, `balanced:P`, a name as in `rink.core.first_scheme`, or the full name of a
-    registered scheme. P is a decimal without leading zeros, 1 ≤ P ≤ `MAX_PARTITIONS`.
+    The name is `jump`, `balanced:P`, a name as in `rink.core.first_scheme_name`, or the full name
+    of a registered scheme. P is a decimal without leading zeros, 1 ≤ P ≤ `MAX_PARTITIONS`.
     """
     if name == JUMP.name:
         return JUMP
@@ -143,7 +143,7 @@ def find(name: str) -> Scheme:
         raise UnknownScheme(f"a scheme's name is a str, not {type(name).__name__}")
     if (custom := _custom.get(name)) is not None:
         return custom
-    if first_scheme.is_first(name):
+    if first_scheme_name.is_first(name):
         return _first(name)
     if not name.startswith("balanced:"):
         raise UnknownScheme(
@@ -162,7 +162,7 @@ def find(name: str) -> Scheme:
 
 def _first(name: str) -> Scheme:
     try:
-        roles, rest = first_scheme.parse(name)
+        roles, rest = first_scheme_name.parse(name)
     except ValueError as error:
         raise UnknownScheme(f"scheme {name[:80]!r} is not known here: {error}") from error
     return First(name, roles, find(rest))
@@ -184,10 +184,10 @@ def _rest(name: str) -> str:
 
     For `first:…|mine@1#…` that is the part after `|`, and for any other name the name itself.
     """
-    if not first_scheme.is_first(name):
+    if not first_scheme_name.is_first(name):
         return name
     try:
-        return first_scheme.parse(name)[1]
+        return first_scheme_name.parse(name)[1]
     except ValueError:
         return name
 

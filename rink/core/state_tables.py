@@ -5,7 +5,7 @@ Two rules about this file:
 * Only the transitions of a table exist. `advance` refuses all others, so an event in a state that
   does not expect it is a bug that shows at once.
 * Only states live here. The data of a state (a lease id, a deadline, a compare) is kept by the
-  module that drives the machine: `rink.core.lease` for the lease, `rink.core.writer` for the
+  module that drives the machine: `rink.core.lease` for the lease, `rink.core.record_writer` for the
   record, `rink.core.lifecycle` for the life.
 
 `docs/internals/machines.md` is drawn from these tables.

@@ -23,8 +23,8 @@ from rink.core.keys import encode
 from rink.errors import ConfigError, StateError
 from rink.guards.errors import GuardError
 from rink.guards.guard import Guard, Part, check_told, cut_otherwise
+from rink.guards.guard_connection import Connect, GuardConnection, connected
 from rink.guards.processes import PerProcess
-from rink.guards.redis_line import Connect, Line, connected
 from rink.guards.redis_step import CommandBounds, RedisStep, command_text
 from rink.guards.values import Batch, Fence
 
@@ -67,50 +67,50 @@ class RedisGuard(Guard):
             check_count("most_commands", most_commands), check_count("most_bytes", most_bytes)
         )
         # Functions can only be compared by name, and another function may get that name later.
-        self._own: PerProcess[Line] = (
+        self._own: PerProcess[GuardConnection] = (
             PerProcess.of("redis", redis) if isinstance(redis, str) else PerProcess()
         )
 
     def raise_fence(self, fence: Fence) -> None:  # noqa: D102 - as of Guard
         check_told(fence)
-        line = self._line()
-        reply = line.run("begin", [self._key(fence)], token=str(fence.token))
+        connection = self._connection()
+        reply = connection.run("begin", [self._key(fence)], token=str(fence.token))
         self._refuse(fence, None, reply)
-        self._open(line, fence, int(reply[1]))
+        self._open(connection, fence, int(reply[1]))
 
     def begin(self, fence: Fence, batch: Batch) -> None:  # noqa: D102
         check_told(fence, batch)
-        line = self._line()
-        reply = line.run(
+        connection = self._connection()
+        reply = connection.run(
             "begin", [self._key(fence)],
             token=str(fence.token), query=encode(batch.query), parts=str(batch.parts),
         )  # fmt: skip
         self._refuse(fence, batch, reply)
         # Open the parts each time. So lost hashes (a failover, FLUSHALL) are restored, and the
         # query is not refused forever.
-        self._open(line, fence, batch.parts)
+        self._open(connection, fence, batch.parts)
 
     def part(self, fence: Fence, batch: Batch, number: int) -> Part[RedisStep]:  # noqa: D102
         return _RedisPart(self, fence, batch, number)
 
     def finish(self, fence: Fence, batch: Batch, results: object) -> None:  # noqa: ARG002, D102
         check_told(fence, batch)
-        [seen] = self._line().fields(self._key(fence), "fence")
+        [seen] = self._connection().fields(self._key(fence), "fence")
         if seen is not None and int(seen) > fence.token:
             raise fence.stale(int(seen), self._place())
 
     def close(self) -> None:  # noqa: D102
-        if line := self._own.take():
-            line.close()
+        if connection := self._own.take():
+            connection.close()
 
     def __repr__(self) -> str:
         return f"<RedisGuard {self._prefix!r}>"
 
-    def _line(self) -> Line:
+    def _connection(self) -> GuardConnection:
         return self._own.get(lambda: connected(self._source))
 
     def _place(self) -> str:
-        return f"Redis at {self._line().server}"
+        return f"Redis at {self._connection().server}"
 
     def _key(self, fence: Fence) -> str:
         return self._prefix + encode(fence.name)
@@ -118,9 +118,9 @@ class RedisGuard(Guard):
     def _of_part(self, fence: Fence, number: int) -> str:
         return f"{self._prefix}{{{encode(fence.name)}/{number}}}"
 
-    def _open(self, line: Line, fence: Fence, parts: int) -> None:
+    def _open(self, connection: GuardConnection, fence: Fence, parts: int) -> None:
         keys = [self._of_part(fence, number) for number in range(parts)]
-        self._refuse(fence, None, line.run_on_all("open", keys, token=str(fence.token)))
+        self._refuse(fence, None, connection.run_on_all("open", keys, token=str(fence.token)))
 
     def _refuse(self, fence: Fence, batch: Batch | None, reply: Sequence[str]) -> None:
         match reply:
@@ -138,19 +138,19 @@ class _RedisPart(Part[RedisStep]):
         self._query = encode(batch.query)
 
     def _open(self) -> RedisStep | None:
-        line = self._guard._line()  # noqa: SLF001
-        fence, mark = line.fields(self._at, "fence", f"mark:{self._query}")
+        connection = self._guard._connection()  # noqa: SLF001
+        fence, mark = connection.fields(self._at, "fence", f"mark:{self._query}")
         self._before(None if fence is None else int(fence), self._guard._place())  # noqa: SLF001
         self.written = None if mark is None else int(mark)
         if self._is_written():
             return None
         tag = self._guard._tag or f"{encode(self.fence.name)}/{self.number}"  # noqa: SLF001
         bounds = self._guard._bounds  # noqa: SLF001
-        return RedisStep(line, self._at, tag, self._guard._prefix, bounds)  # noqa: SLF001
+        return RedisStep(connection, self._at, tag, self._guard._prefix, bounds)  # noqa: SLF001
 
     def _commit(self, step: RedisStep) -> None:
-        line, place = self._guard._line(), self._guard._place()  # noqa: SLF001
-        reply = line.run(
+        connection, place = self._guard._connection(), self._guard._place()  # noqa: SLF001
+        reply = connection.run(
             "part", [self._at, *step.keys_written], list(chain.from_iterable(step.commands)),
             token=str(self.fence.token), query=self._query, batch=str(self.batch.number),
             digest=step.close(), lengths=list(map(len, step.commands)),

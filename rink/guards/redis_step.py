@@ -16,7 +16,7 @@ from redis.commands.core import CoreCommands
 from redis.exceptions import DataError
 
 from rink.errors import ConfigError, UsageError
-from rink.guards.redis_line import CommandSpec, Line
+from rink.guards.guard_connection import CommandSpec, GuardConnection
 from rink.redis.errors import CrossSlot
 
 WORDS_LIMIT = 7_000
@@ -50,9 +50,11 @@ class RedisStep(CoreCommands):
 
     _event_dispatcher: Any = None  # a client of redis-py has one
 
-    def __init__(self, line: Line, at: str, tag: str, prefix: str, bounds: CommandBounds) -> None:
-        self._line, self._bounds = line, bounds
-        self._slot, self._own = line.slot(at), prefix.encode()
+    def __init__(
+        self, connection: GuardConnection, at: str, tag: str, prefix: str, bounds: CommandBounds
+    ) -> None:
+        self._connection, self._bounds = connection, bounds
+        self._slot, self._own = connection.slot(at), prefix.encode()
         self.tag = tag
         self.commands: list[list[bytes]] = []
         self.keys_written: dict[bytes, None] = {}
@@ -69,10 +71,10 @@ class RedisStep(CoreCommands):
         if not self._is_open:
             raise UsageError("this part is over: a step takes commands only inside its `with`")
         words = self._encoded(args)
-        known = self._line.command(words)
+        known = self._connection.command(words)
         what = command_text(words)
         if known is None:
-            raise UsageError(f"{what}: Redis at {self._line.server} has no such command")
+            raise UsageError(f"{what}: Redis at {self._connection.server} has no such command")
         self._check(known, words, what)
         self._count(words, what)
         self._check_keys(known, words, what)
@@ -86,15 +88,18 @@ class RedisStep(CoreCommands):
 
     def get_encoder(self) -> Any:
         """Return redis-py's encoder, which some of its methods ask for."""
-        return self._line.encoder
+        return self._connection.encoder
 
     def _encoded(self, args: Sequence[Any]) -> list[bytes]:
         if not args:
             raise UsageError("no command was given: give its words")
         first, *rest = args
-        name = self._line.encoder.encode(first).upper().split()
+        name = self._connection.encoder.encode(first).upper().split()
         try:
-            return [*map(bytes, name), *(bytes(self._line.encoder.encode(one)) for one in rest)]
+            return [
+                *map(bytes, name),
+                *(bytes(self._connection.encoder.encode(one)) for one in rest),
+            ]
         except DataError as error:
             raise ConfigError(f"{first} {rest[0] if rest else ''!r}: {error}") from error
 
@@ -122,14 +127,14 @@ class RedisStep(CoreCommands):
             raise UsageError(
                 f"{what}: keys that begin with {self._own.decode()!r} are the guard's own"
             )
-        if not self._line.is_cluster:
+        if not self._connection.is_cluster:
             return
         if "movablekeys" in known.flags:
             raise CrossSlot(
                 f"{what}: on a cluster, a step takes no command whose keys have no fixed place"
             )
         for key in keys:
-            if self._line.slot(key) != self._slot:
+            if self._connection.slot(key) != self._slot:
                 raise CrossSlot(
                     f"{what}: on a cluster, all keys of a part must lie in its slot: write "
                     f"step.key({key.decode(errors='replace')!r}), or give the guard a prefix with "

@@ -15,7 +15,7 @@ from rink.core import schemes
 from rink.core.member_record import MemberRecord, Phase, Share
 from rink.core.next_version import unrankable
 from rink.core.placement import Placement
-from rink.core.unsettled import unsettled_in
+from rink.core.unsettled_records import unsettled_in
 from rink.core.values import Member, Request, Version, Wish
 from rink.core.view import View, shares_of
 from rink.core.wording import some

@@ -13,7 +13,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 
-from rink import _internals, aio
+from rink import _member_internals, aio
 from rink.errors import ConfigError, EtcdAuth, EtcdError, EtcdTls, RoleTimeout
 from rink.run.run_settings import LEAVE_TIMEOUT_S, RunSettings
 
@@ -60,7 +60,7 @@ class RunMember:
         """Return the reason why the member waits."""
         if self._joined is not None or self._joining is None:
             return self._why
-        owner = _internals.owner_of_name(self._joining)
+        owner = _member_internals.owner_of_name(self._joining)
         has = f"{owner} has the name {self._settings.name!r}"
         return f"{has}: end that process, or give another --name" if owner else self._why
 
@@ -72,7 +72,9 @@ class RunMember:
 
     def lease_and_end(self) -> tuple[int, int]:
         """Return the live lease and its deadline in ms, or 0 and 0."""
-        lease, deadline = _internals.lease_and_deadline(self.rink) if self.is_joined else (0, 0.0)
+        lease, deadline = (
+            _member_internals.lease_and_deadline(self.rink) if self.is_joined else (0, 0.0)
+        )
         return lease, math.floor(deadline * 1000)
 
     async def join(self) -> None:
@@ -148,7 +150,7 @@ class RunMember:
         if owner is None:
             return "nobody has a rank yet"
         if owner == self.rink.name:
-            return _internals.obstacle_of(self.rink, role)
+            return _member_internals.obstacle_of(self.rink, role)
         stays = (
             member for member in self.rink.members if member.name == owner and not member.leaving
         )

@@ -18,7 +18,7 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from rink import _internals, aio
+from rink import _member_internals, aio
 from rink.errors import RinkError, RoleLost
 from rink.run.command_env import RoleFile, folders
 from rink.run.command_guard import now_ms, signal_name
@@ -274,7 +274,9 @@ class CommandSupervisor:
         slot = None
         if self._slot is not None:
             member = self._member.rink
-            slot = await self._slot.begin(role, member.name, _internals.create_revision_of(member))
+            slot = await self._slot.begin(
+                role, member.name, _member_internals.create_revision_of(member)
+            )
             if slot is None:
                 return ExitStatus()
         run = await self._run(role)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rink import _internals, aio
+from rink import _member_internals, aio
 from rink.inspect.version_diff import steps
 from rink.sidecar.consumers import Turn
 from rink.sidecar.errors import Refused
@@ -48,7 +48,9 @@ def _why(turn: Turn, is_held: bool) -> str:
 def status_fields(service: Service, membership: Membership) -> dict[str, Any]:
     """Return the group as this member sees it, and this sidecar's consumers."""
     rink, now = membership.rink, service.clock()
-    group = {"prefix": _internals.prefix_of(rink), **rink.status().as_json()} if rink else None
+    group = (
+        {"prefix": _member_internals.prefix_of(rink), **rink.status().as_json()} if rink else None
+    )
     return {
         "state": membership.state.name.lower(),
         "trouble": membership.trouble,
@@ -83,18 +85,18 @@ def _turn_fields(turn: Turn) -> dict[str, Any]:
 def member_fields(membership: Membership) -> dict[str, Any]:
     """Return the members of the group."""
     rink = _joined(membership)
-    status = _internals.status_without_waits(rink).as_json()
+    status = _member_internals.status_without_waits(rink).as_json()
     fields = {name: status[name] for name in ("group", "revision", "members")}
-    return {"prefix": _internals.prefix_of(rink), **fields}
+    return {"prefix": _member_internals.prefix_of(rink), **fields}
 
 
 def history_fields(membership: Membership) -> dict[str, Any]:
     """Return the newest versions and their changes."""
     rink = _joined(membership)
-    view = _internals.view_of(rink)
+    view = _member_internals.view_of(rink)
     return {
         "group": rink.group,
-        "prefix": _internals.prefix_of(rink),
+        "prefix": _member_internals.prefix_of(rink),
         "revision": view.revision,
         "versions": [step.as_json() for step in steps(view)[-MAX_VERSIONS:]],
     }

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rink import _internals, aio
+from rink import _member_internals, aio
 from rink.core.retry_delay import backoff
 from rink.errors import ClosedError, RinkError, RoleLost
 from rink.sidecar.clock import in_ms
@@ -99,7 +99,7 @@ class Membership:
         """Return the live lease and its deadline in ms, or 0 and 0."""
         if self.rink is None:
             return 0, 0
-        lease, deadline = _internals.lease_and_deadline(self.rink)
+        lease, deadline = _member_internals.lease_and_deadline(self.rink)
         return lease, in_ms(deadline)
 
     def want(self, role: str) -> None:
@@ -148,7 +148,11 @@ class Membership:
         A draining sidecar takes no new consumer, so nobody would serve the role until a successor
         comes. Without another member, an earlier leave would help no role, and end the others.
         """
-        if self._now.is_set() or self.rink is None or not _internals.has_other_members(self.rink):
+        if (
+            self._now.is_set()
+            or self.rink is None
+            or not _member_internals.has_other_members(self.rink)
+        ):
             return
         text = "role %s: no consumer here has it, so the leave waits for no successor"
         log.info(text, json.dumps(role))
@@ -168,7 +172,7 @@ class Membership:
             is_about_to = self.state is MembershipState.ABSENT and self.has_consumers
             doing = MembershipState.JOINING.value if is_about_to else self.state.value
             return f"this sidecar is {doing}" + (self.trouble and f": {self.trouble}")
-        return _internals.obstacle_of(rink, role)
+        return _member_internals.obstacle_of(rink, role)
 
     async def _serve(self, rink: aio.Rink, role: str) -> None:
         """Wait for a role, and report it and its loss to a consumer."""
@@ -247,7 +251,7 @@ class Membership:
                 self.rink, self.state, self.trouble = rink, MembershipState.JOINED, ""
                 # While this member was out of the group, etcd may have been restored from a backup,
                 # and tokens may be lower. The members of the group need not know of that.
-                _internals.raise_tokens(rink, self._last_token)
+                _member_internals.raise_tokens(rink, self._last_token)
                 for role in self.service.turns.wanted:
                     self.want(role)
                 return True

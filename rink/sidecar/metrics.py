@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rink import _internals
+from rink import _member_internals
 from rink.sidecar.membership import Membership
 from rink.sidecar.public import Call
 from rink.sidecar.service import Service
@@ -43,7 +43,7 @@ class SidecarMetrics(Collector):
         draining = sum(1 for turn in turns if turn.lost_at_ms is not None)
         remaining_s = (self._membership.session()[1] - service.clock()) / 1000 if rink else 0.0
         rank = rink.rank if rink else None
-        members = _internals.member_count_of(rink) if rink else 0
+        members = _member_internals.member_count_of(rink) if rink else 0
         version = rink.version if rink else None
         gauges: tuple[tuple[str, str, float], ...] = (
             ("joined", "1 while the member is in the group.", float(rink is not None)),

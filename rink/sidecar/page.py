@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from rink import aio
-from rink._internals import status_without_waits
+from rink._member_internals import status_without_waits
 from rink.inspect.group_status import GroupStatus
 from rink.sidecar import answers
 from rink.sidecar.consumers import Turn

@@ -8,7 +8,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from pathlib import PurePath
 
-from rink.distribution import install_command
+from rink.pip_distribution import install_command
 
 OLDEST = "4.0"
 """The oldest PySpark that has data sources in Python."""

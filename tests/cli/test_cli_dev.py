@@ -8,8 +8,8 @@ import socket
 import pytest
 
 import rink.testing
-from rink.distribution import install_command
 from rink.errors import EtcdUnavailable
+from rink.pip_distribution import install_command
 from rink.testing.etcd_server import start
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import rink
 from rink.cli.commands import HOMES, commands
-from rink.distribution import install_command
+from rink.pip_distribution import install_command
 
 IMPORTED_BY_VERSION = {
     "rink",
@@ -23,7 +23,7 @@ IMPORTED_BY_VERSION = {
     "rink.cli.commands",
     "rink.cli.exit_status",
     "rink.cli.missing_extra",
-    "rink.distribution",
+    "rink.pip_distribution",
     "rink.errors",
     "rink._lazy",
 }

@@ -13,7 +13,7 @@ from rink.core.member import Node
 from rink.core.next_version import draft, why_unrankable, without_room
 from rink.core.placement import Placement
 from rink.core.state_tables import Life, Write
-from rink.core.unsettled import unsettled_in
+from rink.core.unsettled_records import unsettled_in
 from rink.core.view import View
 
 

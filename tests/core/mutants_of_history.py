@@ -42,7 +42,7 @@ HISTORY = [
     ),
     core(
         "a read waits for a write that was sent after the call was met",
-        "writer",
+        "record_writer",
         "return self.state is Write.SENT and self.awaited == self.attempt",
         "return self.state is Write.SENT and self.is_doubted",
         "renewals",
@@ -77,10 +77,10 @@ HISTORY = [
     ),
     core(
         "a create after a taken name is not doubted at a new call",
-        "writer",
+        "record_writer",
         "        self.failures, self.is_doubted = 0, False\n        if event",
         "        self.failures = 0\n        if event",
-        "writer",
+        "record_writer",
     ),
     core(
         "the record of another member that went back proves nothing",
@@ -112,7 +112,7 @@ HISTORY = [
     ),
     core(
         "the answer to a write that is not believed settles it",
-        "writer",
+        "record_writer",
         "        self.attempt += 1\n        self.retry_at = now\n",
         "        self.retry_at = now\n",
         "renewals",
@@ -176,7 +176,7 @@ HISTORY = [
     ),
     core(
         "an answer with an earlier own record settles",
-        "writer",
+        "record_writer",
         "verdict = self.judge(event.member, self.compare)",
         "verdict = Verdict.FINE",
         "one_history",

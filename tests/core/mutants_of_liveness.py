@@ -132,7 +132,7 @@ ABOUT_LIVENESS = [
         "schemes",
         "known in map(_rest, listed)",
         "known in listed",
-        "first_scheme",
+        "first_scheme_name",
     ),
     core(
         "a leaving member is moved where the group shrinks",
@@ -192,7 +192,7 @@ ABOUT_LIVENESS = [
     ),
     core(
         "a version that leaves the share as it is costs a write",
-        "writer",
+        "record_writer",
         "            known = attrs.evolve(known, version=desired.version)\n",
         "            pass\n",
         "pitfalls",

@@ -113,7 +113,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "an answer from before the deadline pays that write",
-        "writer",
+        "record_writer",
         "        self.compare, self.known = mod_revision, record\n",
         "        self.compare, self.known = mod_revision, record\n"
         "        self.must_write = False\n",
@@ -150,10 +150,10 @@ ABOUT_OVERLAP = [
     ),
     core(
         "a retry asks for another compare",
-        "writer",
+        "record_writer",
         "        self.failures += 1\n",
         "        self.failures += 1\n        self.compare += 1\n",
-        "writer",
+        "record_writer",
     ),
     core(
         "a retry compares with what the view shows",
@@ -171,7 +171,7 @@ ABOUT_OVERLAP = [
     ),
     core(
         "the else branch counts as applied",
-        "writer",
+        "record_writer",
         "if event.applied:",
         "if event.applied or event.member is not None:",
         "session",
@@ -339,10 +339,10 @@ ABOUT_OVERLAP = [
     ),
     core(
         "a scheme's name may list its first roles in any order",
-        "first_scheme",
+        "first_scheme_name",
         "    if name != spelling:",
         "    if set(name) != set(spelling):",
-        "first_scheme",
+        "first_scheme_name",
     ),
     core(
         "other code under a scheme's name and version is dropped where samples show no difference",

@@ -379,8 +379,8 @@ TURNS = [
     of(
         "membership",
         "tokens may be lower after the member was away",
-        "_internals.raise_tokens(rink, self._last_token)",
-        "_internals.raise_tokens(rink, 0)",
+        "_member_internals.raise_tokens(rink, self._last_token)",
+        "_member_internals.raise_tokens(rink, 0)",
         "sidecar/test_membership",
     ),
     of(
@@ -400,8 +400,8 @@ TURNS = [
     of(
         "membership",
         "the end of one consumer ends the roles of others where no member could take any",
-        "self.rink is None or not _internals.has_other_members(self.rink)",
-        "self.rink is None",
+        "            or not _member_internals.has_other_members(self.rink)\n",
+        "",
         "sidecar/test_membership",
     ),
     of(

@@ -3,7 +3,7 @@
 from rink.core.claims import Gate, Obstacles, closed
 from rink.core.member_record import MemberRecord, Share
 from rink.core.placement import Placement
-from rink.core.unsettled import unsettled_in
+from rink.core.unsettled_records import unsettled_in
 from rink.core.values import Member, Version
 from rink.core.view import View, shares_of
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rink.core.member_record import MemberRecord, Phase, Share
 from rink.core.record_index import Records
-from rink.core.unsettled import Unsettled, unsettled_in
+from rink.core.unsettled_records import Unsettled, unsettled_in
 from rink.core.values import Asked, Member, Proclaimed, Version
 from rink.core.view import View, gone, shares_of
 

@@ -13,7 +13,7 @@ from redis.sentinel import Sentinel
 
 from rink.errors import ConfigError, UsageError
 from rink.guards import Batch, Fence, RedisGuard
-from rink.guards.redis_line import CommandSpec, Line, connected
+from rink.guards.guard_connection import CommandSpec, GuardConnection, connected
 from rink.guards.redis_step import CommandBounds, RedisStep
 from rink.redis import blocking_client
 from rink.redis.blocking_client import ANSWER_TIMEOUT_S
@@ -40,8 +40,8 @@ TABLE = {
 }
 
 
-class Slots(Line):
-    """A line to nowhere that knows some commands; a cluster if wanted."""
+class Slots(GuardConnection):
+    """A connection to nowhere that knows some commands; a cluster if wanted."""
 
     def __init__(self, is_cluster):
         super().__init__(Redis())
@@ -245,10 +245,10 @@ def test_a_client_that_ends_its_waits_is_taken():
 
 def test_a_guard_that_is_made_again_has_the_connections_of_the_first():
     one, again, other = (RedisGuard(url) for url in ("redis://h/1", "redis://h/1", "redis://h/2"))
-    assert one._line() is again._line()
-    assert one._line() is not other._line()
+    assert one._connection() is again._connection()
+    assert one._connection() is not other._connection()
     mine, its = RedisGuard(bounded), RedisGuard(bounded)
-    assert mine._line() is not its._line()
+    assert mine._connection() is not its._connection()
     for guard in (one, again, other, mine, its):
         guard.close()
 

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from rink import _internals
+from rink import _member_internals
 from rink.core.keys import Keys
 from rink.etcd.api import Put
 from rink.run import supervisor
@@ -44,7 +44,7 @@ def supervised(monkeypatch):
                 types.SimpleNamespace(etcd=etcd, prefix="rink/"),
             )
             made._member._joined = types.SimpleNamespace(name="a")
-            monkeypatch.setattr(_internals, "create_revision_of", lambda _: session)
+            monkeypatch.setattr(_member_internals, "create_revision_of", lambda _: session)
             outcomes = []
 
             async def run(_):

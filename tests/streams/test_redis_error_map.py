@@ -10,7 +10,7 @@ import redis
 from redis import exceptions
 
 from rink.errors import ConfigError
-from rink.guards.redis_line import connected
+from rink.guards.guard_connection import connected
 from rink.redis.error_map import explain
 from rink.redis.errors import RedisError, RedisUnavailable
 from rink.streams import App

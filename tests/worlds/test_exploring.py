@@ -20,9 +20,9 @@ from rink.core.etcd_history import EtcdHistory
 from rink.core.holds import Table
 from rink.core.lifecycle import Living
 from rink.core.member import Node
+from rink.core.record_writer import Writer
 from rink.core.state_tables import Life, LifeEvent
 from rink.core.view import View
-from rink.core.writer import Writer
 
 MOVES_ONCE = Spec("moves once", "", script=(B,))
 TWINS = Spec("twins", "", members=("a", "a'"), late_joiners=("a'",), purse={"kill": 1})

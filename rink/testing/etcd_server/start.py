@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rink.distribution import install_command
 from rink.errors import EtcdAuth
+from rink.pip_distribution import install_command
 from rink.testing.etcd_server.container import Containers
 from rink.testing.etcd_server.node import EtcdNode
 from rink.testing.process.folders import owned_folder, started

@@ -10,8 +10,8 @@ import hashlib
 import re
 from typing import Any
 
-from rink.distribution import install_command
 from rink.errors import ConfigError
+from rink.pip_distribution import install_command
 
 try:
     import fakeredis

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rink.distribution import install_command
 from rink.errors import ConfigError
+from rink.pip_distribution import install_command
 from rink.testing.process.folders import owned_folder, started
 from rink.testing.process.ports import kept_ports
 from rink.testing.process.process import GivenProcess, ProcessOwner, ServerReaper

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rink
-from rink.distribution import DISTRIBUTION, install_command, refuse_other_distribution
+from rink.pip_distribution import DISTRIBUTION, install_command, refuse_other_distribution
 
 PACKAGE = Path(rink.__file__).parent
 ROOT = Path(__file__).parents[1]

@@ -60,7 +60,7 @@ class CommandSpec:
         return len(words) == self.arity if self.arity > 0 else len(words) >= -self.arity
 
 
-class Line:
+class GuardConnection:
     """A blocking client of redis-py, with our scripts."""
 
     def __init__(self, client: Client) -> None:
@@ -132,12 +132,12 @@ class Line:
         close_idle(self.client)
 
 
-def connected(source: str | Connect) -> Line:
+def connected(source: str | Connect) -> GuardConnection:
     """Make the client of a guard."""
     if isinstance(source, str):
         retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), 3)
-        return Line(client_of(source, retry))
-    return Line(checked(source(), "the function given as redis"))
+        return GuardConnection(client_of(source, retry))
+    return GuardConnection(checked(source(), "the function given as redis"))
 
 
 def _spec(arity: Any, flags: Any, first: Any, last: Any, step: Any) -> CommandSpec:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rink.core import first_scheme
+from rink.core import first_scheme_name
 from rink.core.schemes import (
     UnknownScheme,
     can_follow,
@@ -39,8 +39,8 @@ def test_first_with_names_gives_others_the_scheme_behind_the_bar():
     st.sampled_from(["jump", "balanced:3"]),
 )
 def test_first_has_one_spelling_that_finds_it(roles, rest):
-    name = first_scheme.text_of(roles, rest)
-    assert first_scheme.parse(name) == (roles, rest)
+    name = first_scheme_name.text_of(roles, rest)
+    assert first_scheme_name.parse(name) == (roles, rest)
     assert find(name).name == name
     assert all(rank_of(role, 9, name) == 0 for role in roles)
 
@@ -74,7 +74,7 @@ def test_first_refuses_another_spelling_and_says_the_right_one(name, says):
 
 
 def test_first_may_be_four_kilobytes_long():
-    assert can_follow("first:" + "x" * (first_scheme.NAME_LIMIT_BYTES - len("first:")))
+    assert can_follow("first:" + "x" * (first_scheme_name.NAME_LIMIT_BYTES - len("first:")))
 
 
 def test_first_is_followed_by_who_follows_the_scheme_behind_it():

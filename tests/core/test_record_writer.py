@@ -5,9 +5,9 @@ import pytest
 
 from rink.core.events import WriteAnswered
 from rink.core.member_record import MemberRecord
+from rink.core.record_writer import Verdict, Writer
 from rink.core.state_tables import Write
 from rink.core.values import Member
-from rink.core.writer import Verdict, Writer
 
 RECORD = MemberRecord("i1", 60)
 OTHER = MemberRecord("i9", 60)
