@@ -130,7 +130,7 @@ def to_handle(
 ) -> BaseException:
     """Return the error to handle for the error that ended a processor.
 
-    If the task `work`, which called the processor, is cancelled, the processor is to end.
+    `work` is the task that called the processor.
     """
     # The order of the checks: a verdict was decided before, and the processor may have caught or
     # replaced it. A cancellation ends the processor only if it comes from Rink, which `is_ending`
