@@ -179,7 +179,7 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
             try:
                 self._user(value)
             except Exception as error:
-                text = "%s: the function that receives deliveries raised"
+                text = "%s: the function that receives deliveries raised an error"
                 _log.exception(text, self._thread.name)
                 return error
             return None

@@ -208,8 +208,8 @@ class VirtualClock:
             )
             if not done:
                 raise TimeoutError(
-                    f"a thread of the library is busy for {BUSY_TIMEOUT_S:.0f} real seconds: does "
-                    "a callback or a scheme block?"
+                    f"a thread of the library has been busy for {BUSY_TIMEOUT_S:.0f} real seconds: "
+                    "does a callback or a scheme block?"
                 )
             return event is None or not event.is_set()
 
