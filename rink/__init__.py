@@ -20,7 +20,7 @@ from rink._lazy import named
 from rink.errors import *  # noqa: F403 - all errors are public
 from rink.pip_distribution import refuse_other_distribution
 
-refuse_other_distribution(__path__[0])  # noqa: F405 - each package has it
+refuse_other_distribution(__path__[0])  # noqa: F405 - Python defines it for each package
 
 if TYPE_CHECKING:
     from rink import aio as aio

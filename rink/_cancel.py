@@ -86,7 +86,7 @@ async def run_unless(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> 
     """Run a coroutine to its end, unless the event is set before.
 
     Returns:
-        Whether it came to its end; otherwise it was cancelled.
+        Whether the coroutine came to its end. Otherwise it was cancelled.
     """
     working, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:

@@ -103,7 +103,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
     ) -> None:
         """Hand every role over, and leave the group, as `rink.Rink.leave` does.
 
-        A cancelled leave goes on.
+        If the task is cancelled, the member leaves all the same.
         """
         await self._end_leave(self._begin_leave(keep_rank=keep_rank, wait=wait, now=now))
 

@@ -1,4 +1,4 @@
-"""Compute pauses between tries, which double and have jitter, by tenacity."""
+"""Compute pauses between tries by tenacity: they double, with jitter."""
 
 from __future__ import annotations
 

@@ -437,7 +437,7 @@ class Subscription:
 
 
 class GrantWatch:
-    """Call back on the engine's thread when the gate is another one.
+    """Call back on the engine's thread whenever the gate is replaced.
 
     The callback must be short and must not block.
     """

@@ -30,8 +30,8 @@ def loop_library() -> str:
 def loop_time() -> float:
     """Return the seconds by the clock of the running event loop.
 
-    It is the one clock of `rink.redis` and `rink.streams`. A `rink.testing.virtual_loop` takes it,
-    and so every wait on asyncio, from the virtual clock of the engines.
+    It is the one clock of `rink.redis` and `rink.streams`. In tests, `rink.testing.virtual_loop`
+    takes its time from the virtual clock of the engines.
     """
     return asyncio.get_running_loop().time()
 

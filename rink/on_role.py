@@ -62,7 +62,7 @@ class Supervisor(abc.ABC):
         """Start once: both the decorator and the join may call this."""
 
     def _pause(self, failures: int) -> float | None:
-        """Return the pause in seconds after failures in a row; None until a loss."""
+        """Return the pause after failures in a row; None: wait for the loss."""
         name = f"{self._rink.name}/{self._name}"
         return backoff(failures, name, MAX_BACKOFF_S) if failures else None
 

@@ -92,4 +92,4 @@ def _token(bearer: Path) -> str:
     try:
         return bearer.read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise Failed(f"the token file {bearer}: {error.strerror}") from error
+        raise Failed(f"cannot read the token file {bearer}: {error.strerror}") from error

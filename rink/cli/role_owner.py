@@ -87,7 +87,7 @@ def _role_seen(
 
 
 def _of_owner(view: View, base: RoleSeen, owner: str, placement: Placement) -> RoleSeen:
-    """Return a role that no other record claims, by its owner's record."""
+    """Return what the owner's record says of a role that no other claims."""
     member = view.members.get(owner)
     if member is None or not member.lease:
         return attrs.evolve(

@@ -6,13 +6,13 @@ The engine steps a member by two halves, `Node.step_own` and `Node.step_group`. 
 Where to look:
 
 * `member` derives what follows for the member's roles, from what `member_state` keeps.
-* `lifecycle` leads from join to leave, `lease` and `renewals` keep the deadline, and `writer`
-  writes the record, as `member_record` defines it, whose claims
-  `own_claims` derives. `state_tables` has their states and
-  transitions.
+* `lifecycle` leads from join to leave, and `lease` and `renewals` keep the deadline. `state_tables`
+  has their states and transitions.
+* `member_record` defines the record, `own_claims` derives its claims, and `record_writer`
+  writes it.
 * `view` folds what lies in etcd, as `values`, `codec` and `keys` define it. `view_state` keeps the
-  view, `record_index` and `unsettled` derive from it, and `observed_times` and `etcd_history`
-  remember what no view contains.
+  view, `record_index` and `unsettled_records` derive from it, and `observed_times` and
+  `etcd_history` remember what no view contains.
 * `claims`, `grants`, `holds` and `waits` say who may hold a role, and `why_not_held` says why not.
   `handover` chooses the version that the member follows.
 * `coordinator` proclaims versions, which `next_version` and `ranks` plan.

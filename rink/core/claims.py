@@ -50,8 +50,8 @@ class Obstacles:
     ) -> Obstacles:
         """Collect the claims of the members other than `me`.
 
-        `owned` has every member's share of the newest version. Each record in `unsettled` is not
-        exactly that share.
+        `owned` has every member's share of the newest version. Each record in `unsettled`
+        differs from its member's share.
         """
         draining: dict[str, str] = {}
         shares: list[tuple[str, Share]] = []

@@ -46,7 +46,7 @@ def _strict(value: Any, kind: type) -> Any:
 
 def _names(value: Any, _: Any = None) -> tuple[str, ...]:
     names = tuple(_strict(value, list))
-    "".join(names).encode()  # checks all names at once, as `_strict` does one: there may be many
+    "".join(names).encode()  # refuse surrogates in all names at once: there may be many
     return names
 
 

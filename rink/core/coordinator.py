@@ -174,7 +174,7 @@ class Coordinator:
 
 
 def _kept(newest_first: list[Proclaimed]) -> int:
-    """Return how many to keep: 100 or fewer, by their size, but at least two."""
+    """Return how many versions to keep: up to 100, by size, but at least 2."""
     total = 0
     for kept, entry in enumerate(newest_first):
         total += entry.bytes

@@ -47,7 +47,7 @@ class RevokeLease(Effect):
 
 @attrs.frozen
 class WriteRecord(Effect):
-    """Put this member's record if its mod_revision is `compare`; 0 is none."""
+    """Put this member's record if its mod_revision is `compare`; 0: no record."""
 
     attempt: int
     lease: int
@@ -108,7 +108,7 @@ class Prune(Effect):
 
 @attrs.frozen
 class LookUpLease(Effect):
-    """Ask etcd whether it knows the lease of a record; 0 is none."""
+    """Ask etcd whether it knows the lease of a record; 0: no lease."""
 
     name: str
     mod_revision: int

@@ -65,7 +65,7 @@ class LeaseGranted(MemberEvent):
 
 @attrs.frozen
 class LeaseFailed(MemberEvent):
-    """Says that no lease was granted; one that nobody renews may be left."""
+    """Says that no lease was granted; an unused one may exist for its TTL."""
 
     error: Exception
 

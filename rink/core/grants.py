@@ -74,7 +74,7 @@ def grant(
     """Grant the awaited roles that are free, and refuse those without a rank.
 
     The `unplaced` roles are tried by the next step. With `only_new`, only the roles that are new
-    since the last look are tried. By a new share, all roles are new.
+    since the last look are tried. With a new share, all roles are new.
     """
     gate, effects = table.gate, list[Effect]()
     assert gate.share is not None, "a gate without a share lets nothing through"

@@ -21,7 +21,7 @@ from rink.core.state_tables import LEASE, LeaseEvent, LeaseState, advance
 
 
 def default_margin(ttl: float) -> float:
-    """Return the margin where the user set none: TTL / 10, at least 0.5 s."""
+    """Return the default margin: TTL / 10, at least 0.5 s."""
     return max(0.5, ttl / 10)
 
 

@@ -240,7 +240,7 @@ class Living:
 
     @property
     def _version_within(self) -> float:
-        """Return the longest wait for a version, never above that for handles."""
+        """Return the longest wait for a version, at most `release_within`."""
         return min(self.leave_timeout, self.release_within)
 
     def leave(self, situation: LeaveSituation, out: Outbox) -> bool:

@@ -55,8 +55,8 @@ class Node(MemberState):
     ) -> list[Effect]:
         """Take in events, oldest first, and return everything to be done now.
 
-        The `unplaced` roles are waited for and were not placed before this step. It leaves them
-        out, and another step must follow.
+        The `unplaced` roles are waited for and were not placed before this step. This step leaves
+        them out, and another step must follow.
         """
         return self.step_own(now, events, unplaced) + self.step_group(now, unplaced)
 

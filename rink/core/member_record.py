@@ -14,7 +14,7 @@ from rink.core.schemes import MAX_SIZE
 
 
 class Phase(enum.Enum):
-    """Name the phases of a member, as its record says them.
+    """Name the phases of a member, as its record states them.
 
     A member that leaves is `OFFERING` first, for its `handover_wait`. It serves, and its rank goes
     to a waiting member. Then it is `LEAVING`, and the group may shrink without it.
@@ -54,8 +54,8 @@ class Share:
 class MemberRecord:
     """Hold the content of a member's key, which only that member writes (R1).
 
-    `leads_by` has the settings that count only while the member coordinates. They are for people,
-    who should see that members differ before one of them coordinates.
+    `leads_by` has the settings that count only while the member coordinates. They are in the
+    record for people: differences between members show before one of them coordinates.
     """
 
     incarnation: str

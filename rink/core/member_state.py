@@ -142,7 +142,7 @@ class MemberState:
     def overdue(self, now: float, words: str) -> bool:
         """Warn if the lease is not renewed; return whether a step must follow.
 
-        The words say why it is not, as far as the client knows.
+        `words` say why it is not renewed, as far as the client knows.
         """
         self.outage.overdue(self.member_lease, words, now, self.out)
         return self.owes_reports
@@ -177,7 +177,7 @@ class MemberState:
         return self.out.take_all_but_reports(), True
 
     def _judge(self, event: ev.RecordRead) -> Verdict | None:
-        """Judge this member's record as read; None if that is not awaited."""
+        """Judge this member's record as read; None if the read is out of date."""
         if not self._is_current(event):
             return None
         return self.writer.judge(event.member, event.mod_revision)

@@ -120,7 +120,7 @@ STARTED = "started"
 
 
 def plan(situation: Situation, now: float, settings: RankSettings) -> RankPlan:
-    """Return the next ranks: today's, and no causes, if no change is due."""
+    """Return the next ranks. If no change is due, they stay, without causes."""
     # Invariant: a name is in the ranks once at most. `_replace` takes only waiting members, each
     # once, `_grow` takes only those left, and `_shrink` only drops and moves. So `version.ranks` is
     # always a valid version (see `rink.core.codec`).
@@ -387,7 +387,7 @@ def _due(
 def growth_due(
     first_seen: float, rebalance_delay: float, started_at: float | None, settings: RankSettings
 ) -> tuple[float, str, float]:
-    """Return when the group grows for a member, the setting, and its value.
+    """Return when a group grows for a member, by which setting, and its value.
 
     The member's record was first seen at `first_seen` and has the `rebalance_delay`. The group last
     started from empty at `started_at`, if that was seen. The settings are the coordinator's.

@@ -80,9 +80,9 @@ class Writer:
         )
 
     def judge(self, member: Member | None, answered: int) -> Verdict:
-        """Judge this member's record as etcd has shown it; None is no record.
+        """Judge this member's record as etcd has shown it; None: no record.
 
-        It must include the answered write of mod_revision `answered`.
+        The record must include the answered write of mod_revision `answered`.
         """
         if member is None or not self.is_mine(member):
             return Verdict.GONE
@@ -188,6 +188,6 @@ class Writer:
         self.retry_at = now
 
     def freed(self) -> None:
-        """Note that the other record which had the name is gone."""
+        """Note that another record, which had this member's name, is gone."""
         self.state = advance(WRITE, self.state, WriteEvent.FREED)
         self.taken_by = None

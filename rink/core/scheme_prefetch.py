@@ -50,7 +50,7 @@ class SchemePrefetch:
     def of(cls, view: View, share: Share | None, placed: Version | None) -> SchemePrefetch:
         """Find the pairs of a step whose events lead to a view.
 
-        `share` is the member's when the step begins, and the pins of `placed` were placed last.
+        `share` is the member's share when the step begins. The pins of `placed` need no placing.
         """
         pairs = set(view.records.pairs)
         if share is not None:

@@ -170,7 +170,7 @@ WRITE: Mapping[Write, Mapping[WriteEvent, Write]] = {
 
 
 def advance(table: Mapping[S, Mapping[E, S]], state: S, event: E) -> S:
-    """Return the next state; a LookupError if there is no such transition."""
+    """Return the next state, or raise LookupError without such a transition."""
     try:
         return table[state][event]
     except KeyError:

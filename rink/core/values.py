@@ -74,7 +74,7 @@ class Member:
     def can_coordinate(self) -> bool:
         """Return whether the record is bound to a lease and can be read.
 
-        No other member coordinates (R4).
+        Only such a member coordinates (R4).
         """
         return self.lease != 0 and self.record is not None
 

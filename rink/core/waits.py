@@ -68,7 +68,7 @@ class Waits(Mapping[str, list[W]]):
         waiting = self._handles.get(handle.role)
         if waiting:
             waiting.append(handle)
-            self.try_again(handle.role)  # this handle may do with a lower token than the others
+            self.try_again(handle.role)  # this handle may accept a lower token than the others
             return
         # In this order: a signal handler may raise in between, and the wait must not be forgotten.
         self.unsorted[handle.role] = self._unseen[handle.role] = None
@@ -115,9 +115,9 @@ class Waits(Mapping[str, list[W]]):
     def sort(self, share: Share, placement: Placement, unplaced: Collection[str]) -> list[str]:
         """Sort the new roles, or all of them by a new share.
 
-        Return the sorted roles that are to be tried. They lie in the share, or their scheme fails
-        for them, so that they are refused. They are in `mine` from now on. The `unplaced` roles
-        are sorted by the next look.
+        Return the sorted roles that are to be tried, which are in `mine` from now on. They lie in
+        the share, or their scheme fails for them and they will be refused. The next call sorts the
+        `unplaced` roles.
         """
         if share != self.share:
             self.share = share

@@ -46,7 +46,7 @@ def caller() -> object:
 
 
 def caller_id() -> int:
-    """Return a number for the calling task or thread, which keeps none alive."""
+    """Return a number for the calling task or thread; holds no reference."""
     task_or_thread = caller()
     return task_or_thread if isinstance(task_or_thread, int) else id(task_or_thread)
 

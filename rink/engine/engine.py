@@ -156,7 +156,7 @@ class Engine:
     def _answered(self, event: MemberEvent) -> None:
         """Take the answer to a request.
 
-        A record may let renewals count (R11); `prove` runs here, so that it waits for no step.
+        A record may let renewals count (R11). `prove` runs on this thread, to wait for no step.
         """
         if isinstance(event, ev.RecordRead):
             with self.lock:

@@ -76,8 +76,8 @@ class GroupWatch:
     def list_anew(self, wanted: int) -> None:
         """List the group again, now or with the restart that is scheduled.
 
-        All later lists carry the number `wanted`. A member that dropped its view sees by it which
-        lists were requested afterwards.
+        All later lists carry the number `wanted`. By this number, a member that dropped its view
+        knows which lists were requested afterwards.
         """
         self._wanted = wanted
         if self.wake_at is None:
@@ -187,7 +187,7 @@ class GroupWatch:
             if self._etcd.epoch != self._epoch:
                 # The answer to another call, such as a keepalive, showed the change of history. The
                 # watch that would report it may be closed, and this round's watch began afterwards.
-                because = "another etcd cluster answers, or an earlier state of it"
+                because = "another etcd cluster answers, or this one in an earlier state"
                 self._post(HistoryChanged(because))
                 return
             self._failures, self._is_list_posted = 0, True

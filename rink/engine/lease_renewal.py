@@ -100,9 +100,10 @@ class LeaseRenewal:
         self._closed = False
 
     def start(self) -> None:
-        """Start the thread once. A join calls this, and can report a RuntimeError.
+        """Start the thread once. A join calls this, and can report the error.
 
-        That means that no thread can be started now. The next call tries again.
+        Raises:
+            RuntimeError: no thread can be started now. The next call tries again.
         """
         with self._lock:
             if self._closed or self._mailbox is not None:

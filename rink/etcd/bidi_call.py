@@ -107,9 +107,10 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the stream, and wait for the current delivery to end, unless in it.
+        """Stop the stream, and wait until the current delivery has ended.
 
-        In a forked child this does nothing, since the stream belongs to the parent.
+        `deliver` itself may call this: then there is no wait. In a forked child this does nothing,
+        since the stream belongs to the parent.
         """
         if self._transport.is_forked:
             return
@@ -155,7 +156,7 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
     def _due_at(self, channel: CountedChannel, heard_at: float) -> float:
         """Return when an answer is due (monotonic), or infinity.
 
-        The stream waits for its server since `heard_at`.
+        The stream has waited for its server since `heard_at`.
         """
 
     @abc.abstractmethod
@@ -178,7 +179,7 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
             try:
                 self._user(value)
             except Exception as error:
-                text = "%s: the function that receives deliveries raised"
+                text = "%s: the function that receives deliveries raised an error"
                 _log.exception(text, self._thread.name)
                 return error
             return None

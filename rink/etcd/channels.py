@@ -69,7 +69,7 @@ GRPC_THREADS = 2
 
 
 def check_threads(count: int) -> None:
-    """Start threads at once, and let them end; a RuntimeError if that fails."""
+    """Raise RuntimeError unless this many threads can be started at once."""
     may_end = threading.Event()
     try:
         for _ in range(count):

@@ -37,7 +37,7 @@ _CLOCK_ID = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def boot_clock() -> float:
-    """Return the seconds of a clock that goes on during a suspend, if it can."""
+    """Return seconds of a clock that counts suspended time, if there is one."""
     return time.clock_gettime(_CLOCK_ID)
 
 
@@ -209,9 +209,9 @@ class Client:
         """Grant a new lease of `ttl` seconds or more.
 
         If the answer is lost, the lease may exist until its `ttl` ends. A caller that chose its id
-        can revoke it before; 0 lets etcd choose. An id that exists is an EtcdError. But if one try
-        is not answered, and the next is refused because the lease exists, the lease is taken for
-        that of the first try. So a chosen id must be unique.
+        can revoke it earlier; 0 lets etcd choose. An id that exists raises EtcdError. But if the
+        first try is not answered, and the next is refused because the lease exists, the first try
+        counts as successful. So a chosen id must be unique.
         """
         doing = f"a lease of {ttl} s"
         want = RequestKind(doing, quorum=True, says_applied="lease already exists" if lease else "")

@@ -165,7 +165,7 @@ class BorrowedConnection(Connection):
     """
 
     def lost_thread(self, channel: CountedChannel) -> None:
-        """Warn that only the application can make a new channel to use."""
+        """Warn that only the application can replace this channel."""
         _log.warning(
             "%s: no thread could be started to read a stream, so its channel will answer no later "
             "stream. Only your application can make a new channel. Do not close the old one: its "

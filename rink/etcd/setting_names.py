@@ -18,7 +18,7 @@ _options: dict[str, str] = {}
 
 
 def setting(name: str) -> str:
-    """Return the name of `ca` for a message; `ca=` if the user must pass it."""
+    """Return the option for a name such as `ca` or `ca=`, or else the name."""
     return _options.get(name.removesuffix("="), name)
 
 

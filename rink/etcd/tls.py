@@ -82,7 +82,7 @@ class TlsSettings:
 class Latest(Generic[T]):
     """Read files repeatedly, and keep the last usable result. Thread-safe.
 
-    `read` raises ConfigError if they cannot be used. The first one is passed on.
+    `read` raises ConfigError if they cannot be used. The constructor raises it, and `get` logs it.
     """
 
     def __init__(self, read: Callable[[], T]) -> None:

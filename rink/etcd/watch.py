@@ -138,7 +138,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         # The guard knows the revisions of lists. For a user whose reads are refused, only this
         # check remains.
         if header is not None and header.revision < self._delivered:
-            text = f"etcd is at revision {header.revision}, and {self._delivered} was delivered"
+            text = f"etcd is at revision {header.revision}, but {self._delivered} was delivered"
             self._break(EtcdClusterChanged(f"{text} already: was it restored from a backup?"))
 
     def _received(self, opened: OpenCall, answer: pb.WatchResponse) -> None:

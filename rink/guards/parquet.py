@@ -200,8 +200,8 @@ class ParquetGuard(Guard):
             is_there = path.is_file() and path.stat().st_size == file.bytes
             if file.path in fold.condemned or not is_there:
                 raise StateError(
-                    f"{path} is not there as part {file.part} wrote it. vacuum removes files of "
-                    "its given age. Write the batch anew",
+                    f"{path} is not there as part {file.part} wrote it. Write the batch anew, and "
+                    "call vacuum with a greater older_than_s",
                     key=file.path,
                 )
 

@@ -122,7 +122,7 @@ class SqlGuard(Guard):
     def _seen(self, connection: sa.Connection, fence: Fence, *, lock: bool) -> int | None:
         """Return the token that counts.
 
-        A commit locks it. Earlier in a part, the lock would make raising the fence wait for it.
+        A commit locks it. An earlier lock would make `raise_fence` wait for the whole part.
         """
         fences = self._database().tables.fences
         query = sa.select(fences.c.token).where(fences.c.name == encode(fence.name))
@@ -224,8 +224,8 @@ class _SqlPart(Part[sa.Connection]):
     def _drop(self, step: sa.Connection) -> None:
         """Close the connection to the server, which rolls back.
 
-        SQLAlchemy holds a transaction whose commit was refused for ended. It would give the
-        connection back to its pool with that transaction, and its rows would stay locked.
+        For SQLAlchemy, a transaction whose commit was refused has ended. So it would put the
+        connection into its pool with an open transaction, and the rows would stay locked.
         """
         if not step.closed:
             step.invalidate()

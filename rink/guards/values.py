@@ -39,7 +39,7 @@ class Held(Protocol):
 
 
 def _is_name(what: str, limit: int) -> Callable[..., None]:
-    """Return a validator of attrs for a name of so many bytes."""
+    """Return a validator of attrs for a name of at most `limit` bytes."""
 
     def check(_: object, __: object, name: object) -> None:
         checked = check_name(what, name)

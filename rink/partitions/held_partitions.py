@@ -142,8 +142,9 @@ def take_over(etcd: Etcd, cursors: Sequence[Cursor]) -> None:
 class HeldPartitions(Generic[R]):
     """Hold the partitions of a topic that are granted to this member.
 
-    Both classes are of the face. `make_lock` makes the lock that keeps two commits of one partition
-    apart. `wake` is called on any thread when there is a change to take, or after the last one.
+    Each face passes its own classes. `make_lock` makes the lock that keeps two commits of one
+    partition apart. `wake` is called on any thread when there is a change to take, or after the
+    last one.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ from rink.redis.scripts import Command, ScriptCall, run
 class ScriptPipeline:
     """Runs scripts on one client; belongs to one event loop.
 
-    One pipeline has about `max_bytes` of blobs; at least one call goes in.
+    One request has about `max_bytes` of blobs at most, but at least one call.
     """
 
     _redis: AnyRedis

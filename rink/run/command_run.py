@@ -158,7 +158,7 @@ class CommandRun:
         return guarded
 
     async def _watch(self, guarded: Guarded, lost: asyncio.Future[Any]) -> bool:
-        """Move the end on until the command has ended.
+        """Keep the guard's deadline up to date until the command has ended.
 
         Return whether the command was stopped because of the role.
         """

@@ -1,8 +1,7 @@
 """Write the log on a thread of its own.
 
-Perhaps nobody reads stderr, because a pipe is full, or Ctrl-S stopped a terminal. A line written
-there by the event loop or a thread of the member would never end. Then the lease would be kept
-alive, but signals would have no effect.
+A write to stderr blocks if nobody reads the pipe, or if Ctrl-S stopped the terminal. On the event
+loop or a thread of the member, that would leave signals without effect, but the lease alive.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Stages:
         return self.deed is not Deed.NOTHING
 
     def take(self, number: int, at: float, *, is_running: bool) -> Deed:
-        """Return what to do about a signal that came `at` a time in seconds."""
+        """Return what to do about a signal that came at the time `at`, in seconds."""
         if not is_running:
             if number not in ENDING:
                 return Deed.NOTHING

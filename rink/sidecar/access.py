@@ -48,7 +48,8 @@ class Bearer:
                 return
             token = self._path.read_bytes().strip()
         except OSError as error:
-            raise ConfigError(f"the token file {self._path}: {error.strerror}") from error
+            why = f"cannot read the token file {self._path}: {error.strerror}"
+            raise ConfigError(why) from error
         if len(token) < MIN_BEARER_BYTES:
             raise ConfigError(
                 f"the token file {self._path} has {len(token)} bytes: it needs "

@@ -48,8 +48,8 @@ class ConsumerTurns:
     """Keep the consumers of one sidecar and their turns.
 
     Args:
-        hold_ms: the greatest time from now to a told end.
-        grace_ms: how long an end is moved on after a loss.
+        hold_ms: the longest time from now to an end that a consumer is told.
+        grace_ms: how long after a loss the end is still moved on.
     """
 
     def __init__(self, hold_ms: int, grace_ms: int) -> None:

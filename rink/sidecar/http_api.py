@@ -119,7 +119,7 @@ class Api:
             Refused: too many calls wait.
         """
         if self._calls >= MAX_CALLS:
-            raise Refused(429, f"there are {MAX_CALLS} calls already")
+            raise Refused(429, f"{MAX_CALLS} calls wait already: try again later")
         self._calls += 1
         try:
             yield

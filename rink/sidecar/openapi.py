@@ -30,7 +30,7 @@ _TURN = _record(
     state={"enum": ["held", "lost"]},
     until_ms={
         **_INTEGER,
-        "description": "End of the turn, in milliseconds of CLOCK_BOOTTIME. It is moved on.",
+        "description": "End of the turn, in milliseconds of CLOCK_BOOTTIME. It may be extended.",
     },
     life={**_STRING, "description": "Life of the sidecar."},
     now_ms=_INTEGER,

@@ -247,8 +247,8 @@ class _Part:
 def _cut(df: DataFrame, parts: int, keys: Sequence[str]) -> DataFrame:
     """Return the rows in parts, each key in one part, sorted by key.
 
-    A key with a collation is refused. Spark's hash differs for texts that it takes for equal, and a
-    replay may choose another one of them to stand for all.
+    A key with a collation is refused. Spark's hash differs for texts that the collation takes for
+    equal, and a replay may choose another one of them to stand for all.
     """
     if collated := sorted(_collations(df.select(*keys).schema)):
         raise ConfigError(

@@ -164,7 +164,7 @@ class GroupHistory:
         )  # fmt: skip
 
     def report(self, most: int = 10) -> NotedReport:
-        """Return a summary, with at most so many of the longest episodes."""
+        """Return a summary, with the longest episodes, at most `most`."""
         moves = [(row.cause, row.versions, row.ranks) for row in self.moves_by_cause().collect()]
         episodes = self.episodes().cache()
         try:

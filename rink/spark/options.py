@@ -194,7 +194,7 @@ class Options:
         return PartitionBounds(self.count("partitionSize") or 50_000, loses=trim == "oldest")
 
     def edge(self, offsets: str, timestamp: str, otherwise: str) -> str | dict[int, str]:
-        """Return an edge of what is read, from the option with ids or a time.
+        """Return where reading begins or ends, from an option with ids or a time.
 
         It is `earliest` or `latest`, one id for all partitions, or an id or word for each
         partition.

@@ -134,7 +134,7 @@ class RedisConnection:
 
 
 def connection(place: StreamPlace) -> RedisConnection:
-    """Return this process's connection to a server for one patience."""
+    """Return this process's connection to a server; one for each patience."""
     key = (os.getpid(), place.redis, place.patience)  # a forked child makes its own connection
     found = _made.get(key)
     if found is None:

@@ -15,8 +15,8 @@ _FLAGS = {
 }
 """The flags of the scripts that only read, and of `sink/stage`.
 
-Redis refuses `sink/stage` when it is out of memory. The others run then, too: publishing frees the
-memory of staged records.
+When Redis is out of memory, it refuses only `sink/stage`. Publishing must run then, since it frees
+the memory of staged records.
 """
 
 

@@ -128,7 +128,7 @@ class Connections:
                         error = away
                 raise ClosedError(f"the app was closed before it had reached Redis: {nothing}")
         except TimeoutError:
-            if not limit.expired():  # it is what makes the client that raised it
+            if not limit.expired():  # the user's function that makes a client raised it
                 raise
         if error is None:
             answer = f"Redis at {self.server} did not answer"

@@ -145,7 +145,7 @@ def said(error: BaseException) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text without half of a surrogate pair, so it is encoded."""
+    """Return a text that can be encoded, with each lone surrogate escaped."""
     return text.encode(errors="backslashreplace").decode()
 
 

@@ -88,7 +88,7 @@ def _sampled(hasher: Hasher, stream: str, key: str, count: int) -> str:
     except Exception:  # the hasher takes only other keys, such as numbers
         return "none"
     try:
-        # It takes ints, also numpy's, and nothing else.
+        # `index` takes only ints, also numpy's.
         return str(operator.index(answer) % count)
     except TypeError as error:
         raise ConfigError(

@@ -66,7 +66,7 @@ def name_of(hook: Hook) -> str:
 
 @attrs.define
 class PartitionHooks:
-    """Calls the hooks of one processor in one partition, take to close.
+    """Calls the hooks of one processor in one partition, from take to close.
 
     `given_up` is set when the group was left, and threads are not waited for any more.
     """

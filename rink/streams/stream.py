@@ -138,7 +138,7 @@ class Stream(Generic[R]):
         """Return the partition of a key's text.
 
         Raises:
-            RecordError: the stream's hasher has none.
+            RecordError: the stream's hasher gives the key no partition.
         """
         if self._hasher is None:
             return partition_of(key, self.partition_count)

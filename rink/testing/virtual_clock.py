@@ -61,9 +61,9 @@ class _Mailbox(Generic[T]):
 class LoopCalls(_Mailbox[None]):
     """The mailbox of an event loop, which moves the time while it waits.
 
-    While a thread of the loop's executor works, the loop only waits for time to pass: the thread
-    may move it. Then the loop counts as busy unless it waits. Otherwise it always counts as idle,
-    so that coroutines may use the clock themselves.
+    While no thread of the loop's executor works, the loop always counts as idle, so that coroutines
+    may move the time, too. While such a thread works, only the thread may move the time, and the
+    loop counts as busy until it waits.
     """
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -89,7 +89,7 @@ class LoopCalls(_Mailbox[None]):
         return bool(self.items)
 
     def wait(self, timeout: float | None) -> None:
-        """Wait for a call, or for seconds to pass; None waits for a call alone."""
+        """Wait for a call, at most for `timeout` virtual seconds; None: no limit."""
         until = NEVER if timeout is None else self.clock.now() + timeout
         if not self._count_jobs:
             self.clock.move(until, self)
@@ -208,8 +208,8 @@ class VirtualClock:
             )
             if not done:
                 raise TimeoutError(
-                    f"a thread of the library is busy for {BUSY_TIMEOUT_S:.0f} real seconds: does "
-                    "a callback or a scheme block?"
+                    f"a thread of the library has been busy for {BUSY_TIMEOUT_S:.0f} real seconds: "
+                    "does a callback or a scheme block?"
                 )
             return event is None or not event.is_set()
 

@@ -37,7 +37,7 @@ class DriverEnd(abc.ABC):
         """End everything that runs here."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until this is closed, for some seconds; return whether it is.
+        """Wait up to `timeout` seconds until this is closed; return whether it is.
 
         The main thread of a driver waits here.
 

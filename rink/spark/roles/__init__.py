@@ -1,6 +1,6 @@
 """Compute the rank and the member of each of millions of roles on Spark.
 
-All of it gives exactly the owners that members of the group compute. On a cluster, the executors'
+The owners are exactly those that members of the group compute. On a cluster, the executors'
 Python must be able to import `rink`, NumPy and PyArrow: a function that goes there names `rink` and
 holds the version's ranks, nothing else. Only functions import PySpark, so that `rank_arrays` works
 without it.

@@ -1,7 +1,7 @@
 """Compute FNV-1a and the jump hash over arrays, compiled by Numba.
 
-It takes a third of NumPy's time. A key's next jump waits for its last jump. So some keys jump side
-by side: while a core would wait for one key, it computes another.
+It takes a third of NumPy's time. Each jump of a key needs the result of the jump before. So some
+keys jump side by side: while a core would wait for one key, it computes another.
 """
 
 from __future__ import annotations

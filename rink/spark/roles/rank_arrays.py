@@ -158,7 +158,7 @@ def both_ranks(names: Names, one: int, other: int, scheme: Scheme) -> tuple[Any,
 
     For jump, this takes little more time than for one size. With more buckets, a key stays or goes
     to a new bucket. So the rank for the larger size is also that for the smaller one, unless it is
-    too large. Only for those keys, jump is computed again. `names` is no ChunkedArray.
+    too large. Jump is computed again only for those keys. `names` is no ChunkedArray.
     """
     if one == other:
         found = _ranks(names, one, scheme)

@@ -79,7 +79,7 @@ class _Lost(Exception):  # noqa: N818 - the user sees a StateError
 def raise_fence(
     place: StreamPlace, redis: RedisConnection, name: str, token: int, *, once: bool = False
 ) -> None:
-    """Make a sink refuse lower tokens from now on; `once` as of `Sink`.
+    """Make a sink refuse lower tokens from now on; `once` as for `Sink`.
 
     Raises:
         StaleToken: the sink has seen a greater token.
@@ -98,8 +98,8 @@ class Sink:
         place: the stream.
         redis: the connection to its Redis.
         name: the sink's name.
-        token: of the role, or 0.
-        bounds: of each partition.
+        token: the role's token, or 0.
+        bounds: those of each partition.
         patience: how long to wait for room in a full partition, in seconds.
         resumes: whether another run may publish a decided batch to its end. It may not if the name
             is used only once.

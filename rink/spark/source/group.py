@@ -37,8 +37,8 @@ log = logging.getLogger("rink.spark")
 class Group:
     """The state of one query in Redis, in all partitions of a stream.
 
-    Operators see the name as `spark/NAME`. The token is 0 without a role. If it is strict, events
-    that are gone before they were read are an error.
+    Operators see the name as `spark/NAME`. The token is 0 without a role. If the group is strict,
+    events that are gone before they were read are an error.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Group:
     def withdrawn_on_error(self) -> Iterator[None]:
         """Undo the registration of a start that fails before its first batch.
 
-        Later it stays: the checkpoint knows the batch, and a restart continues it.
+        A later failure keeps it: the checkpoint knows the batch, and a restart continues it.
         """
         try:
             yield

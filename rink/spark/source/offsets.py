@@ -21,8 +21,8 @@ ANSWER_BYTES = 8_000_000
 
 Bound = Callable[[Mapping[int, tuple[str, int]]], Mapping[int, tuple[int, str]]]
 """Returns how far a number of entries reaches. It gets the cursor and the number for each
-partition, and returns how many entries there are and the id of the last. Large entries may be
-fewer, but none only if there are no more.
+partition, and returns how many entries there are and the id of the last. If entries are large, it
+may return fewer. It returns none only if there are no more.
 """
 
 
@@ -60,8 +60,8 @@ def share_out(
 ) -> Offsets:
     """Return where a batch of at least one and at most so many events ends.
 
-    It begins at `start`, and ends at `target`, the last entries, at the latest. Partitions share
-    the events evenly. The share that a partition does not need goes to others.
+    The batch begins at `start`, and goes no further than `target`, the last entries. Partitions
+    share the events evenly. The share that a partition does not need goes to others.
     """
     end = dict(start)
     # The oldest first: if there are fewer events to share than partitions, none waits forever.

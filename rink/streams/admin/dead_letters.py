@@ -80,8 +80,8 @@ async def dead_letters(
 ) -> DeadLetters:
     """Return the newest dead letters, at most `last`.
 
-    They are those of one processor, stream or partition if these are given. The processor may be
-    one that was forgotten.
+    `processor`, `stream` and `partition` select dead letters. The processor may be one that was
+    forgotten.
 
     Raises:
         ConfigError: there is no such processor, stream or partition.
@@ -129,8 +129,8 @@ async def requeue(
     """Turn dead letters into events again, only for their processor.
 
     The events are added at the end of their partitions, behind events that were sent since. So the
-    order of their keys is not kept. It is the dead letter with the id `letter`, or all present ones
-    of a processor, stream or partition, oldest first.
+    order of their keys is not kept. `letter` is the id of one dead letter. Without it, all present
+    ones of the processor, stream or partition are requeued, oldest first.
 
     Raises:
         StateError: there is no dead letter with this id, several partitions have one, or its

@@ -77,8 +77,7 @@ async def lag(
 ) -> tuple[Lag, ...]:
     """Return the lag of each processor, also of those that only Redis knows.
 
-    It is that of one processor, stream or partition if these are given. This changes nothing in
-    Redis.
+    `processor`, `stream` and `partition` select rows. This changes nothing in Redis.
 
     Raises:
         ConfigError: there is no such processor, stream or partition.

@@ -95,7 +95,7 @@ async def change(
     requests are sent.
 
     Returns:
-        The results, without those that are None: there was nothing to change.
+        The results except None, which means that there was nothing to change.
 
     Raises:
         RinkError: the first error. Its note names the targets that were changed all the same, and

@@ -37,7 +37,7 @@ class Delivery(Generic[R_co]):
         return iteration
 
     def next_now(self, iteration: object) -> tuple[Entry, R_co] | None:
-        """Return the next entry and record, or None if they may take a wait."""
+        """Return the next entry and record, or None if that may need a wait."""
         return self.owner.next_now() if iteration is self._iteration else None
 
     async def next(self, iteration: object, count: int, within: float = 0.0) -> list[Event[R_co]]:

@@ -89,7 +89,7 @@ class FailureHandler:
             raise error
         if blamed is None or not self._has_failed_long(blamed) or times < policy.max_attempts:
             both = f"max_attempts={policy.max_attempts} and retry_for={policy.retry_for:g} s"
-            self._error_log.log(error, role, at, f"it is tried again, until {both} are over")
+            self._error_log.log(error, role, at, f"it is tried again, until {both} are reached")
             return False
         self._error_log.log(error, role, at)
         self._owner.dead_lettering.bury(blamed.id, letter_of(error, times))
@@ -103,7 +103,8 @@ class FailureHandler:
         owner.commits.note_finished()
         self._metrics.waited(owner.place)
         self._error_log.note_wait(owner.place.role, owner.buffer.count_finished)
-        self._error_log.log(error, owner.place.role, then="no event is blamed, and it tries again")
+        then = "no event is blamed, and the processor is called again"
+        self._error_log.log(error, owner.place.role, then=then)
         if not is_bounded:
             return
         now = loop_time()
@@ -130,7 +131,7 @@ def to_handle(
 ) -> BaseException:
     """Return the error to handle for the error that ended a processor.
 
-    If the task `work`, which called the processor, is cancelled, the processor is to end.
+    `work` is the task that called the processor.
     """
     # The order of the checks: a verdict was decided before, and the processor may have caught or
     # replaced it. A cancellation ends the processor only if it comes from Rink, which `is_ending`

@@ -37,7 +37,7 @@ _DRAIN_PART = 0.75
 """The part of `grace` in which a processor must return; the rest is for the last commit."""
 
 _CLOSE_TIMEOUT_S = 1.0
-"""How long a clean shutdown is tried to be marked in Redis."""
+"""The timeout for marking a clean shutdown in Redis."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,7 +46,7 @@ class ProcessorContext:
 
     Attributes:
         suspects: decides which partition may process a suspect now.
-        halt: ends the worker, for a reason.
+        halt: ends the worker; gets the reason.
         given_up: set when the worker no longer waits for threads.
     """
 
@@ -61,7 +61,7 @@ class ProcessorContext:
 
 
 class GrantRun:
-    """The time in which an owner works: from its take to the drain.
+    """Let an owner work from its take to the drain.
 
     Attributes:
         is_closed: Redis has the clean shutdown of this owner.
@@ -196,7 +196,7 @@ class GrantRun:
         try:
             if processor.is_async:
                 await processor.function(Events(delivery))
-                # Not after a thread: a thread that returned, even late, has finished its events.
+                # Only here: a thread that returned, even late, has finished its events.
                 _raise_if_ending(work)
             else:
                 given_up = self._context.given_up
@@ -260,7 +260,7 @@ class GrantRun:
         if has_come_further:
             return
         if is_open and was_alone:
-            # It commits several events at once, so it cannot get them one by one.
+            # This processor commits several events at once, so it cannot get them one by one.
             owner.buffer.end_alone()
         how = "without a commit of its events" if is_open else "and was not given an event"
         if is_open and is_full:

@@ -1,6 +1,6 @@
 """Yield and commit the events of one grant of a partition.
 
-`GrantOwner` knows nothing of roles: `partition.py` runs it, and says when the partition is lost.
+`GrantOwner` knows nothing of roles: `grant_run.py` runs it, and stops it when the role is lost.
 """
 
 from __future__ import annotations

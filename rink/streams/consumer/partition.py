@@ -1,4 +1,4 @@
-"""Run one partition's role: take, work, drain and release."""
+"""Take one partition under its role, and handle what ends each run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PartitionGrant:
     _context: ProcessorContext
     _place: PartitionPlace
     _role: aio.Role
-    # None after the first take.
+    # Since when this grant waits for its first take; None after that take.
     _waits_since: float | None = attrs.field(init=False, factory=loop_time)
     _quarantined: str = attrs.field(init=False, default="")
     # A take was sent, so the partition may be open in Redis.

@@ -67,7 +67,7 @@ class BlockingEvents(Generic[R_co]):
     def _next(self) -> Event[R_co] | None:
         self._refuse_another_thread()
         if not self._fetched:
-            self._given = 0  # all of them are finished by what follows
+            self._given = 0  # the next call finishes all given events
             self._fetched.extend(self._desk.ask(self._delivery.fetch(_AT_ONCE)))
         if not self._fetched or self.is_lost:
             return None
@@ -89,7 +89,7 @@ class BlockingEvents(Generic[R_co]):
         self._given = 0
 
     def next_batch(self, batches: Batches[R_co]) -> list[Event[R_co]]:
-        """Return the next list, first of the fetched events not given."""
+        """Return the next list; fetched events that were not given come first."""
         self._refuse_another_thread()
         if self._fetched:
             self._desk.ask(self._delivery.hand_back(self._given))

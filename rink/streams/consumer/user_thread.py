@@ -47,7 +47,7 @@ async def run_in_thread(function: Callable[[], T], given_up: asyncio.Event) -> T
             answer = context.run(function)
         except BaseException as raised:
             error = raised if isinstance(raised, Exception) else None
-            # Such an error would end the event loop, and a future refuses StopIteration.
+            # SystemExit would end the event loop, and a future refuses StopIteration.
             if error is None or isinstance(error, StopIteration):
                 error = RuntimeError(f"{function!r} raised {raised!r}")
                 error.__cause__ = raised

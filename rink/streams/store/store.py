@@ -43,7 +43,7 @@ from rink.streams.store.values import (
 OLDEST_REDIS = (7, 0)
 """The first version whose scripts may run while Redis is out of memory."""
 _READ_TIMEOUT_S = 1.0
-"""The longest wait of a read for new events, and the cost of a lost wake-up."""
+"""The longest wait of a read for new events, also after a lost wake-up."""
 MAX_COUNTED = 100_000
 """The default limit for counting a lag, since Redis does nothing else while it counts."""
 
@@ -143,7 +143,7 @@ class Store:
         return True
 
     def has_settled(self, names: Names, count: int, hasher: str) -> bool:
-        """Return whether these values are settled, which never change then."""
+        """Return whether these values are settled. Settled values never change."""
         return (names.about, count, hasher) in self._settled
 
     async def append(
@@ -172,8 +172,8 @@ class Store:
     async def trim(self, names: PartitionNames, bounds: PartitionBounds = _SAYS_NOTHING) -> int:
         """Trim events that all processors have passed and that are not kept.
 
-        The retention of `bounds` is used if Redis has none, or has lost it. It returns how many
-        events were trimmed.
+        The retention of `bounds` is used if Redis has none, or has lost it. Return how many events
+        were trimmed.
         """
         return int(await self.run("trim", names.keys, bounds=bounds.args))
 

@@ -190,7 +190,7 @@ class Position:
 
     @classmethod
     def of(cls, place: PartitionPlace, at: Sequence[Any], offsets: Sequence[Any]) -> Position:
-        """Return the position that the hashes in a script's answer have."""
+        """Return the position from the hashes in a script's answer."""
         fields = _pairs(at)
         return cls(
             offset=_pairs(offsets).get(place.processor, ""),

@@ -50,8 +50,8 @@ class _KnownCommands:
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send a command, and a script without its flags.
 
-        fakeredis' Lua does not know the first line of a script, which has the flags. Redis knows a
-        script by the SHA-1 of its whole text, so the text without flags is noted under that.
+        fakeredis' Lua cannot read the first line of a script, which has the flags. Redis knows a
+        script by the SHA-1 of its whole text, so the text without flags is stored under that SHA-1.
         """
         if args[:1] == ("EVAL",):
             name, text, *rest = args

@@ -77,7 +77,8 @@ def _reserved_block() -> list[int]:
     """Reserve a block of ports for this process.
 
     An abstract socket with the block's number reserves a block. It ends with the process, and is
-    seen in the same network namespace as the ports. Systems without them take a random block.
+    seen in the same network namespace as the ports. Systems without such sockets take a random
+    block.
     """
     numbers = list(range(10_000, _first_outgoing_port() - _BLOCK, _BLOCK))
     random.shuffle(numbers)

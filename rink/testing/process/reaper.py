@@ -5,7 +5,7 @@ ends, even by SIGKILL, it kills the servers and removes the folders.
 
 PR_SET_PDEATHSIG alone would not be enough: it fires when the *thread* that started the server ends,
 removes no folder, and needs a preexec function, which is not safe in a process with threads. The
-reaper has one thread, so it can set it, in case the reaper itself is killed. It uses only the
+reaper has one thread, so it can use PR_SET_PDEATHSIG, in case it is killed itself. It uses only the
 standard library, because it runs isolated (`python -I -S`) to start fast.
 """
 

@@ -49,7 +49,7 @@ def send_command(
     """Return the server's answer to one command, with strings decoded.
 
     Args:
-        url: of the server; its user logs in.
+        url: the server's URL; its user logs in.
         words: the command and its arguments.
         timeout: seconds for each wait.
         tls: None verifies a rediss:// server by the system's authorities.

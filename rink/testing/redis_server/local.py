@@ -13,7 +13,7 @@
 `local_redis` takes the server at a given address (`url=` or RINK_TEST_REDIS), if there is one.
 Otherwise the server is `redis-server` on the PATH. Servers listen on loopback only. They are
 removed however the test run ends, see `rink.testing.process.reaper`. The extra `streams` installs
-redis-py, through which they are asked.
+redis-py, which sends them commands.
 """
 
 from __future__ import annotations

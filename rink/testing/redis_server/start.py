@@ -133,9 +133,9 @@ def started_redises(
 
     Args:
         size: the number of servers.
-        folder: of their data.
-        owner: of their processes.
-        settings: of each server.
+        folder: holds their data.
+        owner: starts their processes.
+        settings: those of each server.
         ports: the names of each server's ports; clients connect to "client".
         more: returns more lines for a server's redis.conf, from the ports of all servers and the
             server's number.

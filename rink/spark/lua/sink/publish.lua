@@ -2,8 +2,8 @@
 --
 -- KEYS: the partition's, mark, list.
 -- Arguments: seq, first (how many records come before this list), count (its length), max_count
---   (most to move; 0: only look whether it is there), max_bytes (after which a step ends), kept_s
---   (seconds that the mark is kept; 0: forever), bounds.
+--   (the most to move; 0: only check that the list is complete), max_bytes (after which a step
+--   ends), kept_s (seconds that the mark is kept; 0: forever), bounds.
 -- Answers ok, full, gone or late (a later batch is in); then how many records are in, of this list
 --   and those before it.
 --

@@ -1,6 +1,6 @@
--- Return how far so many entries reach, or the first of them that hold so many bytes. Lua holds
--- them all in memory meanwhile. KEYS: stream. Arguments: after and end_at (ids), max_count,
--- max_bytes.
+-- Return how many entries a batch takes, and the id of the last: up to max_count entries, or fewer
+-- if they reach max_bytes. The script may hold them all in memory.
+-- KEYS: stream. Arguments: after and end_at (ids), max_count, max_bytes.
 local at, count, most, left = args.after, 0, args.max_count, args.max_bytes
 repeat
   local limit = math.min(most - count, 100)

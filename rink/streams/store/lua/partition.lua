@@ -121,8 +121,8 @@ local function lower_of(id, other)
   return id and before(id, other) and id or other
 end
 
--- Returns the i-th of all offsets. `commit`, a commit that this step writes later, or nil, counts
--- already: `new` is the offset of its processor.
+-- Returns the offset of the processor all[i]. If this step will write a commit, it is in `commit`,
+-- and its offset `new` counts already.
 local function offset_at(all, i, commit)
   return commit and all[i] == commit.processor and commit.new or all[i + 1]
 end

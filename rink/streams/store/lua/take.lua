@@ -1,9 +1,9 @@
 -- Makes the owner with this token the owner of the partition, and returns its first events.
 -- KEYS: at, the partition's 5.
--- Arguments: processor, token, start (for a processor without an offset: earliest or latest), first
---   and max_bytes (the most first events, and their bytes), loses, now_us, known (epoch, offset and
---   seen, the last id read, of an owner that retakes its partition after a reconnect; left out for
---   a new owner).
+-- Arguments: processor, token, start (earliest or latest, for a processor without an offset), first
+--   (the most first events), max_bytes (the most bytes of them), loses, now_us, known.
+--   `known` is what an owner that retakes its partition after a reconnect knows: epoch, offset and
+--   seen, the last id read. A new owner leaves it out.
 --
 -- 1. A token below the fence is refused. So of two owners, the later one wins for good.
 -- 2. Then `is_back` finds out whether Redis has lost data, before anything is written. The offset
