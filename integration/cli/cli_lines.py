@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 
-DEADLINE_S = 30
+DEADLINE_S = 90
 
 
 def without_announcements(ended):

@@ -27,7 +27,7 @@ STREAMS = ROOT / "docs" / "streams.md"
 STREAMS_TESTING = ROOT / "docs" / "streams-testing.md"
 ETCD = "http://127.0.0.1:2379"
 REDIS = "redis://127.0.0.1:6379"
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 
 
 def wait_until(condition, otherwise="did not happen"):

@@ -24,7 +24,7 @@ def put_until_done(client, key, value):
     raise AssertionError(f"{value!r} was never written")
 
 
-def eventually(what, timeout=15.0):
+def eventually(what, timeout=60.0):
     """Wait until `what()` is true."""
     end = time.monotonic() + timeout
     while not what():

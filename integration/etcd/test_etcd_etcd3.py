@@ -37,16 +37,16 @@ result = ours.txn(missing, (Put(b"shared", b"by rink"),))
 assert result.succeeded
 seen, renewed = queue.Queue(), queue.Queue()
 watch = ours.watch(b"shared", b"", result.header.revision, seen.put)
-assert isinstance(seen.get(timeout=10), WatchOpened)
-assert seen.get(timeout=10).events[0].kv.value == b"by rink"
+assert isinstance(seen.get(timeout=60), WatchOpened)
+assert seen.get(timeout=60).events[0].kv.value == b"by rink"
 if not user:
     # With a password its own calls need TLS: it sends the token as call credentials.
     assert theirs.get("shared")[0] == b"by rink"
     theirs.put("shared", "by etcd3")
-    assert seen.get(timeout=10).events[0].kv.value == b"by etcd3"
+    assert seen.get(timeout=60).events[0].kv.value == b"by etcd3"
 lease = ours.grant(10).lease
 ours.keepalives(renewed.put).send(lease)
-assert renewed.get(timeout=10).ttl == 10
+assert renewed.get(timeout=60).ttl == 10
 ours.close()
 try:
     ours.range(b"shared")

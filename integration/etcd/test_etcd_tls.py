@@ -149,7 +149,7 @@ def holding_a_role(endpoint, prefix, **tls):
     """Join a group, and hold a role of it."""
     session = rink.Session(endpoint, ttl=MEMBER_TTL_S, prefix=prefix, **tls)
     member = rink.Rink(session, "g", initial_delay=0.1)
-    with session, member, member.await_role("x", timeout=20.0) as role:
+    with session, member, member.await_role("x", timeout=60.0) as role:
         yield role
 
 

@@ -62,10 +62,10 @@ def test_rule_1_the_created_header_does_not_count_where_a_start_was_asked(node, 
         seen.deliver(item)
         if not in_the_middle.is_set():
             in_the_middle.set()
-            assert go_on.wait(20)
+            assert go_on.wait(60)
 
     client.watch(key, b"", start, slowly)
-    assert in_the_middle.wait(20)
+    assert in_the_middle.wait(60)
     assert len(seen.events) < 3000
     node.kill()
     node.start()
@@ -129,14 +129,14 @@ def test_watch_of_an_etcd_without_its_volume_opens_anew(clients, prefix, tmp_pat
         seen.deliver(item)
         if isinstance(item, WatchEvents) and not delivered.is_set():
             delivered.set()
-            assert go_on.wait(30)  # it comes back when the new history is long enough
+            assert go_on.wait(60)  # it comes back when the new history is long enough
 
     with local_etcd(fsync=False, data_dir=tmp_path) as node:
         client = clients(node.endpoint)
         watch = client.watch(key, b"", 0, slowly)
         assert watch.wait_open(10)
         before = put(client, key, b"old")
-        assert delivered.wait(10)
+        assert delivered.wait(60)
         node.stop()
         shutil.rmtree(next(tmp_path.glob("*/data")))
         node.start()
@@ -167,10 +167,10 @@ def test_watch_compacted_while_disconnected_opens_anew(node, clients, prefix):
         seen.deliver(item)
         if isinstance(item, WatchEvents):
             delivered.set()
-            assert go_on.wait(20)
+            assert go_on.wait(60)
 
     client.watch(key, b"", start, slowly)
-    assert delivered.wait(10)
+    assert delivered.wait(60)
     node.kill()
     node.start()
     for n in range(5):
@@ -249,7 +249,7 @@ def test_close_waits_for_a_delivery_under_way(node, clients, prefix):
 
     watch = client.watch(prefix.encode(), b"", 1, slowly)
     put(client, prefix.encode())
-    assert started.wait(10)
+    assert started.wait(60)
     watch.close()
     assert done
     assert time.monotonic() >= done[0]

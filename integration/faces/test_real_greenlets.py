@@ -38,7 +38,7 @@ import sys, time, rink
 url, prefix = sys.argv[1:]
 with rink.Session(url, prefix=prefix, ttl=6) as session, rink.Rink(session, "g") as r:
     def deadline(): return time.monotonic() + r.session_remaining
-    with r.await_role("x", timeout=20) as role:
+    with r.await_role("x", timeout=60.0) as role:
         first, end = deadline(), time.monotonic() + 20
         while deadline() < first + 0.2 and time.monotonic() < end:
             time.sleep(0.05)

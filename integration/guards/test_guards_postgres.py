@@ -48,7 +48,7 @@ def test_raising_the_fence_waits_only_for_parts_that_commit(world):
         raised.start()
         raised.join(0.5)
         assert raised.is_alive()
-    raised.join(30)
+    raised.join(60)
     assert sum(world.contents().values()) == 1
     with pytest.raises(StaleToken):
         world.guard.begin(fence(6), batch(1))
@@ -125,7 +125,7 @@ def test_a_deadlock_is_worth_another_try(world):
         try:
             with world.guard.part(fence(5), batch(0), number) as step:
                 step.execute(sa.text(f"UPDATE rows SET n = n WHERE n = {number}"))
-                both.wait(30)
+                both.wait(60)
                 step.execute(sa.text(f"UPDATE rows SET n = n WHERE n = {1 - number}"))
         except GuardError as error:
             errors.append(error)

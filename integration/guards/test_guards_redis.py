@@ -250,7 +250,7 @@ def test_part_of_a_stale_driver_never_commits_after_the_fence_is_raised(clean):
         driver.start()
         world.guard.raise_fence(fence(token + 1))
         after.append(world.contents())
-        driver.join(30)
+        driver.join(60)
         stop.set()
         after.append(world.contents())
         assert after[0] == after[1]

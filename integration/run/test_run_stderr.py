@@ -80,7 +80,7 @@ def test_guard_alone_kills_before_the_end_told(unread, beats, is_closed):
         alive_at = beats.wait_over()
         beats.assert_over_before(until)
         assert alive_at < until
-        assert guard.wait(30) == 0
+        assert guard.wait(60) == 0
     finally:
         guard.kill()
         guard.wait()

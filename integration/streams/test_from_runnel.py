@@ -207,7 +207,7 @@ def test_runnel_slow_partition_keeps_no_other_from_going_on(app, run):
     def proc(events):
         for action in events.records():
             if action.key == "A":
-                go.wait(10)
+                go.wait(60)
             seen.append(action.key)
 
     with run() as it:

@@ -11,7 +11,7 @@ import redis
 QUICK = {"heartbeat_ms": 20, "election_ms": 200}
 
 
-def wait_until(condition, seconds=10.0):
+def wait_until(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"the condition did not hold within {seconds:g} s"

@@ -67,7 +67,7 @@ def test_nothing_is_left_after_the_parent_ends(end):
             parent.kill()
         elif end.startswith("SIG"):
             parent.send_signal(signal.Signals[end])
-        parent.wait(30)
+        parent.wait(60)
         wait_until(lambda: not any(map(is_alive, pids)))
         wait_until(lambda: not any(map(os.path.exists, folders)))
     finally:
