@@ -1,4 +1,4 @@
-"""Run examples of the README and of pages on streams as files.
+"""Run examples of the README and of pages on streams and guards as files.
 
 Each is saved as a reader saves it, and nothing is added. Only the addresses of etcd and Redis are
 replaced.
@@ -6,8 +6,10 @@ replaced.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -24,6 +26,8 @@ from rink.testing import local_etcd
 pytestmark = pytest.mark.waits
 
 STREAMS = ROOT / "docs" / "streams.md"
+GUARDS = ROOT / "docs" / "guards.md"
+STREAMS_WRITE_ONCE = ROOT / "docs" / "streams-write-once.md"
 STREAMS_TESTING = ROOT / "docs" / "streams-testing.md"
 ETCD = "http://127.0.0.1:2379"
 REDIS = "redis://127.0.0.1:6379"
@@ -161,6 +165,32 @@ def test_programs_of_the_streams_page_send_records(save, open_terminal, rink_red
     worker.wait_for(" pays ", 1001)
     open_terminal("python send_one.py")
     worker.wait_for("bob pays 7")
+
+
+def test_payouts_of_the_guards_page_are_written_once(save, open_terminal, tmp_path):
+    save("pay.py", page=GUARDS)
+    for _ in range(2):
+        assert open_terminal("python pay.py").process.wait(DEADLINE_S) == 0
+    with contextlib.closing(sqlite3.connect(tmp_path / "pay.db")) as database:
+        payouts = database.execute("SELECT * FROM payouts ORDER BY number, who").fetchall()
+    assert payouts == [(1, "ann", 100), (2, "bob", 250), (2, "eve", 5)]
+
+
+def test_payment_that_is_sent_twice_is_booked_once(save, open_terminal, tmp_path, rink_redis):
+    save("bank.py", rink_redis.url, STREAMS_WRITE_ONCE)
+    (send,) = [block.code for block in blocks(STREAMS_WRITE_ONCE, "sh")]
+    worker = open_terminal("rink worker bank:app")
+    for command in (send, send, send.replace("p1", "p2")):
+        assert open_terminal(command).process.wait(DEADLINE_S) == 0
+
+    def rows(table):
+        with contextlib.closing(sqlite3.connect(tmp_path / "bank.db", timeout=30)) as database:
+            return database.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()
+
+    worker.wait_for("granted role")
+    wait_until(lambda: "booked" in {row[1] for row in rows("sqlite_master")})
+    wait_until(lambda: rows("booked") == [("p1",), ("p2",)])
+    assert rows("totals") == [("ann", 1000)]
 
 
 def test_tests_of_processors_pass(save, open_terminal):

@@ -167,9 +167,10 @@ def not_begun(fence: Fence, seen: int | None, place: str) -> StateError:
 
 def cut_otherwise(batch: Batch, stored: int, place: str) -> StateError:
     """Return the error for a batch with another number of parts."""
+    parts = "1 part" if stored == 1 else f"{stored} parts"
     return StateError(
-        f"{place}: query {batch.query!r} has {stored} parts, but this batch is cut into "
-        f"{batch.parts}, so a written part could be written again. Restart with {stored} parts, "
-        "or with a new checkpoint",
+        f"{place}: query {batch.query!r} has {parts}, but this batch is cut into {batch.parts}, so "
+        f"a written part could be written again. Cut it into {parts}, or begin a new query (in "
+        "Spark: a new checkpoint)",
         key=place,
     )
