@@ -494,10 +494,10 @@ class Engine:
     def _signal_loss(self, hold: Hold) -> None:
         with self.lock:
             signals = [handle.lost for handle in hold.handles if handle.lost is not None]
+        self.member_log.lost(hold)  # first: a thread that wakes may note its release at once
         for signal in signals:
             signal.set()
         self.callbacks.lost(hold)
-        self.member_log.lost(hold)
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()

@@ -18,6 +18,18 @@ from rink.role_set import Tracker
 from rink.testing.virtual import virtual_time
 
 
+def test_release_at_the_loss_is_logged_after_the_loss(blocking, caplog):
+    caplog.set_level("INFO", logger="rink")
+    a = blocking.join("a")
+    a.wait_ranked(LONG_S)
+    waiting = a.await_role("job")
+    role = waiting.__enter__()
+    role.lost.then(lambda: waiting.__exit__(None, None, None))  # as a waiting thread may at once
+    a.leave()
+    verbs = [line.partition(" role 'job'")[0] for line in caplog.messages if "'job'" in line]
+    assert verbs == [f"group 'g': {verb}" for verb in ("granted", "lost", "released")]
+
+
 def test_a_blocking_call_from_a_callback_is_refused(blocking):
     caught = queue.SimpleQueue()
     session = blocking.session()
