@@ -99,6 +99,47 @@ def test_allowed_names_have_a_meaning_each():
     assert [name for name, meaning in allowed.items() if len(meaning.split()) < 3] == []
 
 
+@pytest.mark.parametrize("word", sorted(findings.NO_NOUNS))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{} = 1",
+        "def role(*, {}=1): ...",
+        "role = lambda {}: 1",
+        "roles = [1 for {} in names]",
+        "if {} := 1: ...",
+        "with role as (name, {}): ...",
+        "class Role: role = [{0} for {0} in names]",
+        "try: ...\nexcept OSError as {}: ...",
+        "match role:\n    case [name, *{}]: ...",
+    ],
+)
+def test_variable_that_is_no_noun_is_found(write, text, word):
+    text = f"\n{text}\n".format(word)
+    (finding,) = findings.find(write("rink/a.py", text), "variable-name")
+    line = text[: text.index(word)].count("\n") + 1
+    assert str(finding) == (
+        f"rink/a.py:{line}: variable-name: {word} only points at a value; name the noun"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class Role:\n    found: int\n    one = asked = 1\n",
+        "def found(role):\n    role.told = role.asked(given=1)\n",
+        "def role(founder, the_one):\n    return one[founder]\n",
+        'role = "found = 1"  # one = 1\n',
+    ],
+)
+def test_attribute_function_and_noun_are_allowed(write, text):
+    assert lines_of(write("rink/a.py", text), "variable-name") == []
+
+
+def test_variables_outside_rink_are_free(write):
+    assert lines_of(write("tests/a.py", "found = 1\n"), "variable-name") == []
+
+
 @pytest.mark.parametrize(("length", "found"), [(70, []), (71, ["integration/test_one.py:3"])])
 def test_test_name_above_70_is_found(write, length, found):
     name = "test_".ljust(length, "x")

@@ -28,12 +28,12 @@ class Mount(NamedTuple):
 
 def mounts() -> list[Mount]:
     """Return all mounts, in the order in which they were made."""
-    made = []
+    entries = []
     for line in MOUNTS.read_text(encoding="utf-8").splitlines():
         mount, _, device = line.partition(" - ")
         root, point = (Path(_plain(field)) for field in mount.split(" ")[3:5])
-        made.append(Mount(root, point, device.split(" ")[0]))
-    return made
+        entries.append(Mount(root, point, device.split(" ")[0]))
+    return entries
 
 
 def file_system_of(folder: Path) -> str:

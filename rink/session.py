@@ -157,7 +157,7 @@ class BaseSession:
                 raise ClosedError("the session has been closed; open a new one")
             if not self._engines:
                 self._request_threads.submit(self._look_at_version)
-            self._engines = [one for one in self._engines if not one.left.is_set()]
+            self._engines = [entry for entry in self._engines if not entry.left.is_set()]
             self._engines.append(engine)
             _joined.add(self)
 

@@ -61,15 +61,15 @@ class PlainFor(PlainWith):
             raise _plain(self, "for")
 
 
-def _of_asyncio(made: object, keyword: str) -> UsageError:
+def _of_asyncio(value: object, keyword: str) -> UsageError:
     return UsageError(
-        f"{made!r} is an asyncio class: write `async {keyword}`, not `{keyword}`. Without an event "
-        "loop, use the class of the same name outside `aio`"
+        f"{value!r} is an asyncio class: write `async {keyword}`, not `{keyword}`. Without an "
+        "event loop, use the class of the same name outside `aio`"
     )
 
 
-def _plain(made: object, keyword: str) -> UsageError:
+def _plain(value: object, keyword: str) -> UsageError:
     return UsageError(
-        f"{made!r} is not an asyncio class: write `{keyword}`, not `async {keyword}`. In an event "
+        f"{value!r} is not an asyncio class: write `{keyword}`, not `async {keyword}`. In an event "
         "loop, use the class of the same name in `aio`"
     )

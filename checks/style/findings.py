@@ -32,6 +32,9 @@ OPENINGS = {
     "What", "Who", "Whose", "Whoever", "So", "Those", "As", "Of", "Have", "Tell", "It",
 }  # fmt: skip
 
+NO_NOUNS = {"found", "one", "given", "told", "asked"}
+"""The words that point at a value without its noun."""
+
 CLASSES_OF_BOTH_FACES = {
     "Assignment": "the partitions of this member",
     "PartitionedConsumer": "a member of a group that shares partitions",
@@ -205,6 +208,15 @@ def _repeated(
             yield Finding(path, line, rule, advice)
 
 
+def variable_names(checkout: Checkout) -> Iterator[Finding]:
+    """Find variables and parameters of `rink/` that are no nouns."""
+    for source in checkout.rooms["rink"]:
+        for name, line in source.variables:
+            if name in NO_NOUNS:
+                advice = f"{name} only points at a value; name the noun"
+                yield Finding(str(source.path), line, "variable-name", advice)
+
+
 def long_test_names(checkout: Checkout) -> Iterator[Finding]:
     """Find names of tests that are too long."""
     for source in checkout.all:
@@ -334,6 +346,7 @@ CHECKED: dict[str, Finder] = {
     "docstring-opening": docstring_opening,
     "class-name": class_names,
     "file-name": file_names,
+    "variable-name": variable_names,
     "line-length": line_length,
     "test-name": long_test_names,
     "complexity-comment": complexity_comment,

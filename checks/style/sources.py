@@ -97,6 +97,25 @@ class Source:
         ]
 
     @cached_property
+    def variables(self) -> list[tuple[str, int]]:
+        """Return name and line of each parameter and of each variable that is set.
+
+        Attributes in the body of a class are no variables.
+        """
+        attributes = {
+            target
+            for node in self.nodes
+            if isinstance(node, ast.ClassDef)
+            for statement in node.body
+            for target in _targets(statement)
+        }
+        return [
+            (name, node.lineno)
+            for node in self.nodes
+            if node not in attributes and (name := _set_by(node))
+        ]
+
+    @cached_property
     def _comment_tokens(self) -> list[tokenize.TokenInfo]:
         tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
         return [token for token in tokens if token.type == tokenize.COMMENT]
@@ -136,6 +155,30 @@ class Source:
         return sum(
             1 for number, line in enumerate(self.lines, 1) if line.strip() and number not in apart
         )
+
+
+def _targets(statement: ast.stmt) -> list[ast.expr]:
+    match statement:
+        case ast.Assign(targets=targets):
+            return targets
+        case ast.AnnAssign(target=target):
+            return [target]
+    return []
+
+
+def _set_by(node: ast.AST) -> str | None:
+    """Return the parameter or variable that a node sets, else None."""
+    match node:
+        case (
+            ast.arg(arg=str(name))
+            | ast.Name(id=str(name), ctx=ast.Store())
+            | ast.ExceptHandler(name=str(name))
+            | ast.MatchAs(name=str(name))
+            | ast.MatchStar(name=str(name))
+            | ast.MatchMapping(rest=str(name))
+        ):
+            return name
+    return None
 
 
 def _first_line(docstring: str) -> str:

@@ -14,7 +14,7 @@ from style.sources import Source
 NAMED = 5
 """The largest files and functions of the library that the table names."""
 
-RULES_OF_NAMES = ("class-name", "file-name")
+RULES_OF_NAMES = ("class-name", "file-name", "variable-name")
 
 Measures = dict[str, Any]
 
@@ -110,6 +110,7 @@ LABELS = {
     "lines of a function": "lines of a function: median / 90 % / maximum",
     "class-name": "class names used twice in rink/",
     "file-name": "file names used twice in rink/",
+    "variable-name": "variables in rink/ that are no nouns",
 }
 
 

@@ -44,7 +44,7 @@ class Kept:
 
     def keys(self, keys: Keys) -> list[bytes]:
         """Return the keys in the group's own range that stay, in order."""
-        kept = [keys.request(asked.id) for asked in self.requests]
+        kept = [keys.request(entry.id) for entry in self.requests]
         if self.version is not None:
             kept.append(keys.version(self.version))
         return sorted(kept)
@@ -56,11 +56,11 @@ class Kept:
                 f"kept: version {self.version}, with the token base {self.token_base}, because "
                 "fencing tokens must never go back"
             )
-        for asked in self.requests:
-            if asked.request is None:
-                yield f"kept: the request {asked.id!r}, which cannot be read here"
+        for entry in self.requests:
+            if entry.request is None:
+                yield f"kept: the request {entry.id!r}, which cannot be read here"
             else:
-                yield f"kept: the request to {wish_text(asked.request)}, for the next coordinator"
+                yield f"kept: the request to {wish_text(entry.request)}, for the next coordinator"
         if self.offsets:
             yield (
                 f"kept: {_number(self.offsets, 'offset')} of its partitions: the next members go "
@@ -127,7 +127,7 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
             with announced(target, f"deleting group {group!r} in"):
                 _delete(etcd, keys, view, kept)
     if as_json:
-        requests = [asked.id for asked in kept.requests]
+        requests = [entry.id for entry in kept.requests]
         facts = {"group": group, "prefix": target.prefix, "deleted": deleted}
         facts["kept"] = {**attrs.asdict(kept, recurse=False), "requests": requests}
         click.echo(json.dumps(facts, indent=2))
@@ -163,12 +163,12 @@ def _kept(view: View, group: str, keys: Keys) -> Kept:
             key=key,
         )
     version = view.version if view.version and view.version.token_base else None
-    requests = sorted(view.requests.values(), key=lambda asked: asked.mod_revision)
+    requests = sorted(view.requests.values(), key=lambda entry: entry.mod_revision)
     # A request that cannot be read may be one that raises the token base.
     raises = (
-        asked
-        for asked in requests
-        if asked.request is None or asked.request.wish is Wish.TOKEN_BASE
+        entry
+        for entry in requests
+        if entry.request is None or entry.request.wish is Wish.TOKEN_BASE
     )
     return Kept(
         version=version.number if version else None,

@@ -125,10 +125,10 @@ def _pruned(skipped: range) -> str:
 
 
 def _requests(before: View, after: View) -> Iterator[Happening]:
-    for asked in sorted(after.requests.values(), key=lambda asked: (asked.mod_revision, asked.id)):
-        if asked.id not in before.requests and asked.request is not None:
-            wish = wish_text(asked.request)
-            yield Happening("requested", f"asked for: {wish}", {"id": asked.id, "wish": wish})
+    for entry in sorted(after.requests.values(), key=lambda entry: (entry.mod_revision, entry.id)):
+        if entry.id not in before.requests and entry.request is not None:
+            wish = wish_text(entry.request)
+            yield Happening("requested", f"asked for: {wish}", {"id": entry.id, "wish": wish})
 
 
 def _drains(before: View, after: View) -> Iterator[Happening]:

@@ -243,10 +243,10 @@ def _with(
     options: tuple[Callable[..., Any], ...], function: Callable[..., Any], names: set[str]
 ) -> Callable[..., Any]:
     @functools.wraps(function)
-    def packed(*args: Any, **given: Any) -> Any:
-        target = Target(**{name: given.pop(name) for name in names})
+    def packed(*args: Any, **values: Any) -> Any:
+        target = Target(**{name: values.pop(name) for name in names})
         with as_options():
-            return function(*args, target=target, **given)
+            return function(*args, target=target, **values)
 
     for option in reversed(options):
         packed = option(packed)

@@ -126,16 +126,16 @@ def session(master: str | None = None, name: str = "rink plan") -> Iterator[Spar
     with tempfile.TemporaryFile() as output:
         try:
             with _stderr_into(output):
-                made = builder.getOrCreate()
+                spark = builder.getOrCreate()
         except Exception as error:
             output.seek(0)
             words = output.read().decode(errors="replace").strip().splitlines()
             last = f" ({words[-1].strip()})" if words else ""
             raise RinkError(f"Spark does not start: {_reason(error)}{last}") from error
         try:
-            yield made
+            yield spark
         finally:
-            made.stop()
+            spark.stop()
 
 
 _SETTINGS = {

@@ -213,10 +213,10 @@ def show(result: Plan, title: str = "") -> RenderableType:
 
 
 def _flows(result: Plan) -> RenderableType:
-    made = render.Listing(("from", "to", ">roles", ">of all moves"), titles=2)
+    listing = render.Listing(("from", "to", ">roles", ">of all moves"), titles=2)
     shown, hidden = result.flows[:MAX_FLOWS_SHOWN], result.flows[MAX_FLOWS_SHOWN:]
     for flow in shown:
-        made.add(
+        listing.add(
             _who(flow.source),
             _who(flow.target),
             f"{flow.roles:,}",
@@ -225,19 +225,19 @@ def _flows(result: Plan) -> RenderableType:
     if hidden:
         rest = sum(flow.roles for flow in hidden)
         more = Text(f"… and {len(hidden):,} more pairs", "dim")
-        made.add(more, "", f"{rest:,}", f"{rest / result.moved:.1%}")
-    return made
+        listing.add(more, "", f"{rest:,}", f"{rest / result.moved:.1%}")
+    return listing
 
 
 def _balance(result: Plan) -> RenderableType:
     columns = ("member", ">rank", ">roles before", ">after", ">of even before", ">of even after")
-    made = render.Listing(columns)
+    listing = render.Listing(columns)
     before = {load.member: load for load in result.balance_before}
     after = {load.member: load for load in result.balance_after}
     for name in dict.fromkeys([*result.after.ranks, *result.before.ranks]):
         was, gets = before.get(name), after.get(name)
         old, new = ("-" if load is None else str(load.rank) for load in (was, gets))
-        made.add(
+        listing.add(
             _who(name),
             new if old == new else f"{old} → {new}",
             f"{was.roles:,}" if was else "-",
@@ -245,7 +245,7 @@ def _balance(result: Plan) -> RenderableType:
             f"{was.ratio:.3f}" if was else "-",
             f"{gets.ratio:.3f}" if gets else "-",
         )
-    return made
+    return listing
 
 
 def _who(name: str | None) -> Text:

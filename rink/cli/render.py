@@ -86,12 +86,12 @@ class Listing:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the rows, for rich, in the width of the console."""
         kept = [at for at in range(len(self.columns)) if any(row[at] for row in self.rows)]
-        made = self._empty_table(kept)
+        table = self._empty_table(kept)
         for row in self.rows:
-            made.add_row(*(row[at] for at in kept))
+            table.add_row(*(row[at] for at in kept))
         unbounded = options.update(max_width=UNBOUNDED_WIDTH)
-        if Measurement.get(console, unbounded, made).maximum <= options.max_width:
-            yield made
+        if Measurement.get(console, unbounded, table).maximum <= options.max_width:
+            yield table
             return
         for row in self.rows:
             cells = {at: self._named(at, row[at]) for at in kept if str(row[at]) not in ("", "-")}
@@ -101,7 +101,7 @@ class Listing:
                 yield Padding(Text(" · ").join(facts), (0, 0, 0, 2))
 
     def _empty_table(self, kept: Iterable[int]) -> Table:
-        made = Table(
+        table = Table(
             box=box.SIMPLE_HEAD,
             show_edge=False,
             pad_edge=False,
@@ -112,8 +112,8 @@ class Listing:
             name = self.columns[at].removeprefix(">")
             is_number = name != self.columns[at]
             justify: JustifyMethod = "right" if is_number else "left"
-            made.add_column(name, justify=justify, no_wrap=is_number, overflow="fold")
-        return made
+            table.add_column(name, justify=justify, no_wrap=is_number, overflow="fold")
+        return table
 
     def _named(self, at: int, cell: Text | str) -> Text:
         """Return a cell with its column's name, unless it is a clear title."""
@@ -179,14 +179,14 @@ def _because(status: GroupStatus) -> Text:
 
 def _members(status: GroupStatus, rows: int | None, leases: Leases) -> Listing:
     columns = (">version", "drains", "joined", "lease", "address", "labels")
-    made = Listing((">rank", "member", "state", *columns), titles=3)
+    listing = Listing((">rank", "member", "state", *columns), titles=3)
     lines = _lines(status, leases)
     hidden = 0 if rows is None else max(0, len(lines) - rows)
     for line in lines[: len(lines) - hidden]:
-        made.add(*line)
+        listing.add(*line)
     if hidden:
-        made.add("", Text(f"… and {hidden} more", "dim"))
-    return made
+        listing.add("", Text(f"… and {hidden} more", "dim"))
+    return listing
 
 
 def _lines(status: GroupStatus, leases: Leases) -> list[Cells]:
@@ -295,30 +295,30 @@ def _overdue(lease: LeaseAnswer) -> str:
 
 def titled(lines: Iterable[tuple[str, str, str]]) -> Table:
     """Return the lines below a table: each a title, a text and its style."""
-    made = Table.grid(padding=(0, 2, 0, 0))
-    made.add_column(no_wrap=True)
-    made.add_column(overflow="fold")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for title, text, style in lines:
-        made.add_row(Text(title, "bold"), Text(clean(text), style))
-    return made
+        table.add_row(Text(title, "bold"), Text(clean(text), style))
+    return table
 
 
 def show_history(steps: list[VersionStep]) -> RenderableType:
     """Show versions, oldest first: the newest stands next to the prompt."""
-    made = Listing((">version", "proclaimed", "by", "because", "what changed"), titles=2)
+    listing = Listing((">version", "proclaimed", "by", "because", "what changed"), titles=2)
     for step in steps:
         version = step.entry.version
         if version is None:
-            made.add(str(step.entry.number), Text(clean(step.entry.problem), "red"))
+            listing.add(str(step.entry.number), Text(clean(step.entry.problem), "red"))
             continue
-        made.add(
+        listing.add(
             str(version.number),
             when(version.proclaimed),
             clean(version.by),
             "\n".join(_first(version.because)),
             _changed(step, len(version.ranks)),
         )
-    return made
+    return listing
 
 
 def _changed(step: VersionStep, size: int) -> Text:
@@ -339,9 +339,9 @@ def show_groups(
     statuses: list[GroupStatus], hidden: int, strays: tuple[str, ...]
 ) -> RenderableType:
     """Show groups, one a line, and below them what is not shown."""
-    made = Listing(("group", ">version", ">ranks", ">members", "coordinator", "state"))
+    listing = Listing(("group", ">version", ">ranks", ">members", "coordinator", "state"))
     for status in statuses:
-        made.add(
+        listing.add(
             Text(clean(status.group), "bold"),
             str(status.version or "-"),
             str(len(status.ranks)),
@@ -349,7 +349,7 @@ def show_groups(
             clean(status.coordinator or "-"),
             _settled(status),
         )
-    parts: list[RenderableType] = [made] if statuses else []
+    parts: list[RenderableType] = [listing] if statuses else []
     if hidden:
         are, them = ("is", "it") if hidden == 1 else ("are", "them")
         number = f"{hidden} group{'s' * (hidden != 1)}"

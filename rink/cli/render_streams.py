@@ -28,9 +28,9 @@ def show_lag(lags: Sequence[admin.Lag]) -> RenderableType:
         return Text("no processors: neither the app nor Redis has a chosen one")
     backlog = (">lag", "oldest", ">held", ">of", ">kept", ">bytes", "since", "keep")
     columns = ("processor", "partition", *backlog, ">processed", ">dead", "state")
-    made = Listing(columns, titles=2)
+    listing = Listing(columns, titles=2)
     for lag in lags:
-        made.add(
+        listing.add(
             clean(lag.processor),
             _role(lag),
             str(lag.lag),
@@ -43,7 +43,7 @@ def show_lag(lags: Sequence[admin.Lag]) -> RenderableType:
             _state(lag),
         )
     notes = list(_notes(lags))
-    return Group(made, *([Text(""), *notes] if notes else []))
+    return Group(listing, *([Text(""), *notes] if notes else []))
 
 
 def _kept(lag: admin.Lag) -> tuple[str, str, str, str]:
@@ -130,16 +130,16 @@ def _head(owners: admin.Owners) -> Text:
 
 
 def _partitions(owners: admin.Owners) -> RenderableType:
-    made = Listing(("partition", "owner", "standby", ">token", "state"), titles=1)
+    listing = Listing(("partition", "owner", "standby", ">token", "state"), titles=1)
     for partition in owners.partitions:
-        made.add(
+        listing.add(
             clean(f"{owners.stream}/{partition.partition}"),
             clean(partition.owner or "-"),
             clean(partition.standby or "-"),
             str(partition.token or "-"),
             _at_work(partition),
         )
-    return made
+    return listing
 
 
 def _at_work(partition: admin.PartitionOwner) -> Text:
@@ -160,11 +160,11 @@ def show_letters(letters: admin.DeadLetters) -> RenderableType:
     """Show dead letters, one a line, with the newest next to the prompt."""
     if not letters.letters:
         return Text("no dead letters")
-    made = Listing(
+    listing = Listing(
         ("id", "processor", "partition", "given up", ">attempts", "error", "record"), titles=3
     )
     for letter in letters.letters:
-        made.add(
+        listing.add(
             clean(letter.id),
             clean(letter.processor),
             _role(letter),
@@ -175,8 +175,8 @@ def show_letters(letters: admin.DeadLetters) -> RenderableType:
         )
     hidden = letters.total - len(letters.letters)
     if not hidden:
-        return made
-    return Group(made, Text(f"… and {hidden} older ones: --last shows more", "dim"))
+        return listing
+    return Group(listing, Text(f"… and {hidden} older ones: --last shows more", "dim"))
 
 
 def show_letter(letter: admin.DeadLetterRow) -> RenderableType:
@@ -208,10 +208,10 @@ def show_requeued(rows: Sequence[admin.Requeued]) -> RenderableType:
     """Show the events that dead letters have become again."""
     if not rows:
         return Text("no dead letters")
-    made = Listing(("dead letter", "processor", "partition", "is event"), titles=3)
+    listing = Listing(("dead letter", "processor", "partition", "is event"), titles=3)
     for row in rows:
-        made.add(clean(row.letter), clean(row.processor), _role(row), clean(row.event))
-    return made
+        listing.add(clean(row.letter), clean(row.processor), _role(row), clean(row.event))
+    return listing
 
 
 def show_discarded(rows: Sequence[admin.Discarded]) -> RenderableType:
@@ -240,14 +240,14 @@ def show_resumed(rows: Sequence[admin.Resumed]) -> RenderableType:
 def show_moved(rows: Sequence[admin.Moved]) -> RenderableType:
     """Show the offsets before and after a move."""
     columns = {"offset was": "before", "offset is": "after"}
-    made = _changed(rows, columns, "no offset was moved: the processor has never started there")
+    listing = _changed(rows, columns, "no offset was moved: the processor has never started there")
     what = "events that were sent before {} may be gone: they were not kept"
     notes = [
         (_role(row), what.format(when(row.gone_before)), "yellow")
         for row in rows
         if row.gone_before
     ]
-    return Group(made, Text(""), titled(notes)) if notes else made
+    return Group(listing, Text(""), titled(notes)) if notes else listing
 
 
 def _changed(
@@ -263,11 +263,11 @@ def _changed(
     """
     if not rows:
         return Text(nothing)
-    made = Listing(("processor", "partition", *columns), titles=2)
+    listing = Listing(("processor", "partition", *columns), titles=2)
     for row in rows:
         facts = (clean(str(getattr(row, name))) or "-" for name in columns.values())
-        made.add(clean(row.processor), _role(row), *facts)
-    return made
+        listing.add(clean(row.processor), _role(row), *facts)
+    return listing
 
 
 def show_forgotten(rows: Sequence[admin.Forgotten]) -> str:

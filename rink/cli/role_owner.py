@@ -182,17 +182,17 @@ def owner(
 
 
 def _shown(seen_roles: Iterable[RoleSeen], leases: Leases, now: str) -> RenderableType:
-    made = render.Listing(("role", "owner", "holder", "next", "state"))
+    listing = render.Listing(("role", "owner", "holder", "next", "state"))
     why = []
     for role in seen_roles:
         names = [
             render.clean(name or "-") for name in (role.role, role.owner, role.holder, role.next)
         ]
-        made.add(*names, _state(role, leases))
+        listing.add(*names, _state(role, leases))
         if not role.held:
             why.append(("not held", f"{role.role}: {role.reason(now)}", "yellow"))
     why += render.lease_lines(leases)
-    return Group(made, Text(""), render.titled(why)) if why else made
+    return Group(listing, Text(""), render.titled(why)) if why else listing
 
 
 def _state(role: RoleSeen, leases: Leases) -> Text:

@@ -77,13 +77,13 @@ def worker(
     from rink.streams import Worker
 
     log_to_stderr(log_level)
-    made = Worker(loaded_app, processors, name=name, handover_wait=handover_wait)
-    kubernetes.check_grace(made.leaves_within_s, termination_grace)
+    worker = Worker(loaded_app, processors, name=name, handover_wait=handover_wait)
+    kubernetes.check_grace(worker.leaves_within_s, termination_grace)
     if metrics_port is not None:
-        _serve_metrics(made, metrics_host, metrics_port)
+        _serve_metrics(worker, metrics_host, metrics_port)
     gc.collect()
     gc.freeze()  # full collections then scan only events, and not every module
-    apps.run(loaded_app, lambda: _run_until_signal(made))
+    apps.run(loaded_app, lambda: _run_until_signal(worker))
 
 
 async def _run_until_signal(worker: Worker) -> None:

@@ -255,8 +255,8 @@ class _Wishes:
 
         The next version answers the others.
         """
-        oldest = sorted(view.requests.values(), key=lambda asked: (asked.mod_revision, asked.id))
-        wishes = [(asked.id, asked.request) for asked in oldest if asked.request is not None]
+        oldest = sorted(view.requests.values(), key=lambda entry: (entry.mod_revision, entry.id))
+        wishes = [(entry.id, entry.request) for entry in oldest if entry.request is not None]
         self.bytes = _bytes_of(self.pins) if wishes else 0
         for request_id, request in wishes[:at_once]:
             self.answered.append(request_id)

@@ -154,14 +154,14 @@ class CountedChannel:
 
     def _callable(self, method: Method[Request, AnswerT], kind: str) -> Any:
         # Two threads may make the same callable. Either may be used.
-        made = self._callables.get(method.path)
-        if made is None:
-            made = self._callables[method.path] = getattr(self._channel, kind)(
+        call = self._callables.get(method.path)
+        if call is None:
+            call = self._callables[method.path] = getattr(self._channel, kind)(
                 method.path,
                 request_serializer=method.encode,
                 response_deserializer=method.decode,
             )
-        return made
+        return call
 
     def _refuse_closed(self, error: ValueError) -> None:
         """Raise ClosedError if gRPC's error is that of a closed channel."""

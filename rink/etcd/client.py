@@ -100,10 +100,10 @@ class Client:
         Raises:
             rink.errors.ConfigError: `client` is not an etcd3 client.
         """
-        made = cls.__new__(cls)
+        instance = cls.__new__(cls)
         connections, tokens = borrow(client)
-        made._start(connections, tokens, timeout, clock)  # noqa: SLF001 - its own
-        return made
+        instance._start(connections, tokens, timeout, clock)  # noqa: SLF001 - its own
+        return instance
 
     def fail_refused(self) -> None:
         """Fail calls at once from now on if every endpoint refuses to connect.

@@ -31,7 +31,7 @@ def to_txn_result(answer: pb.TxnResponse) -> api.TxnResult:
     return api.TxnResult(
         to_header(answer.header),
         answer.succeeded,
-        tuple(tuple(to_key_value(kv) for kv in one.response_range.kvs) for one in answer.responses),
+        tuple(tuple(to_key_value(kv) for kv in op.response_range.kvs) for op in answer.responses),
     )
 
 

@@ -112,9 +112,9 @@ class TlsSource:
 
     def __init__(self, ca: Pem | None, cert: Pem | None, key: Pem | None) -> None:
         if (cert is None) != (key is None):
-            given, missing = ("cert", "key") if key is None else ("key", "cert")
+            part, missing = ("cert", "key") if key is None else ("key", "cert")
             raise ConfigError(
-                f"{setting(given)} is given without {setting(missing)}: "
+                f"{setting(part)} is given without {setting(missing)}: "
                 "a client certificate needs both"
             )
         self.is_given = ca is not None or cert is not None

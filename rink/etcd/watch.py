@@ -103,7 +103,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         """
         if not self._last:
             return True  # nothing was delivered: the call begins at `_start`
-        return self._delivered > self._listed and not all(one.deleted for one in self._last)
+        return self._delivered > self._listed and not all(event.deleted for event in self._last)
 
     def note_list(self, revision: int | None) -> None:
         """Note the revision of the last list, or None while a list is under way."""

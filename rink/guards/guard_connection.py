@@ -100,8 +100,8 @@ class GuardConnection:
     def fields(self, key: str, *fields: str) -> list[str | None]:
         """Return some fields of a hash."""
         with self.told(key):
-            found = cast("Any", self.client).hmget(key, *fields)
-        return [None if value is None else text(value) for value in found]
+            values = cast("Any", self.client).hmget(key, *fields)
+        return [None if value is None else text(value) for value in values]
 
     def command(self, words: Sequence[bytes]) -> CommandSpec | None:
         """Return Redis' description of a command, or None; it is read once."""
@@ -110,9 +110,9 @@ class GuardConnection:
                 self._commands = _table(cast("dict[str, Any]", self.client.command()))
         name = words[0].decode(errors="replace").lower()
         if len(words) > 1:
-            found = self._commands.get(f"{name}|{words[1].decode(errors='replace').lower()}")
-            if found:
-                return found
+            spec = self._commands.get(f"{name}|{words[1].decode(errors='replace').lower()}")
+            if spec:
+                return spec
         return self._commands.get(name)
 
     @contextlib.contextmanager

@@ -210,17 +210,17 @@ class ParquetGuard(Guard):
 
         A condemned file stays condemned, since another process may be removing it.
         """
-        published, found = set(self._log().files(fold)), set()
+        published, orphans = set(self._log().files(fold)), set()
         for path in (self._directory / "data").glob("*/*.parquet"):
             name = path.relative_to(self._directory).as_posix()
             if name in published:
                 continue
             try:
                 if name in fold.condemned or path.stat().st_mtime < horizon:
-                    found.add(name)
+                    orphans.add(name)
             except FileNotFoundError:  # its part failed just now
                 continue
-        return found
+        return orphans
 
 
 class _ParquetPart(Part[ParquetStep]):

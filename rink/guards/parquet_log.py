@@ -316,14 +316,14 @@ class Log:
         return entry
 
     def _numbers(self) -> list[int]:
-        found = []
+        numbers = []
         for name in os.listdir(self._folder):  # noqa: PTH208 - names only
             if match := _NAME.fullmatch(name):
-                found.append(int(match[1]))
+                numbers.append(int(match[1]))
             elif not name.startswith("."):
                 path = self._folder / name
                 raise StateError(f"{path} is not a manifest of a guard. {_REPAIR}", key=str(path))
-        return sorted(found)
+        return sorted(numbers)
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:020d}.json"

@@ -44,15 +44,15 @@ class PerProcess(Generic[T]):
         """Return this process's value, and make it if needed."""
         pid = os.getpid()
         key = (pid, self._name)
-        found = _made.get(key)
-        if found is None:
+        value = _made.get(key)
+        if value is None:
             # A lock for each process, since a fork may copy a lock that a thread of the parent
             # holds.
             with _locks.setdefault(pid, threading.Lock()):
-                found = _made.get(key)
-                if found is None:
-                    found = _made[key] = make()
-        return cast("T", found)
+                value = _made.get(key)
+                if value is None:
+                    value = _made[key] = make()
+        return cast("T", value)
 
     def ends_with(self, owner: object, end: Callable[[T], object] = lambda _: None) -> None:
         """Forget this process's value, and end it, when its owner is collected.
@@ -61,9 +61,9 @@ class PerProcess(Generic[T]):
         """
 
         def ended(own: PerProcess[T]) -> None:
-            made = own.take()
-            if made is not None:
-                end(made)
+            value = own.take()
+            if value is not None:
+                end(value)
 
         weakref.finalize(owner, ended, self).atexit = False
 

@@ -98,7 +98,7 @@ class RedisStep(CoreCommands):
         try:
             return [
                 *map(bytes, name),
-                *(bytes(self._connection.encoder.encode(one)) for one in rest),
+                *(bytes(self._connection.encoder.encode(word)) for word in rest),
             ]
         except DataError as error:
             raise ConfigError(f"{first} {rest[0] if rest else ''!r}: {error}") from error

@@ -131,13 +131,13 @@ class Database:
         inspector = sa.inspect(connection)
         for table in self.tables.metadata.tables.values():
             columns = inspector.get_columns(table.name, schema=table.schema)
-            found = {column["name"] for column in columns}
-            if found | {"format"} >= {column.name for column in table.columns}:
-                self._check_format(connection, table, has_it="format" in found)
+            names = {column["name"] for column in columns}
+            if names | {"format"} >= {column.name for column in table.columns}:
+                self._check_format(connection, table, has_it="format" in names)
             else:
                 raise StateError(
                     f"{self.place} has a table {table.fullname} with the columns "
-                    f"{', '.join(sorted(found))}, which is not the guard's. Rename it, or give "
+                    f"{', '.join(sorted(names))}, which is not the guard's. Rename it, or give "
                     "the guard another schema",
                     key=table.fullname,
                 )

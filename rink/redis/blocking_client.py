@@ -34,23 +34,23 @@ def client_of(url: str, retry: Retry) -> redis.Redis:
         )  # fmt: skip
 
 
-def checked(made: object, setting: str) -> Client:
+def checked(client: object, setting: str) -> Client:
     """Return the client that a setting's function made, if it can be used.
 
     Raises:
         ConfigError: the result is no blocking client, or a client without a timeout.
     """
-    if not isinstance(made, redis.Redis | redis.RedisCluster):
+    if not isinstance(client, redis.Redis | redis.RedisCluster):
         raise ConfigError(
-            f"{setting} made {made!r}: it must return a blocking client of redis-py, a redis.Redis "
-            "or a RedisCluster"
+            f"{setting} made {client!r}: it must return a blocking client of redis-py, a "
+            "redis.Redis or a RedisCluster"
         )
-    if any(map(_has_no_timeout, map(settings_of, [made, *_sentinels(made)]))):
+    if any(map(_has_no_timeout, map(settings_of, [client, *_sentinels(client)]))):
         raise ConfigError(
             f"{setting} made a client without socket_timeout, which would wait for a silent server "
             f"for ever: set socket_timeout={ANSWER_TIMEOUT_S:g}, for example, also for Sentinels"
         )
-    return made
+    return client
 
 
 def settings_of(client: Client) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def stored(reply: Any, server: str, key: str) -> PartitionCount | None:
 
 
 def check_same(
-    found: PartitionCount, declared: PartitionCount, stream: str, server: str, key: str
+    stored: PartitionCount, declared: PartitionCount, stream: str, server: str, key: str
 ) -> None:
     """Compare this program's partition count and hasher with the settled ones.
 
@@ -63,16 +63,16 @@ def check_same(
         StateError: they differ.
     """
     lost_order = "keys would go to other partitions than before, and their order be lost. Use "
-    if found.count != declared.count:
+    if stored.count != declared.count:
         raise StateError(
-            f"{stream} has {found.count} partitions in Redis at {server} (key {key!r}) and "
-            f"partition_count={declared.count} in this program: {lost_order}{found.count}, or "
+            f"{stream} has {stored.count} partitions in Redis at {server} (key {key!r}) and "
+            f"partition_count={declared.count} in this program: {lost_order}{stored.count}, or "
             "another stream",
             key=key,
         )
-    if found.hasher != declared.hasher:
+    if stored.hasher != declared.hasher:
         raise StateError(
-            f"{stream} has {_hasher(found)} in Redis at {server} (key {key!r}) and "
+            f"{stream} has {_hasher(stored)} in Redis at {server} (key {key!r}) and "
             f"{_hasher(declared)} in this program: {lost_order}the same hasher= in all programs, "
             "or another stream",
             key=key,

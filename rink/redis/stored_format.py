@@ -23,9 +23,9 @@ _OF_A_STREAM = re.compile(re.escape(STREAM_PREFIX) + r"\{[^{}/]+/[^{}/]+\}")
 """Match the hash of a stream, beside which lie the keys of its partitions."""
 
 
-def other_format(server: str, key: str, found: str) -> StateError:
-    """Return the error for a hash whose format is `found`; "" if it has none."""
-    has = f"has {FIELD} {found}" if found else f"has no {FIELD}"
+def other_format(server: str, key: str, value: str) -> StateError:
+    """Return the error for a hash whose format is `value`; "" if it has none."""
+    has = f"has {FIELD} {value}" if value else f"has no {FIELD}"
     return StateError(
         f"Redis at {server}: key {key!r} {has}, and this version of Rink reads {FIELD} {FORMAT}: "
         "another version wrote it. Finish its work with that version; then this removes what it "

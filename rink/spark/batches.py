@@ -225,8 +225,8 @@ class _Part:
         context = TaskContext.get()
         assert context is not None
         number = context.partitionId()
-        mine = (_without_cut(one, number, self._guard) for one in batches)
-        rows = mine if self._arrow else (row for one in mine for row in one.to_pylist())
+        mine = (_without_cut(batch, number, self._guard) for batch in batches)
+        rows = mine if self._arrow else (row for batch in mine for row in batch.to_pylist())
         result = pickle.dumps(self.part(number, rows))
         yield pa.RecordBatch.from_pydict(
             {"part": pa.array([number], pa.int32()), "result": pa.array([result], pa.binary())}

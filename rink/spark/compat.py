@@ -139,8 +139,8 @@ def _numbers_of(spark: SparkSession, parts: int) -> list[int]:
     count = 20 * parts + 100
     while parts not in _numbers:
         to = F.pmod(F.hash(F.col("id").cast("int")), F.lit(parts))
-        found = spark.range(count).groupBy(to.alias("to")).agg(F.min("id").alias("id")).collect()
-        if len(found) == parts:
-            _numbers[parts] = [number for _, number in sorted(found)]
+        rows = spark.range(count).groupBy(to.alias("to")).agg(F.min("id").alias("id")).collect()
+        if len(rows) == parts:
+            _numbers[parts] = [number for _, number in sorted(rows)]
         count *= 2
     return _numbers[parts]

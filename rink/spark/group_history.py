@@ -111,10 +111,10 @@ class GroupHistory:
         causes counts for each kind.
         """
         kinds = F.array_distinct(F.transform("because", lambda cause: F.split(cause, " ")[0]))
-        found = self.versions.where(F.col("moves").isNotNull())
-        found = found.select(F.explode(kinds).alias("cause"), "ranks_moved")
+        moves = self.versions.where(F.col("moves").isNotNull())
+        moves = moves.select(F.explode(kinds).alias("cause"), "ranks_moved")
         return (
-            found.groupBy("cause")
+            moves.groupBy("cause")
             .agg(F.count("*").alias("versions"), F.sum("ranks_moved").alias("ranks"))
             .orderBy(F.desc("ranks"), "cause")
         )
@@ -152,9 +152,9 @@ class GroupHistory:
         The columns are member, began, ended, seconds and roles.
         """
         of_member = Window.partitionBy("member").orderBy("revision", "line")
-        found = self._in_lines().where(F.col("event").isin("draining", "drained", "gone"))
+        events = self._in_lines().where(F.col("event").isin("draining", "drained", "gone"))
         return (
-            found.withColumn("ended", F.lead("at").over(of_member))
+            events.withColumn("ended", F.lead("at").over(of_member))
             .where(F.col("event") == "draining")
             .select(
                 "member", F.col("at").alias("began"), "ended", _seconds("at", "ended"),

@@ -115,9 +115,9 @@ class StreamPlace:
             )
         name = options.text("appName")
         if app:
-            found = _app_of(app)
-            name, redis = found.name, redis or found.redis_url or ""
-            _stream_of(found, app, options.needed("stream"))
+            loaded_app = _app_of(app)
+            name, redis = loaded_app.name, redis or loaded_app.redis_url or ""
+            _stream_of(loaded_app, app, options.needed("stream"))
         if not redis:
             raise ConfigError(
                 "the option redis is missing: a URL, or MODULE:FUNCTION that makes a blocking "
@@ -138,8 +138,8 @@ class StreamPlace:
 class Options:
     """The options of a query; the case of their names does not matter."""
 
-    def __init__(self, given: Mapping[str, str], *, of_sink: bool) -> None:
-        self._given = _with_stream(given)
+    def __init__(self, options: Mapping[str, str], *, of_sink: bool) -> None:
+        self._given = _with_stream(options)
         known = _SINK if of_sink else _SOURCE
         check_names(self._given, "a sink" if of_sink else "a source", {**_COMMON, **known})
 
@@ -149,27 +149,27 @@ class Options:
 
     def needed(self, name: str) -> str:
         """Return an option that must be given."""
-        if found := self.text(name):
-            return found
+        if value := self.text(name):
+            return value
         raise ConfigError(f"the option {name} is missing: {ALL[name]}")
 
     def flag(self, name: str, otherwise: bool) -> bool:
         """Return an option that is true or false."""
-        found = self.text(name, str(otherwise)).lower()
-        if found not in ("true", "false"):
-            raise ConfigError(f"the option {name} is true or false, not {found!r}")
-        return found == "true"
+        word = self.text(name, str(otherwise)).lower()
+        if word not in ("true", "false"):
+            raise ConfigError(f"the option {name} is true or false, not {word!r}")
+        return word == "true"
 
     def seconds(self, name: str, otherwise: float) -> float:
         """Return an option that is a number of seconds above 0."""
         text = self.text(name, str(otherwise))
         try:
-            found = float(text)
+            value = float(text)
         except ValueError:
-            found = 0.0
-        if not 0 < found < float("inf"):
+            value = 0.0
+        if not 0 < value < float("inf"):
             raise ConfigError(f"the option {name} is a number of seconds above 0, not {text!r}")
-        return found
+        return value
 
     def count(self, name: str) -> int | None:
         """Return an option that is a whole number above 0, or None."""
@@ -209,8 +209,8 @@ class Options:
         if text in words:
             return text
         try:
-            found = json.loads(text)
-            edges = {int(number): str(at) for number, at in found.items()}
+            document = json.loads(text)
+            edges = {int(number): str(at) for number, at in document.items()}
         except (ValueError, AttributeError):
             edges = {}
         if not edges or not all(at in words or entry_ids.is_id(at) for at in edges.values()):
@@ -226,10 +226,10 @@ class Options:
         }
 
 
-def check_names(given: Mapping[str, str], what: str, known: Mapping[str, str]) -> None:
+def check_names(options: Mapping[str, str], what: str, known: Mapping[str, str]) -> None:
     """Raise ConfigError for unknown options, and name the nearest known one."""
     lower = {name.lower(): name for name in known}
-    wrong = sorted(given.keys() - lower.keys() - _SPARKS)
+    wrong = sorted(options.keys() - lower.keys() - _SPARKS)
     if not wrong:
         return
     hints = []
@@ -242,27 +242,27 @@ def check_names(given: Mapping[str, str], what: str, known: Mapping[str, str]) -
     )
 
 
-def _with_stream(given: Mapping[str, str]) -> dict[str, str]:
+def _with_stream(options: Mapping[str, str]) -> dict[str, str]:
     """Return options by names in lower case, with the path as the stream."""
-    found = {str(name).lower(): str(value) for name, value in given.items()}
+    by_name = {str(name).lower(): str(value) for name, value in options.items()}
     for name, meaning in {**ALL, "path": "the stream's name"}.items():
-        if not found.get(name.lower(), "given").strip():
+        if not by_name.get(name.lower(), "given").strip():
             raise ConfigError(
                 f"the option {name} is empty: {meaning}. Give it a value; an optional one can be "
                 "left out"
             )
-    if "paths" in found:
+    if "paths" in by_name:
         raise ConfigError(
-            f"load() reads one stream, and not {found['paths']}: read each by its own load(), and "
-            "union them"
+            f"load() reads one stream, and not {by_name['paths']}: read each by its own load(), "
+            "and union them"
         )
-    path = found.pop("path", "")
-    if path and found.setdefault("stream", path) != path:
+    path = by_name.pop("path", "")
+    if path and by_name.setdefault("stream", path) != path:
         raise ConfigError(
-            f"the option stream is {found['stream']!r}, and load, save or start names {path!r}: "
+            f"the option stream is {by_name['stream']!r}, and load, save or start names {path!r}: "
             "name one stream"
         )
-    return found
+    return by_name
 
 
 def named(text: str, what: str) -> Any:
@@ -271,25 +271,25 @@ def named(text: str, what: str) -> Any:
     if not module or not path:
         raise ConfigError(f"the option {what} is MODULE:ATTR, such as shop:app, not {text!r}")
     try:
-        found: Any = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
         for part in path.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except (ImportError, AttributeError) as error:
         raise ConfigError(
             f"the option {what}={text!r} cannot be loaded: {error}. Drivers and executors must be "
             "able to import it: install it there, or send it as one .py file "
             "(spark.submit.pyFiles; sources see no .zip)"
         ) from error
-    return found
+    return target
 
 
 def _app_of(text: str) -> App:
-    found = named(text, "app")
-    if not isinstance(found, App):
+    app = named(text, "app")
+    if not isinstance(app, App):
         raise ConfigError(
-            f"the option app={text!r} is {found!r}, not a rink.streams.App: name the app itself"
+            f"the option app={text!r} is {app!r}, not a rink.streams.App: name the app itself"
         )
-    return found
+    return app
 
 
 def _stream_of(app: App, text: str, name: str) -> Stream[Any]:
@@ -297,18 +297,18 @@ def _stream_of(app: App, text: str, name: str) -> Stream[Any]:
         raise ConfigError(
             f"app {app.name!r} ({text}) has no stream {name!r}; it has {sorted(app.streams)}"
         )
-    if not (found := app.streams[name]).is_trimmed:
+    if not (stream := app.streams[name]).is_trimmed:
         raise ConfigError(
             f"stream {name!r} holds dead letters: read them with a processor, or `rink streams "
             "dead`"
         )
-    return found
+    return stream
 
 
 def _record_of(text: str) -> type[Any]:
-    found: type[Any] = named(text, "record")
-    if not is_record_class(found):
+    record: type[Any] = named(text, "record")
+    if not is_record_class(record):
         raise ConfigError(
             f"the option record={text!r} is not a record class: name an attrs class or a dataclass"
         )
-    return found
+    return record

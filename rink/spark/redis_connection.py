@@ -50,7 +50,7 @@ class RedisConnection:
             raise ConfigError(
                 "the Redis client has decode_responses=True: records are bytes, so make it without"
             )
-        client.set_response_callback("XRANGE", lambda found, **_: found)
+        client.set_response_callback("XRANGE", lambda answer, **_: answer)
         self.client = client
         self.is_cluster = isinstance(client, redis.RedisCluster)
         self.server = server_of(client)
@@ -94,8 +94,8 @@ class RedisConnection:
 
     def hasher(self, place: StreamPlace) -> str:
         """Return the fingerprint of the stream's hasher in Redis; "" if built in."""
-        found = self._settled(place)
-        return found.hasher if found else ""
+        stored = self._settled(place)
+        return stored.hasher if stored else ""
 
     def settle_count(self, place: StreamPlace) -> None:
         """Check that Redis has the same number of partitions and hasher.
@@ -105,11 +105,11 @@ class RedisConnection:
         Raises:
             StateError: Redis has other ones, or neither Redis nor the app knows the stream.
         """
-        found, declared = self._settled(place), _declared(place)
-        self._count_of(place, found)
+        stored, declared = self._settled(place), _declared(place)
+        self._count_of(place, stored)
         # Write only if no program has written them. If Redis is out of memory, it also refuses a
         # write that changes nothing.
-        if found is None and declared is not None:
+        if stored is None and declared is not None:
             self._run([declared.settle(place.names.about)])
             self.partition_count(place)
 
@@ -118,11 +118,11 @@ class RedisConnection:
         reply = self.repeated(lambda: self.client.hmget(about, *partition_count.FIELDS), about)
         return partition_count.stored(reply, self.server, about)
 
-    def _count_of(self, place: StreamPlace, found: PartitionCount | None) -> int:
+    def _count_of(self, place: StreamPlace, stored: PartitionCount | None) -> int:
         about, declared = place.names.about, _declared(place)
-        if found is not None and declared is not None:
-            partition_count.check_same(found, declared, str(place), self.server, about)
-        settled = found or declared
+        if stored is not None and declared is not None:
+            partition_count.check_same(stored, declared, str(place), self.server, about)
+        settled = stored or declared
         if settled is None:
             raise StateError(
                 f"Redis at {self.server} has no {place}: there is no key {about!r}. Check app, "
@@ -136,16 +136,16 @@ class RedisConnection:
 def connection(place: StreamPlace) -> RedisConnection:
     """Return this process's connection to a server; one for each patience."""
     key = (os.getpid(), place.redis, place.patience)  # a forked child makes its own connection
-    found = _made.get(key)
-    if found is None:
+    connection = _made.get(key)
+    if connection is None:
         text = place.redis
         client: Client
         if "://" in text:
             client = client_of(text, Retry(NoBackoff(), 0))
         else:
             client = checked(named(text, "redis")(), f"the option redis={text!r}")
-        found = _made[key] = RedisConnection(client, place.patience)
-    return found
+        connection = _made[key] = RedisConnection(client, place.patience)
+    return connection
 
 
 def clear_after(error: Exception, clear: Callable[[], None]) -> None:

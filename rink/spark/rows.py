@@ -44,7 +44,7 @@ class Rows:
     ) -> None:
         self._asked = arrow_schema(wanted)
         known = schemas.columns_of(record, metadata=False)
-        self._metadata = [one for one in schemas.METADATA.fields if one.name not in known.names]
+        self._metadata = [col for col in schemas.METADATA.fields if col.name not in known.names]
         wanted = schemas.own_names(wanted, StructType([*known.fields, *self._metadata]))
         self._schema = arrow_schema(wanted)
         self._number = number
@@ -59,7 +59,7 @@ class Rows:
             and type(codec) is JsonCodec
             and not codec.hooks
             and schemas.takes_all(record)
-            and all(schemas.is_plain(one.hint) for one in fields_of(record) if one.name in own)
+            and all(schemas.is_plain(item.hint) for item in fields_of(record) if item.name in own)
         )
         self._defaults = _defaults_of(record, own) if record is not None else {}
 
@@ -76,7 +76,7 @@ class Rows:
                 columns[field.name] = self._place_of(kept, field.name)
         arrays = [columns[name] for name in self._schema.names]
         if self._schema != self._asked:  # names inside columns may differ by case
-            arrays = [one.view(field.type) for one, field in zip(arrays, self._asked, strict=True)]
+            arrays = [col.view(field.type) for col, field in zip(arrays, self._asked, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._asked)
 
     def _place_of(self, kept: list[bytes], name: str) -> Any:
@@ -86,16 +86,16 @@ class Rows:
         if name == "_id":
             return pa.array(kept, pa.binary()).cast(pa.string())
         # Spark has microseconds, ids have milliseconds.
-        times = [int(one[: one.index(b"-")]) * 1000 for one in kept]
+        times = [int(at[: at.index(b"-")]) * 1000 for at in kept]
         return pa.array(times, pa.int64()).cast(self._schema.field(name).type)
 
     def _data(self, entries: Sequence[Entry]) -> tuple[list[bytes], list[bytes]]:
         """Return ids and records of the entries that this group reads."""
-        if all(len(one) == 2 and one[0] == _DATA for _, one in entries):  # nearly always
-            return [at for at, _ in entries], [one[1] for _, one in entries]
+        if all(len(fields) == 2 and fields[0] == _DATA for _, fields in entries):  # nearly always
+            return [at for at, _ in entries], [fields[1] for _, fields in entries]
         kept, data = [], []
-        for at, one in entries:
-            named = dict(zip(one[::2], one[1::2], strict=True))
+        for at, fields in entries:
+            named = dict(zip(fields[::2], fields[1::2], strict=True))
             if named.get(_ONLY, self._group) != self._group:
                 continue
             kept.append(at)
@@ -107,8 +107,8 @@ class Rows:
             return {name: pa.array(data, pa.binary()) for name in self._own.names}
         if not self._own.names:
             return {}
-        if self._is_fast and (found := self._read_by_arrow(data)) is not None:
-            return found
+        if self._is_fast and (columns := self._read_by_arrow(data)) is not None:
+            return columns
         return self._read_one_by_one(kept, data)
 
     def _read_by_arrow(self, data: list[bytes]) -> dict[str, Any] | None:
@@ -139,19 +139,19 @@ class Rows:
     def _read_one_by_one(self, kept: list[bytes], data: list[bytes]) -> dict[str, Any]:
         assert self._codec is not None
         columns: dict[str, Any] = {}
-        found: dict[str, list[Any]] = {name: [] for name in self._own.names}
-        for at, one in zip(kept, data, strict=True):
+        lists: dict[str, list[Any]] = {name: [] for name in self._own.names}
+        for at, payload in zip(kept, data, strict=True):
             try:
-                record = self._codec.decode(one)
+                record = self._codec.decode(payload)
             except RecordError as error:
                 raise RecordError(
                     f"event {at.decode()} of partition {self._number} of {self._what}: {error}. "
                     'Read the stream with .option("record", "raw") to see it'
                 ) from None
-            for name, values in found.items():
+            for name, values in lists.items():
                 values.append(_plain(getattr(record, name)))
         try:
-            for name, values in found.items():
+            for name, values in lists.items():
                 columns[name] = pa.array(values, self._own.field(name).type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
             kind, hint = self._own.field(name).type, ""
@@ -186,7 +186,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, time):
         return value.isoformat()
     if isinstance(value, dict):
-        return [(key, _plain(one)) for key, one in value.items()]
+        return [(key, _plain(item)) for key, item in value.items()]
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value

@@ -59,18 +59,18 @@ def columns_of(record: type[Any] | None, *, metadata: bool) -> T.StructType:
     Raises:
         ConfigError: a field has no column type, or the name of a column of `METADATA`.
     """
-    found = RAW if record is None else struct_of(record)
+    columns = RAW if record is None else struct_of(record)
     if not metadata:
-        return found
-    if both := set(found.names) & set(METADATA.names):
+        return columns
+    if both := set(columns.names) & set(METADATA.names):
         raise ConfigError(
             f"a record has fields named {sorted(both)}, as columns of metadata have: read it with "
             '.option("metadata", "false")'
         )
-    return T.StructType([*found.fields, *METADATA.fields])
+    return T.StructType([*columns.fields, *METADATA.fields])
 
 
-def wanted_of(asked: T.StructType, all_of_them: T.StructType, what: str) -> T.StructType:
+def wanted_of(wanted: T.StructType, all_of_them: T.StructType, what: str) -> T.StructType:
     """Return the columns that a query asked for with `.schema(...)`.
 
     Spark wants them exactly as the query asked, also which of them may be null.
@@ -79,74 +79,74 @@ def wanted_of(asked: T.StructType, all_of_them: T.StructType, what: str) -> T.St
         ConfigError: there is no such column, it has another type, or it may be null and the query
             says NOT NULL.
     """
-    own = own_names(asked, all_of_them)
+    own = own_names(wanted, all_of_them)
     known = {field.name: field for field in all_of_them.fields}
-    for field, its in zip(asked.fields, own.fields, strict=True):
+    for field, its in zip(wanted.fields, own.fields, strict=True):
         if its.name in known and known[its.name].nullable and not field.nullable:
             raise ConfigError(
                 f"column {field.name!r} of {what} may be null: ask for it without NOT NULL"
             )
         if its.name not in known or not fits(its.dataType, known[its.name].dataType):
-            has = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in all_of_them)
+            has = ", ".join(f"{col.name} {col.dataType.simpleString()}" for col in all_of_them)
             raise ConfigError(
                 f"{what} has no column {field.name!r} of type {field.dataType.simpleString()}; it "
                 f"has {has}"
             )
-    return asked
+    return wanted
 
 
-def own_names(given: T.StructType, known: T.StructType) -> T.StructType:
+def own_names(columns: T.StructType, known: T.StructType) -> T.StructType:
     """Rename columns, nested ones included, to the names in the record.
 
     Names are compared as Spark does, in any case. If a record has several names that differ only by
     case, an equal name comes first, and no name is used twice.
     """
     free = [field.name for field in known.fields]
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for same in (str, str.lower):  # equal names first
-        for field in given.fields:
+        for field in columns.fields:
             near = [name for name in free if same(name) == same(field.name)]
-            if field.name not in found and len(near) == 1:
-                found[field.name] = near[0]
+            if field.name not in names and len(near) == 1:
+                names[field.name] = near[0]
                 free.remove(near[0])
     types = {field.name: field.dataType for field in known.fields}
     fields = []
-    for field in given.fields:
-        name = found.get(field.name, field.name)
-        kind = _own_type(field.dataType, types[name]) if field.name in found else field.dataType
+    for field in columns.fields:
+        name = names.get(field.name, field.name)
+        kind = _own_type(field.dataType, types[name]) if field.name in names else field.dataType
         fields.append(T.StructField(name, kind, field.nullable))
     return T.StructType(fields)
 
 
-def check_case(given: T.StructType, known: T.StructType, what: str) -> None:
+def check_case(columns: T.StructType, known: T.StructType, what: str) -> None:
     """Refuse names of another case in a task whose session distinguishes case.
 
     Raises:
         ConfigError: spark.sql.caseSensitive is true.
     """
-    own = own_names(given, known)
+    own = own_names(columns, known)
     context = TaskContext.get()
-    if own == given or context is None:
+    if own == columns or context is None:
         return
     if (context.getLocalProperty("spark.sql.caseSensitive") or "").lower() == "true":
         raise ConfigError(
-            f"the columns {given.simpleString()} have names of {what} in another case, and "
+            f"the columns {columns.simpleString()} have names of {what} in another case, and "
             f"spark.sql.caseSensitive is true: use {own.simpleString()}"
         )
 
 
-def _own_type(given: T.DataType, known: T.DataType) -> T.DataType:
-    if isinstance(given, T.StructType) and isinstance(known, T.StructType):
-        return own_names(given, known)
-    if isinstance(given, T.ArrayType) and isinstance(known, T.ArrayType):
-        return T.ArrayType(_own_type(given.elementType, known.elementType), given.containsNull)
-    if isinstance(given, T.MapType) and isinstance(known, T.MapType):
-        values = _own_type(given.valueType, known.valueType)
-        return T.MapType(given.keyType, values, given.valueContainsNull)
-    return given
+def _own_type(kind: T.DataType, known: T.DataType) -> T.DataType:
+    if isinstance(kind, T.StructType) and isinstance(known, T.StructType):
+        return own_names(kind, known)
+    if isinstance(kind, T.ArrayType) and isinstance(known, T.ArrayType):
+        return T.ArrayType(_own_type(kind.elementType, known.elementType), kind.containsNull)
+    if isinstance(kind, T.MapType) and isinstance(known, T.MapType):
+        values = _own_type(kind.valueType, known.valueType)
+        return T.MapType(kind.keyType, values, kind.valueContainsNull)
+    return kind
 
 
-def fits(given: T.DataType, wanted: T.DataType, *, widens: bool = False) -> bool:
+def fits(kind: T.DataType, wanted: T.DataType, *, widens: bool = False) -> bool:
     """Return whether one type fits another, except for what may be null.
 
     A struct may have fewer fields, in any order. A decimal may have any precision and scale, since
@@ -156,22 +156,22 @@ def fits(given: T.DataType, wanted: T.DataType, *, widens: bool = False) -> bool
     # Nested types fit if all their parts fit, so the recursion ends at plain types. There, two
     # types fit if they are equal, if the pair is listed here, or if `_WIDER` lists a lossless
     # conversion.
-    if isinstance(given, T.ArrayType) and isinstance(wanted, T.ArrayType):
-        return fits(given.elementType, wanted.elementType, widens=widens)
-    if isinstance(given, T.MapType) and isinstance(wanted, T.MapType):
-        keys_fit = fits(given.keyType, wanted.keyType, widens=widens)
-        return keys_fit and fits(given.valueType, wanted.valueType, widens=widens)
-    if isinstance(given, T.StructType) and isinstance(wanted, T.StructType):
+    if isinstance(kind, T.ArrayType) and isinstance(wanted, T.ArrayType):
+        return fits(kind.elementType, wanted.elementType, widens=widens)
+    if isinstance(kind, T.MapType) and isinstance(wanted, T.MapType):
+        keys_fit = fits(kind.keyType, wanted.keyType, widens=widens)
+        return keys_fit and fits(kind.valueType, wanted.valueType, widens=widens)
+    if isinstance(kind, T.StructType) and isinstance(wanted, T.StructType):
         known = {field.name: field.dataType for field in wanted.fields}
         return all(
-            one.name in known and fits(one.dataType, known[one.name], widens=widens)
-            for one in given
+            field.name in known and fits(field.dataType, known[field.name], widens=widens)
+            for field in kind
         )
-    if isinstance(wanted, T.DecimalType) and isinstance(given, T.DecimalType):
+    if isinstance(wanted, T.DecimalType) and isinstance(kind, T.DecimalType):
         return True
-    if isinstance(wanted, T.TimestampType) and isinstance(given, T.TimestampNTZType):
+    if isinstance(wanted, T.TimestampType) and isinstance(kind, T.TimestampNTZType):
         return True
-    return given == wanted or (widens and type(given) in _WIDER.get(type(wanted), ()))
+    return kind == wanted or (widens and type(kind) in _WIDER.get(type(wanted), ()))
 
 
 def struct_of(record: type[Any]) -> T.StructType:
@@ -243,7 +243,7 @@ def _of_values(hint: Any, values: Sequence[object]) -> T.DataType:
 def _without_none(hint: Any) -> tuple[Any, bool]:
     hint = stripped(hint)
     if get_origin(hint) in (typing.Union, types.UnionType):
-        others = [one for one in get_args(hint) if one is not type(None)]
+        others = [member for member in get_args(hint) if member is not type(None)]
         if len(others) == 1 and len(get_args(hint)) == 2:
             return stripped(others[0]), True
     return hint, False

@@ -31,19 +31,19 @@ _INSTEAD = (
 """Options that exclude each other."""
 
 
-def created_with(given: Mapping[str, str]) -> dict[str, str] | None:
+def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
     """Return the options of a table that is being created, else None.
 
     Raises:
         ConfigError: a source has no such option, or an option holds a password.
     """
-    found = {str(name).lower(): str(value) for name, value in given.items()}
-    written = {n[len(_AS_WRITTEN) :]: at for n, at in found.items() if n.startswith(_AS_WRITTEN)}
-    if not {"provider", "owner"} <= found.keys():
+    table = {str(name).lower(): str(value) for name, value in options.items()}
+    written = {n[len(_AS_WRITTEN) :]: at for n, at in table.items() if n.startswith(_AS_WRITTEN)}
+    if not {"provider", "owner"} <= table.keys():
         return None
     check_names(written, "a table", OF_SOURCE)
     _refuse_password(written.get("redis", ""))
-    return written | ({"path": found["location"]} if "location" in found else {})
+    return written | ({"path": table["location"]} if "location" in table else {})
 
 
 def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
@@ -53,32 +53,32 @@ def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
     return StructType([StructField(first.name, first.dataType, first.nullable, noted), *others])
 
 
-def options_of_read(given: Mapping[str, str], schema: StructType) -> dict[str, str]:
+def options_of_read(options: Mapping[str, str], schema: StructType) -> dict[str, str]:
     """Return the options of a read, over those of its table.
 
     Raises:
         ConfigError: there are none, because the table was not created as this module needs it.
     """
-    own = {str(name).lower(): str(value) for name, value in given.items()}
+    own = {str(name).lower(): str(value) for name, value in options.items()}
     if all(not own.keys().isdisjoint(names) for names in _PLACE):
         return own  # the read names its stream: a note belongs to another read
-    found: dict[str, str] = next(
+    result: dict[str, str] = next(
         (dict(field.metadata[_NOTE]) for field in schema if _NOTE in (field.metadata or {})), {}
     )
     for names in _INSTEAD:
         if not own.keys().isdisjoint(names):
-            found = {name: value for name, value in found.items() if name not in names}
-    found.update(own)
-    if not found:
+            result = {name: value for name, value in result.items() if name not in names}
+    result.update(own)
+    if not result:
         raise ConfigError(_NO_OPTIONS)
-    return found
+    return result
 
 
-def options_of_write(given: Mapping[str, str]) -> Mapping[str, str]:
+def options_of_write(options: Mapping[str, str]) -> Mapping[str, str]:
     """Return a write's own options, or raise ConfigError without any."""
-    if not given:
+    if not options:
         raise ConfigError(_NO_OPTIONS_TO_WRITE)
-    return given
+    return options
 
 
 _NO_OPTIONS = (

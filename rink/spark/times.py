@@ -59,22 +59,22 @@ def milliseconds(name: str, text: str, zone: str) -> int:
                 f"looks like a year: give {text}-01-01"
             )
         return int(text)
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         raise _no_time(name, text)
-    if not (found["zone"] or zone):
+    if not (match["zone"] or zone):
         raise ConfigError(
             f"the option {name} is {text!r}, which has no time zone. A data source in Python "
             f"cannot see the zone of Spark's session. Add the zone ({text} Europe/Berlin, or an "
             "offset such as +01:00), or the option timeZone: "
             '.option("timeZone", spark.conf.get("spark.sql.session.timeZone"))'
         )
-    its_zone = zone_of(name, found["zone"]) if found["zone"] else zone_of("timeZone", zone)
-    numbers = {part: int(found[part] or 0) for part in ("hour", "minute", "second")}
-    micros = int((found["fraction"] or "").ljust(6, "0")[:6])
+    its_zone = zone_of(name, match["zone"]) if match["zone"] else zone_of("timeZone", zone)
+    numbers = {part: int(match[part] or 0) for part in ("hour", "minute", "second")}
+    micros = int((match["fraction"] or "").ljust(6, "0")[:6])
     try:
         at = datetime(
-            int(found["year"]), int(found["month"] or 1), int(found["day"] or 1),
+            int(match["year"]), int(match["month"] or 1), int(match["day"] or 1),
             **numbers, microsecond=micros, tzinfo=its_zone,
         )  # fmt: skip
         since = (at.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)

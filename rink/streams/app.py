@@ -354,7 +354,7 @@ class App:
     # ── for its streams ──────────────────────────────────────────────────────────────────────
 
     def _processor_names(self, stream: Stream[Any]) -> set[str]:
-        return {one.name for one in self.processors.values() if one.stream is stream}
+        return {entry.name for entry in self.processors.values() if entry.stream is stream}
 
     def _dead_letters(self, source: Stream[R], processor: str) -> Stream[DeadLetter[R]]:
         """Return the stream of a processor's dead letters.

@@ -89,8 +89,8 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
 
     def entry_of(self, record: DeadLetter[R]) -> list[bytes]:
         """Return a letter as it lies in Redis, for tests of processors."""
-        given = record.record
-        data = given if isinstance(given, bytes) else self.source.codec.encode(given)
+        original = record.record
+        data = original if isinstance(original, bytes) else self.source.codec.encode(original)
         fields = {
             "id": record.event,
             "error": record.error,

@@ -45,15 +45,15 @@ class OwnedPartition:
     token: int
 
 
-async def _call(hook: Hook, given_up: asyncio.Event, *given: Any) -> None:
+async def _call(hook: Hook, given_up: asyncio.Event, *args: Any) -> None:
     """Call a hook; if cancelled, wait for the end of its thread.
 
     The wait ends with `given_up`.
     """
     if is_async(hook):
-        await hook(*given)
+        await hook(*args)
         return
-    returned = await run_in_thread(partial(hook, *given), given_up)
+    returned = await run_in_thread(partial(hook, *args), given_up)
     # A function under `contextlib.contextmanager` returns a wrapped generator that has not run.
     returned = getattr(returned, "gen", returned)
     refuse_unrun(f"hook {name_of(hook)!r}", returned, _INSTEAD)

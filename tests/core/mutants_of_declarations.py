@@ -20,7 +20,7 @@ DECLARATIONS = [
     python(
         "a program with another hasher is let in",
         "redis/partition_count",
-        "    if found.hasher != declared.hasher:",
+        "    if stored.hasher != declared.hasher:",
         "    if False:",
         HASHER,
     ),

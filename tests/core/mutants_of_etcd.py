@@ -349,7 +349,7 @@ WATCHES = [
     etcd(
         "deletions alone prove the history",
         "watch",
-        " and not all(one.deleted for one in self._last)",
+        " and not all(event.deleted for event in self._last)",
         "",
         "streams",
     ),

@@ -90,7 +90,7 @@ SPARK = [
     python(
         "an empty option counts as left out",
         "spark/options",
-        'if not found.get(name.lower(), "given").strip():',
+        'if not by_name.get(name.lower(), "given").strip():',
         "if False:",
         OPTIONS_ON_REDIS,
     ),
@@ -132,9 +132,9 @@ SPARK = [
     python(
         "a page is not read from the entry before it",
         "spark/source/reading",
-        "        if found and found[0][0] == at.encode():\n            return found[1:], True\n"
-        "        return found, False",
-        "        return [one for one in found if one[0] != at.encode()], True",
+        "        if entries and entries[0][0] == at.encode():\n"
+        "            return entries[1:], True\n        return entries, False",
+        "        return [entry for entry in entries if entry[0] != at.encode()], True",
         SOURCE,
     ),
     python(
@@ -537,8 +537,8 @@ SPARK = [
     python(
         "a time without a zone is taken to be in UTC",
         "spark/times",
-        '    if not (found["zone"] or zone):\n',
-        '    if not (found["zone"] or zone or "UTC"):\n',
+        '    if not (match["zone"] or zone):\n',
+        '    if not (match["zone"] or zone or "UTC"):\n',
         TIMES,
     ),
     python(

@@ -345,15 +345,15 @@ STREAMS = [
     python(
         "a record within another may be of a subclass",
         "streams/records/record_shapes",
-        "        return one.__class__ is kind and bool(",
+        "        return value.__class__ is kind and bool(",
         "        return bool(",
         TYPES,
     ),
     python(
         "types of the same JSON may stand beside each other",
         "streams/records/unions",
-        "    both = one.kinds & other.kinds\n",
-        "    both = one.kinds & other.kinds & set()\n",
+        "    both = member.kinds & other.kinds\n",
+        "    both = member.kinds & other.kinds & set()\n",
         TYPES,
     ),
     python(

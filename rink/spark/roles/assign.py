@@ -97,11 +97,11 @@ def moves(
 
     df = df.withColumn(both, _function(ranks, "struct<before:int,after:int>", names, once=True))
     was, will_be = _col(both)["before"], _col(both)["after"]
-    found = {rank + BEFORE: was, rank + AFTER: will_be}
+    columns = {rank + BEFORE: was, rank + AFTER: will_be}
     if not isinstance(before, int):
-        found[member + BEFORE] = _member(old, names, was)
-        found[member + AFTER] = _member(new, names, will_be)
-    df = df.withColumns(found).drop(both)
+        columns[member + BEFORE] = _member(old, names, was)
+        columns[member + AFTER] = _member(new, names, will_be)
+    df = df.withColumns(columns).drop(both)
     is_same = _col(added[-2]).eqNullSafe(_col(added[-1]))
     return df.where(~is_same)
 
@@ -119,12 +119,12 @@ def role_column(df: DataFrame, role: str, added: Any = ()) -> Column:
     exact = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")) == "true"
     fold: Callable[[str], str] = str if exact else str.lower
     fields = df.schema.fields
-    found = [field for field in fields if fold(field.name) == fold(role)]
-    if len(found) != 1:
+    matches = [field for field in fields if fold(field.name) == fold(role)]
+    if len(matches) != 1:
         some = ", ".join(field.name for field in fields)
-        many = "more than one column" if found else "no column"
+        many = "more than one column" if matches else "no column"
         raise ConfigError(f"there is {many} {role!r}; there are: {some or 'none at all'}")
-    kind: DataType = found[0].dataType
+    kind: DataType = matches[0].dataType
     if not isinstance(kind, StringType):
         raise ConfigError(
             f"column {role!r} holds {kind.simpleString()}, but roles are strings: cast it first"
@@ -136,7 +136,7 @@ def role_column(df: DataFrame, role: str, added: Any = ()) -> Column:
                 f"there is a column {name!r} already: choose another name for the new"
             )
         taken.add(fold(name))
-    column = _col(found[0].name)
+    column = _col(matches[0].name)
     return column if kind == StringType() else f.collate(column, "UTF8_BINARY")
 
 

@@ -208,7 +208,7 @@ def tally(
     """
 
     def counts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = Counter[int]()
+        totals = Counter[int]()
         unnamed = 0
         width = after.size + 1
         for batch in batches:
@@ -219,9 +219,9 @@ def tally(
             if without is not None:
                 unnamed += int(without.sum())
                 codes = codes[~without]
-            found.update(dict(counted(codes, (before.size + 1) * width)))
+            totals.update(dict(counted(codes, (before.size + 1) * width)))
         rows: list[tuple[int | None, int | None, int]]
-        rows = [(code // width - 1, code % width - 1, roles) for code, roles in found.items()]
+        rows = [(code // width - 1, code % width - 1, roles) for code, roles in totals.items()]
         rows += [(None, None, unnamed)] if unnamed else []
         columns = zip(*rows, strict=True) if rows else ((), (), ())
         kinds = (pa.int32(), pa.int32(), pa.int64())

@@ -92,8 +92,8 @@ def ranks(names: Names, size: int, scheme: str | Scheme = "jump") -> Any:
         SchemeFailed: a custom scheme's function raised, or returned no such rank.
     """
     check_size(size)
-    found = schemes.find(scheme) if isinstance(scheme, str) else scheme
-    return _ranks(names, size, found)
+    its_scheme = schemes.find(scheme) if isinstance(scheme, str) else scheme
+    return _ranks(names, size, its_scheme)
 
 
 def _ranks(names: Names, size: int, scheme: Scheme) -> Any:
@@ -111,13 +111,13 @@ def _ranks(names: Names, size: int, scheme: Scheme) -> Any:
     kind, _, partitions = scheme.name.partition(":")
     if kind not in {"jump", "balanced"}:
         return _custom(names, size, scheme)
-    found = np.empty(len(names), np.int32)
+    result = np.empty(len(names), np.int32)
     for part, block in Spans.blocks(names):
         if partitions:
-            found[part] = _balanced(block, size, int(partitions))
+            result[part] = _balanced(block, size, int(partitions))
         else:
-            found[part] = jump(fnv1a64(block), size)
-    return pa.array(found, mask=nulls(names))
+            result[part] = jump(fnv1a64(block), size)
+    return pa.array(result, mask=nulls(names))
 
 
 def plain(names: Names) -> Any:
@@ -141,8 +141,8 @@ def nulls(names: Names) -> NDArray[np.bool_] | None:
     """Return where names are null; None if no name is."""
     if names.null_count == 0:
         return None
-    found: NDArray[np.bool_] = names.is_null().to_numpy(zero_copy_only=False)
-    return found
+    mask: NDArray[np.bool_] = names.is_null().to_numpy(zero_copy_only=False)
+    return mask
 
 
 def check_size(size: int) -> None:
@@ -153,31 +153,31 @@ def check_size(size: int) -> None:
         raise ConfigError(f"the size is 0 to {MAX_SIZE}, not {size}")
 
 
-def both_ranks(names: Names, one: int, other: int, scheme: Scheme) -> tuple[Any, Any]:
+def both_ranks(names: Names, size: int, other: int, scheme: Scheme) -> tuple[Any, Any]:
     """Return the ranks of names for two sizes by one scheme.
 
     For jump, this takes little more time than for one size. With more buckets, a key stays or goes
     to a new bucket. So the rank for the larger size is also that for the smaller one, unless it is
     too large. Jump is computed again only for those keys. `names` is no ChunkedArray.
     """
-    if one == other:
-        found = _ranks(names, one, scheme)
-        return found, found
-    if scheme.name != JUMP.name or not (one and other) or pa.types.is_dictionary(names.type):
-        return _ranks(names, one, scheme), _ranks(names, other, scheme)
+    if size == other:
+        result = _ranks(names, size, scheme)
+        return result, result
+    if scheme.name != JUMP.name or not (size and other) or pa.types.is_dictionary(names.type):
+        return _ranks(names, size, scheme), _ranks(names, other, scheme)
     names = plain(names)
     larger = np.empty(len(names), np.int32)
     smaller = np.empty(len(names), np.int32)
-    least = min(one, other)
+    least = min(size, other)
     for part, block in Spans.blocks(names):
         keys = fnv1a64(block)
-        ranked = larger[part] = jump(keys, max(one, other))
+        ranked = larger[part] = jump(keys, max(size, other))
         beyond = np.flatnonzero(ranked >= least)
         smaller[part] = ranked
         smaller[part][beyond] = jump(keys[beyond], least)
     mask = nulls(names)
-    found = (pa.array(smaller, mask=mask), pa.array(larger, mask=mask))
-    return found if one == least else (found[1], found[0])
+    pair = (pa.array(smaller, mask=mask), pa.array(larger, mask=mask))
+    return pair if size == least else (pair[1], pair[0])
 
 
 def owners(names: Names, ranks: Any, pins: Mapping[str, int]) -> Ranks:
@@ -186,29 +186,29 @@ def owners(names: Names, ranks: Any, pins: Mapping[str, int]) -> Ranks:
     It is `NOBODY` where the name is null, or if size is 0. `names` is no ChunkedArray, `ranks` has
     their ranks by the scheme, and `pins` the ranks of ranked members.
     """
-    found: Ranks = ranks.fill_null(NOBODY).to_numpy(zero_copy_only=False)
-    if not pins or not len(found):
-        return found
+    ranked: Ranks = ranks.fill_null(NOBODY).to_numpy(zero_copy_only=False)
+    if not pins or not len(ranked):
+        return ranked
     if pa.types.is_dictionary(names.type):
         names = names.cast(names.type.value_type)
     names = plain(names)
     index = pc.index_in(names, value_set=pa.array(list(pins), names.type))
     index = index.fill_null(NOBODY).to_numpy(zero_copy_only=False)
     if (index == NOBODY).all():
-        return found
-    return np.where(index == NOBODY, found, np.array(list(pins.values()), np.int32)[index])
+        return ranked
+    return np.where(index == NOBODY, ranked, np.array(list(pins.values()), np.int32)[index])
 
 
 def _first(names: Names, size: int, scheme: First) -> Any:
     """Return rank 0 for the roles of `first`; its scheme ranks the others."""
-    found = np.zeros(len(names), np.int32)
+    result = np.zeros(len(names), np.int32)
     if scheme.roles is not None:
         listed = pc.is_in(names, value_set=pa.array(sorted(scheme.roles), names.type))
         others = np.flatnonzero(~listed.to_numpy(zero_copy_only=False))
         # Only the others: a function after `|` need not accept the listed roles.
         ranked = _ranks(names.take(pa.array(others)), size, scheme.rest)
-        found[others] = ranked.fill_null(0).to_numpy(zero_copy_only=False)
-    return pa.array(found, mask=nulls(names))
+        result[others] = ranked.fill_null(0).to_numpy(zero_copy_only=False)
+    return pa.array(result, mask=nulls(names))
 
 
 def _custom(names: Names, size: int, scheme: Scheme) -> Any:
@@ -223,14 +223,14 @@ def _custom(names: Names, size: int, scheme: Scheme) -> Any:
 
 def fnv1a64(spans: Spans) -> Hashes:
     """Return the FNV-1a hash of each name; see `rink.core.hashing.fnv1a64`."""
-    found: Hashes = loops().fnv1a64(spans.data, spans.starts, spans.lengths)
-    return found
+    hashes: Hashes = loops().fnv1a64(spans.data, spans.starts, spans.lengths)
+    return hashes
 
 
 def jump(keys: Hashes, size: int) -> Ranks:
     """Return the jump hash of each key; see `rink.core.hashing.jump_hash`."""
-    found: Ranks = loops().jump(keys, size)
-    return found
+    buckets: Ranks = loops().jump(keys, size)
+    return buckets
 
 
 @lru_cache(maxsize=1)
@@ -252,11 +252,11 @@ def _balanced(spans: Spans, size: int, partitions: int) -> Ranks:
     """Return the ranks of `balanced:P`: `…/k` by a table, others by jump."""
     number = partition_numbers(spans, partitions)
     others = np.flatnonzero(number == NOBODY)
-    found: Ranks = _table(partitions, size)[number]  # those without a number are replaced below
+    result: Ranks = _table(partitions, size)[number]  # those without a number are replaced below
     if len(others):
         names = Spans(spans.data, spans.starts[others], spans.lengths[others])
-        found[others] = jump(fnv1a64(names), size)
-    return found
+        result[others] = jump(fnv1a64(names), size)
+    return result
 
 
 def partition_numbers(spans: Spans, partitions: int) -> NDArray[np.int64]:

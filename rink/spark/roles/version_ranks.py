@@ -109,7 +109,7 @@ class RoleMap:
     pins: Mapping[str, int] = attrs.field(factory=dict, hash=False)
 
     @classmethod
-    def of(cls, given: int | Ranked, scheme: str = "jump") -> RoleMap:
+    def of(cls, source: int | Ranked, scheme: str = "jump") -> RoleMap:
         """Check a size or a version, and return its map.
 
         Raises:
@@ -117,24 +117,24 @@ class RoleMap:
                 member has two ranks, or `scheme` is not the version's scheme.
             UnknownScheme: there is no such scheme in this process.
         """
-        if isinstance(given, int):
-            rank_arrays.check_size(given)
-            return cls(given, schemes.find(scheme))
+        if isinstance(source, int):
+            rank_arrays.check_size(source)
+            return cls(source, schemes.find(scheme))
         for field in ("ranks", "scheme", "pins"):
-            if not hasattr(given, field):
+            if not hasattr(source, field):
                 raise ConfigError(
                     "roles are mapped by a number of ranks or by a version, not by "
-                    f"{type(given).__name__}: it has no {field!r}"
+                    f"{type(source).__name__}: it has no {field!r}"
                 )
-        if scheme not in ("jump", given.scheme):
+        if scheme not in ("jump", source.scheme):
             raise ConfigError(
-                f"the version's scheme is {given.scheme!r}, not {scheme!r}: leave out the scheme"
+                f"the version's scheme is {source.scheme!r}, not {scheme!r}: leave out the scheme"
             )
-        at = {name: rank for rank, name in enumerate(given.ranks)}
-        if len(at) < len(given.ranks) or len(at) > MAX_SIZE:
+        at = {name: rank for rank, name in enumerate(source.ranks)}
+        if len(at) < len(source.ranks) or len(at) > MAX_SIZE:
             raise ConfigError("a member has more than one rank in this version: name each once")
-        pins = {role: at[name] for role, name in given.pins.items() if name in at}
-        return cls(len(given.ranks), schemes.find(given.scheme), tuple(given.ranks), pins)
+        pins = {role: at[name] for role, name in source.pins.items() if name in at}
+        return cls(len(source.ranks), schemes.find(source.scheme), tuple(source.ranks), pins)
 
     def ranks_of(self, names: Any) -> Any:
         """Return the ranks by the scheme; see `rank_arrays.ranks`."""

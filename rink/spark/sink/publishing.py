@@ -215,8 +215,8 @@ class Sink:
         """Check that all staged records are there, and keep them for a while."""
         lists = self._lists(manifest)
         args = {"kept_s": KEPT_S if self._resumes else WAITS_S}
-        found = self._redis.run_each("sink/keep", [((key,), args) for key, _ in lists])
-        for (key, count), length in zip(lists, found, strict=True):
+        lengths = self._redis.run_each("sink/keep", [((key,), args) for key, _ in lists])
+        for (key, count), length in zip(lists, lengths, strict=True):
             if length != count:
                 raise gone(key, count, length)
 
@@ -224,10 +224,10 @@ class Sink:
         """Move all lists, but only after all of them were seen to be there."""
         moves = list(self._moves(decided.seq, decided.manifest))
         looks = [(move.keys, self._args(move, 0)) for move in moves]
-        found = self._redis.run_each("sink/publish", looks)
-        lost = [move for move, (status, _) in zip(moves, found, strict=True) if status == b"gone"]
+        answers = self._redis.run_each("sink/publish", looks)
+        lost = [move for move, (status, _) in zip(moves, answers, strict=True) if status == b"gone"]
         if lost:
-            in_each = {move.number: done for move, (_, done) in zip(moves, found, strict=True)}
+            in_each = {move.number: done for move, (_, done) in zip(moves, answers, strict=True)}
             raise _Lost(lost[0], sum(in_each.values()))
         before = 0
         for move in moves:

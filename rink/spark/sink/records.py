@@ -25,11 +25,11 @@ Made = tuple[int, bytes]
 _RAW = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
 
 
-def check_columns(place: StreamPlace, given: T.StructType) -> None:
+def check_columns(place: StreamPlace, schema: T.StructType) -> None:
     """Raise ConfigError unless a DataFrame has the columns of the records."""
     record, declared = place.record_class(), place.declared()
     if record is None:
-        _check_raw(place, given)
+        _check_raw(place, schema)
         return
     if declared is None or record is not declared.record:
         raise ConfigError(
@@ -38,18 +38,18 @@ def check_columns(place: StreamPlace, given: T.StructType) -> None:
             "`value`, without the option record"
         )
     wanted = schemas.struct_of(record)
-    own = schemas.own_names(given, wanted)
+    own = schemas.own_names(schema, wanted)
     known = {field.name: field for field in wanted.fields}
     needed = {field.name for field in fields_of(record) if field.is_required}
     problems = [
         f"{field.name} {field.dataType.simpleString()} is no column of it"
-        for field, its in zip(given.fields, own.fields, strict=True)
+        for field, its in zip(schema.fields, own.fields, strict=True)
         if its.name not in known
         or not schemas.fits(its.dataType, known[its.name].dataType, widens=True)
     ]
     problems += [f"{name} is missing" for name in sorted(needed - set(own.names))]
     if problems:
-        columns = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in wanted.fields)
+        columns = ", ".join(f"{col.name} {col.dataType.simpleString()}" for col in wanted.fields)
         raise ConfigError(
             f"the DataFrame does not match {record.__name__}, the record class of {place}: "
             f"{'; '.join(problems)}. Its columns are {columns}"
@@ -57,7 +57,7 @@ def check_columns(place: StreamPlace, given: T.StructType) -> None:
 
 
 def maker(
-    place: StreamPlace, count: int, given: T.StructType
+    place: StreamPlace, count: int, schema: T.StructType
 ) -> Callable[[Mapping[str, Any]], Made]:
     """Return a function that makes a record of a row, for so many partitions.
 
@@ -65,8 +65,8 @@ def maker(
     """
     record, declared = place.record_class(), place.declared()
     known = _RAW if record is None or declared is None else schemas.struct_of(record)
-    schemas.check_case(given, known, str(place))
-    own = _renaming(given, schemas.own_names(given, known))
+    schemas.check_case(schema, known, str(place))
+    own = _renaming(schema, schemas.own_names(schema, known))
     if record is None or declared is None:
         partition = declared.partition_of_key if declared else partial(partition_of, count=count)
         return lambda row: _raw(own(row), partition)
@@ -74,21 +74,21 @@ def maker(
     return lambda row: _record(declared, build, own(row))
 
 
-def _renaming(given: T.DataType, own: T.DataType) -> Callable[[Any], Any]:
+def _renaming(kind: T.DataType, own: T.DataType) -> Callable[[Any], Any]:
     """Return a function that renames nested fields to the record's names."""
-    if given == own:
+    if kind == own:
         return lambda value: value
-    if isinstance(given, T.ArrayType) and isinstance(own, T.ArrayType):
-        inner = _renaming(given.elementType, own.elementType)
-        return lambda value: value if value is None else [inner(one) for one in value]
-    if isinstance(given, T.MapType) and isinstance(own, T.MapType):
-        inner = _renaming(given.valueType, own.valueType)
+    if isinstance(kind, T.ArrayType) and isinstance(own, T.ArrayType):
+        inner = _renaming(kind.elementType, own.elementType)
+        return lambda value: value if value is None else [inner(item) for item in value]
+    if isinstance(kind, T.MapType) and isinstance(own, T.MapType):
+        inner = _renaming(kind.valueType, own.valueType)
         return lambda value: value if value is None else {k: inner(v) for k, v in value.items()}
-    assert isinstance(given, T.StructType)
+    assert isinstance(kind, T.StructType)
     assert isinstance(own, T.StructType)
     fields = [
-        (one.name, its.name, _renaming(one.dataType, its.dataType))
-        for one, its in zip(given.fields, own.fields, strict=True)
+        (field.name, its.name, _renaming(field.dataType, its.dataType))
+        for field, its in zip(kind.fields, own.fields, strict=True)
     ]
     return lambda value: (
         value if value is None else {to: change(value[name]) for name, to, change in fields}
@@ -99,13 +99,13 @@ def _record(
     stream: Stream[Any], build: Callable[[Mapping[str, Any]], Any], row: Mapping[str, Any]
 ) -> Made:
     try:
-        made = build(row)
+        record = build(row)
     except Exception as error:
         reasons = cattrs.transform_error(error) if isinstance(error, ExceptionGroup) else [error]
         raise RecordError(
             f"{dict(row)!r} does not match {stream.record.__name__}: {'; '.join(map(str, reasons))}"
         ) from error
-    return stream.partition_of(made), stream.encode(made)
+    return stream.partition_of(record), stream.encode(record)
 
 
 def _raw(row: Mapping[str, Any], partition: Callable[[str], int]) -> Made:
@@ -132,12 +132,12 @@ def _builder(record: type[Any]) -> Callable[[Mapping[str, Any]], Any]:
     return lambda row: converter.structure(row, record)
 
 
-def _check_raw(place: StreamPlace, given: T.StructType) -> None:
-    kinds = {one.name: type(one.dataType) for one in schemas.own_names(given, _RAW).fields}
+def _check_raw(place: StreamPlace, schema: T.StructType) -> None:
+    kinds = {field.name: type(field.dataType) for field in schemas.own_names(schema, _RAW).fields}
     is_right = kinds.keys() == {"key", "value"} and kinds["key"] is T.StringType
     if not is_right or kinds["value"] not in (T.BinaryType, T.StringType):
         raise ConfigError(
             f"to write bytes to {place}, a DataFrame must have the columns `key` string and "
-            f"`value` binary or string, not {given.simpleString()}. To write records, give the "
+            f"`value` binary or string, not {schema.simpleString()}. To write records, give the "
             "option app"
         )

@@ -89,10 +89,10 @@ def rolled_back(place: str, query: str, number: int, newest: int, key: str) -> S
     )
 
 
-def gone(key: str, wanted: int, found: int) -> Exception:
+def gone(key: str, wanted: int, count: int) -> Exception:
     """Return the error about staged records that are gone."""
     return StateError(
-        f"{key!r} holds {found} of {wanted} staged records: it has expired (raise the option "
+        f"{key!r} holds {count} of {wanted} staged records: it has expired (raise the option "
         "stagingTtl), or Redis has lost it. Nothing of this batch was published, so it can be "
         "repeated",
         key=key,

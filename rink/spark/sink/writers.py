@@ -108,9 +108,9 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish a batch: all of it, once."""
-        found = [message for message in messages if isinstance(message, Staged)]
-        if found:
-            query, manifest = found[0].query, _manifest(found)
+        staged = [message for message in messages if isinstance(message, Staged)]
+        if staged:
+            query, manifest = staged[0].query, _manifest(staged)
             sink = self._sink(self._name)
             if not query:  # all such queries would count as one
                 sink.drop(manifest)
@@ -178,5 +178,5 @@ def _drop(sink: Any, name: str, messages: list[Any]) -> None:
     """
     if all(isinstance(message, Staged) for message in messages):
         return
-    if found := _manifest(messages):
-        sink(name or ONCE).drop(found)
+    if manifest := _manifest(messages):
+        sink(name or ONCE).drop(manifest)

@@ -181,8 +181,8 @@ class Group:
         """Return how many entries had been removed when the query registered."""
         keys = [self._names(number).at(self.name) for number in numbers]
         client = self._redis.client
-        found = [self._redis.repeated(partial(client.hget, key, "removed"), key) for key in keys]
-        return {n: int(count or 0) for n, count in zip(numbers, found, strict=True)}
+        counts = [self._redis.repeated(partial(client.hget, key, "removed"), key) for key in keys]
+        return {n: int(count or 0) for n, count in zip(numbers, counts, strict=True)}
 
     def _keys(self, number: int) -> tuple[str, ...]:
         names = self._names(number)

@@ -31,19 +31,19 @@ def as_json(offsets: Mapping[int, str]) -> dict[str, str]:
     return {str(number): offsets[number] for number in sorted(offsets)}
 
 
-def of_json(found: Mapping[str, str], partition_count: int, what: str) -> Offsets:
+def of_json(document: Mapping[str, str], partition_count: int, what: str) -> Offsets:
     """Read the offsets that `as_json` wrote.
 
     Raises:
         StateError: these are not offsets of `what`, or the number of partitions differs.
     """
     try:
-        offsets = {int(number): str(at) for number, at in found.items()}
+        offsets = {int(number): str(at) for number, at in document.items()}
     except (ValueError, AttributeError):
         offsets = {}
     if not offsets or not all(map(entry_ids.is_id, offsets.values())):
         raise StateError(
-            f"the checkpoint holds {found!r}, which is not offsets of {what}: use its own "
+            f"the checkpoint holds {document!r}, which is not offsets of {what}: use its own "
             "checkpoint"
         )
     if offsets.keys() != set(range(partition_count)):
@@ -71,12 +71,12 @@ def share_out(
     left = most
     while left and waiting:
         share, more = divmod(left, len(waiting))
-        asked = {
+        requests = {
             number: (end[number], min(share + (at < more), PAGE))
             for at, number in enumerate(waiting)
             if share + (at < more)
         }
-        for number, (count, last) in bound(asked).items():
+        for number, (count, last) in bound(requests).items():
             left -= count
             end[number] = last
             if not count or last == target[number]:

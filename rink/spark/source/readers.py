@@ -241,8 +241,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             )
         return self._group
 
-    def _offsets(self, found: dict[str, str]) -> Offsets:
-        return of_json(found, self._count, str(self._place))
+    def _offsets(self, document: dict[str, str]) -> Offsets:
+        return of_json(document, self._count, str(self._place))
 
     def _last(self) -> Offsets:
         answers = self._placed(self._edges("earliest"), self._edges("latest"))

@@ -56,14 +56,14 @@ def pages(redis: RedisConnection, wanted: Range, size: int = PAGE) -> Iterator[l
     at, last = wanted.start, entry_ids.order(wanted.end)
     has_reported, count = False, min(size, FIRST_PAGE)
     while entry_ids.order(at) < last:
-        found, is_whole = _page(redis, stream, wanted, at, count)
-        if not has_reported and (not is_whole or not found):
+        entries, is_whole = _page(redis, stream, wanted, at, count)
+        if not has_reported and (not is_whole or not entries):
             tell_gone(wanted.place, wanted.number, at, strict=wanted.strict)
             has_reported = True
-        if not found:
+        if not entries:
             return
-        at, count = text(found[-1][0]), min(size, _fitting(found))
-        yield found
+        at, count = text(entries[-1][0]), min(size, _fitting(entries))
+        yield entries
 
 
 def _fitting(page: list[Entry]) -> int:
@@ -78,21 +78,21 @@ def _page(
 ) -> tuple[list[Entry], bool]:
     """Return the entries after `at`, and whether none of them can be missing."""
     if at != entry_ids.NONE:
-        found = redis.repeated(lambda: _range(redis, stream, at, wanted.end, size + 1), stream)
-        if found and found[0][0] == at.encode():
-            return found[1:], True
-        return found, False
+        entries = redis.repeated(lambda: _range(redis, stream, at, wanted.end, size + 1), stream)
+        if entries and entries[0][0] == at.encode():
+            return entries[1:], True
+        return entries, False
     # In this order, a removal between the two calls is noticed.
-    found = redis.repeated(lambda: _range(redis, stream, "-", wanted.end, size), stream)
+    entries = redis.repeated(lambda: _range(redis, stream, "-", wanted.end, size), stream)
     removed = int(redis.run("source/place", (stream,), start="earliest", end_at="latest")[3])
-    return found, removed == wanted.removed
+    return entries, removed == wanted.removed
 
 
 def _range(redis: RedisConnection, stream: str, start: str, end: str, count: int) -> list[Entry]:
     # Not xrange(): redis-py would make a dictionary of each entry, which takes half of the time.
-    found: Any = redis.client.execute_command(  # type: ignore[no-untyped-call]
+    reply: Any = redis.client.execute_command(  # type: ignore[no-untyped-call]
         "XRANGE", stream, start, end, "COUNT", count
     )
     if redis.is_cluster:  # the clients of its nodes do so all the same
-        return [(at, [value for pair in fields.items() for value in pair]) for at, fields in found]
-    return list(found)
+        return [(at, [value for pair in fields.items() for value in pair]) for at, fields in reply]
+    return list(reply)

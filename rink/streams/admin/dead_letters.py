@@ -155,9 +155,9 @@ async def requeue(
 
 
 async def _requeue(
-    store: Store, found: ProcessorPartition, letter: str, before: int
+    store: Store, item: ProcessorPartition, letter: str, before: int
 ) -> Requeued | None:
-    place = found.place
+    place = item.place
     names, bounds = place.names, place.bounds
     keys = [names.dead(place.processor), *names.keys]
     status, *answer = await store.run(
@@ -181,7 +181,7 @@ async def _requeue(
                 partition=place.number,
             )
     return Requeued(
-        **found.row,
+        **item.row,
         letter=letter,
         event=text(answer[0]),
     )
@@ -214,16 +214,16 @@ async def discard(
     return await change(lambda target: _discard_all(store, target), places)
 
 
-async def _discard_all(store: Store, found: ProcessorPartition) -> Discarded | None:
+async def _discard_all(store: Store, item: ProcessorPartition) -> Discarded | None:
     """Remove the present letters, and none that arrive meanwhile."""
-    key = _key(found)
+    key = _key(item)
     last = await read(store, key, lambda redis: redis.xrevrange(key, count=1))
     if not last:
         return None
     ms, seq = entry_ids.order(text(last[0][0]))
     end = f"{ms}-{seq + 1}"
     count = await read(store, key, lambda redis: redis.xtrim(key, minid=end, approximate=False))
-    return Discarded(**found.row, letters=count)
+    return Discarded(**item.row, letters=count)
 
 
 async def _holder(
@@ -250,42 +250,42 @@ def _no_letter(letter: str) -> StateError:
     )
 
 
-def _key(found: ProcessorPartition) -> str:
-    return found.place.names.dead(found.place.processor)
+def _key(item: ProcessorPartition) -> str:
+    return item.place.names.dead(item.place.processor)
 
 
-async def _count(store: Store, found: ProcessorPartition) -> int:
-    return int(await read(store, _key(found), lambda redis: redis.xlen(_key(found))))
+async def _count(store: Store, item: ProcessorPartition) -> int:
+    return int(await read(store, _key(item), lambda redis: redis.xlen(_key(item))))
 
 
-async def _newest(store: Store, found: ProcessorPartition, count: int) -> list[DeadLetterRow]:
+async def _newest(store: Store, item: ProcessorPartition, count: int) -> list[DeadLetterRow]:
     newest: list[DeadLetterRow] = []
-    async for entry in store.entries(_key(found), newest_first=True):
-        newest.append(_letter(found, entry))
+    async for entry in store.entries(_key(item), newest_first=True):
+        newest.append(_letter(item, entry))
         if len(newest) == count:
             break
     return newest
 
 
-async def _range(store: Store, found: ProcessorPartition, letter: str) -> list[Any]:
-    key = _key(found)
+async def _range(store: Store, item: ProcessorPartition, letter: str) -> list[Any]:
+    key = _key(item)
     return list(await read(store, key, lambda redis: redis.xrange(key, letter, letter)))
 
 
-async def _all_ids(store: Store, found: ProcessorPartition) -> list[str]:
+async def _all_ids(store: Store, item: ProcessorPartition) -> list[str]:
     """Return the ids of the present letters.
 
     A requeued event may fail again and become a letter meanwhile. It is not requeued twice.
     """
-    return [text(entry_id) async for entry_id, _ in store.entries(_key(found))]
+    return [text(entry_id) async for entry_id, _ in store.entries(_key(item))]
 
 
-def _letter(found: ProcessorPartition, entry: Any) -> DeadLetterRow:
+def _letter(item: ProcessorPartition, entry: Any) -> DeadLetterRow:
     letter_id = text(entry[0])
     fields = {text(name): value for name, value in entry[1].items()}
     event = text(fields.get("id", b""))
     return DeadLetterRow(
-        **found.row,
+        **item.row,
         id=letter_id,
         event=event,
         given_up=entry_ids.when(letter_id),

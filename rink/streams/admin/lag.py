@@ -89,15 +89,15 @@ async def lag(
     return tuple(await each(lambda target: _lag(store, target), places))
 
 
-async def _lag(store: Store, found: ProcessorPartition) -> Lag:
-    place = found.place
+async def _lag(store: Store, item: ProcessorPartition) -> Lag:
+    place = item.place
     look = await store.look(place)
     position = look.position
     is_log = bool(look.retention) and place.bounds.loses  # senders wait for no processor
     behind = look.lag if position.offset or place.start == "earliest" else 0
     return Lag(
-        **found.row,
-        declared=found.declared,
+        **item.row,
+        declared=item.declared,
         lag=behind,
         offset=position.offset,
         oldest=entry_ids.when(look.first) if behind else "",
@@ -106,8 +106,8 @@ async def _lag(store: Store, found: ProcessorPartition) -> Lag:
         since=entry_ids.when(look.oldest) if look.oldest else "",
         keep=str(look.retention) if look.retention else "",
         held=look.length if is_log else look.held,
-        size=0 if is_log else found.stream.partition_size,
-        holds_back=found.stream.is_trimmed
+        size=0 if is_log else item.stream.partition_size,
+        holds_back=item.stream.is_trimmed
         and behind > 0
         and bool(position.offset)
         and position.offset == look.lowest,

@@ -111,29 +111,29 @@ async def unquarantine(
 
 
 async def _unquarantine(
-    store: Store, found: ProcessorPartition, *, skip: bool
+    store: Store, item: ProcessorPartition, *, skip: bool
 ) -> Unquarantined | None:
-    place = found.place
+    place = item.place
     position = await store.position(place)
     if not position.quarantined:
         return None
     if skip:
-        status, *answer = await _skip(store, found, position.quarantined)
+        status, *answer = await _skip(store, item, position.quarantined)
     else:
         status, *answer = await store.run("unquarantine", place.keys, **place.args)
     if text(status) != "ok":  # another call has unquarantined it meanwhile
         return None
     reason, offset = (text(part) for part in answer)
     return Unquarantined(
-        **found.row,
+        **item.row,
         reason=reason,
         offset=offset,
         skipped=offset if skip else "",
     )
 
 
-async def _skip(store: Store, found: ProcessorPartition, reason: str) -> list[object]:
-    place = found.place
+async def _skip(store: Store, item: ProcessorPartition, reason: str) -> list[object]:
+    place = item.place
     culprit = _CULPRIT.match(reason)
     if culprit is None:
         raise StateError(
@@ -145,7 +145,7 @@ async def _skip(store: Store, found: ProcessorPartition, reason: str) -> list[ob
     answer: list[object] = await store.run(
         "skip", keys,
         processor=place.processor, entry_id=culprit[1],
-        error=f"Skipped by an operator: {reason}", is_trimmed=found.stream.is_trimmed,
+        error=f"Skipped by an operator: {reason}", is_trimmed=item.stream.is_trimmed,
     )  # fmt: skip
     match text(answer[0]):
         case "none" | "other":
@@ -258,15 +258,15 @@ async def _within(
 
 
 async def _reset(
-    store: Store, found: ProcessorPartition, target: str, gone_before: str
+    store: Store, item: ProcessorPartition, target: str, gone_before: str
 ) -> Moved | None:
-    place = found.place
+    place = item.place
     answer = await store.run("reset", place.keys, processor=place.processor, to=target)
     status, *offsets = (text(part) for part in answer)
     if status != "ok":
         return None
     return Moved(
-        **found.row,
+        **item.row,
         before=offsets[0],
         after=offsets[1],
         gone_before=gone_before,
@@ -313,19 +313,19 @@ async def forget_group(
     return await change(lambda target: _forget(store, target, force=force), places)
 
 
-async def _forget(store: Store, found: ProcessorPartition, *, force: bool) -> Forgotten:
-    place = found.place
+async def _forget(store: Store, item: ProcessorPartition, *, force: bool) -> Forgotten:
+    place = item.place
     waited = await store.lag(place)
     dead = place.names.dead(place.processor)
     letters = await read(store, dead, lambda redis: redis.xlen(dead))
     answer = await store.run("forget", place.keys, processor=place.processor, force=force)
     if text(answer[0]) == "open":
         raise _at_work(place.processor, [place.role])
-    is_trimmed = found.stream.trim == "committed"
+    is_trimmed = item.stream.trim == "committed"
     trimmed = await store.trim(place.names, place.bounds) if is_trimmed else 0
     return Forgotten(
-        **found.row,
-        declared=found.declared,
+        **item.row,
+        declared=item.declared,
         waited=waited,
         trimmed=trimmed,
         letters=int(letters),

@@ -89,11 +89,11 @@ async def owners(
         RedisError, EtcdError: Redis or etcd did not answer as it should.
     """
     store = await store_of(app)
-    found = await find(app, processor=processor, stream=stream, partition=partition)
-    positions = await each(lambda one: store.position(one.place), found)
+    items = await find(app, processor=processor, stream=stream, partition=partition)
+    positions = await each(lambda item: store.position(item.place), items)
     groups: dict[tuple[str, str], list[tuple[ProcessorPartition, Position]]] = {}
-    for one, position in zip(found, positions, strict=True):
-        groups.setdefault((one.place.processor, one.place.stream), []).append((one, position))
+    for item, position in zip(items, positions, strict=True):
+        groups.setdefault((item.place.processor, item.place.stream), []).append((item, position))
     etcd = app.etcd() if callable(app.etcd) else app.etcd
     async with aio.Session(etcd, ttl=app.ttl, **app.session) as session:
         if session.etcd is not etcd:
@@ -109,7 +109,7 @@ async def owners(
 
 def _owners(status: GroupStatus, places: list[tuple[ProcessorPartition, Position]]) -> Owners:
     first = places[0][0]
-    who = standbys(status, [one.place.role for one, _ in places])
+    who = standbys(status, [item.place.role for item, _ in places])
     workers = tuple(member.name for member in status.members)
     return Owners(
         processor=first.place.processor,
@@ -121,15 +121,15 @@ def _owners(status: GroupStatus, places: list[tuple[ProcessorPartition, Position
         workers=workers,
         partitions=tuple(
             PartitionOwner(
-                partition=one.place.number,
-                owner=owner if (owner := who[one.place.role].owner) in workers else None,
-                standby=who[one.place.role].next,
-                draining=tuple(m.name for m in status.members if one.place.role in m.draining),
+                partition=item.place.number,
+                owner=owner if (owner := who[item.place.role].owner) in workers else None,
+                standby=who[item.place.role].next,
+                draining=tuple(m.name for m in status.members if item.place.role in m.draining),
                 token=position.fence,
                 is_open=position.is_open,
                 quarantined=position.quarantined,
                 paused=position.is_paused,
             )
-            for one, position in places
+            for item, position in places
         ),
     )

@@ -77,11 +77,11 @@ async def _set(
 ) -> tuple[dict[str, Any], ...]:
     """Return the fields of each partition that was changed."""
 
-    async def set_one(found: ProcessorPartition) -> dict[str, Any] | None:
-        answer = await store.run("pause", [found.place.at], paused=paused)
+    async def set_one(item: ProcessorPartition) -> dict[str, Any] | None:
+        answer = await store.run("pause", [item.place.at], paused=paused)
         if text(answer[0]) != "ok":
             return None
-        return {**found.row, "lag": await store.lag(found.place)}
+        return {**item.row, "lag": await store.lag(item.place)}
 
     check_not_sparks(app, processor)
     store = await store_of(app)

@@ -125,7 +125,7 @@ async def change(
 
 
 def _note(places: Sequence[ProcessorPartition], answers: Sequence[Any]) -> str:
-    names = [f"{found.place.processor} {found.place.role}" for found in places]
+    names = [f"{item.place.processor} {item.place.role}" for item in places]
     pairs = list(zip(names, answers, strict=True))
     done = [name for name, answer in pairs if not isinstance(answer, Exception | None)]
     unsure = [name for name, answer in pairs if isinstance(answer, RedisUnavailable)]
@@ -192,19 +192,19 @@ async def find(
         for number in _numbers(each_stream, partition)
     ]
     pages = await each(lambda at: _found(app, *at), wanted)
-    places = [found for page in pages for found in page]
+    places = [item for page in pages for item in page]
     if partition is not None and not wanted:
         count = max((each_stream.partition_count for each_stream in streams), default=0)
         raise ConfigError(f"there is no partition {partition}: they are 0 to {count - 1}")
-    chosen = [found for found in places if processor in (None, found.place.processor)]
+    chosen = [item for item in places if processor in (None, item.place.processor)]
     if processor is not None and not chosen:
         if gone:
             chosen = await _with_letters(app, wanted, processor)
         if not chosen:
-            raise _unknown(app, processor, stream, {found.place.processor for found in places})
+            raise _unknown(app, processor, stream, {item.place.processor for item in places})
     return sorted(
         chosen,
-        key=lambda found: (found.place.stream, found.place.processor, found.place.number),
+        key=lambda item: (item.place.stream, item.place.processor, item.place.number),
     )
 
 
@@ -220,7 +220,7 @@ async def _with_letters(
         exists = await read(store, key, lambda redis: redis.exists(key))
         return [ProcessorPartition(at[0], place, {}, declared=False)] if exists else []
 
-    return [found for places in await each(look, wanted) for found in places]
+    return [item for places in await each(look, wanted) for item in places]
 
 
 def _streams(app: App, stream: str | None) -> list[Stream[Any]]:

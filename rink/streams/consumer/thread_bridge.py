@@ -224,18 +224,18 @@ class Desk:
         with contextlib.suppress(RuntimeError):  # the loop has been closed: the group was left
             self._loop.call_soon_threadsafe(self._put, _End(error))
 
-    def _put(self, asked: _Request | _End) -> None:
-        self._asked.put_nowait(asked)
+    def _put(self, item: _Request | _End) -> None:
+        self._asked.put_nowait(item)
         if self._is_closed:
             self._refuse_all()
 
     def _refuse_all(self) -> None:
         self._is_closed = True
         while not self._asked.empty():
-            asked = self._asked.get_nowait()
-            if isinstance(asked, _Request):
-                asked.coroutine.close()
-                asked.answer.set_exception(ClosedError("this call of the processor is over"))
+            item = self._asked.get_nowait()
+            if isinstance(item, _Request):
+                item.coroutine.close()
+                item.answer.set_exception(ClosedError("this call of the processor is over"))
 
     def abandon(self) -> None:
         """Nobody waits for the thread any more: a cancellation ends the service."""
@@ -244,17 +244,17 @@ class Desk:
     async def serve(self) -> BaseException | None:
         """Do what is asked for until the thread ends; returns what it ended with."""
         try:
-            while isinstance(asked := await self._next(), _Request):
+            while isinstance(item := await self._next(), _Request):
                 before = contextvars.copy_context()
                 try:
-                    answer = await asked.coroutine
+                    answer = await item.coroutine
                 except BaseException as error:
-                    asked.answer.set_exception(error)
+                    item.answer.set_exception(error)
                     if self._is_abandoned:
                         raise
                 else:
-                    asked.answer.set_result((answer, _changes(before)))
-            return asked.error
+                    item.answer.set_result((answer, _changes(before)))
+            return item.error
         finally:
             self._refuse_all()
 
@@ -277,8 +277,8 @@ _Changes = dict[contextvars.ContextVar[Any], Any]
 def _changes(before: contextvars.Context) -> _Changes:
     """Return what differs now from before."""
     now = contextvars.copy_context()
-    changed = {one: value for one, value in now.items() if before.get(one, _UNSET) is not value}
-    return changed | {one: _UNSET for one in before if one not in now}
+    changed = {var: value for var, value in now.items() if before.get(var, _UNSET) is not value}
+    return changed | {var: _UNSET for var in before if var not in now}
 
 
 @attrs.frozen(eq=False)

@@ -49,11 +49,11 @@ def finish(shape: Shape, fields: Sequence[Field], members: Mapping[str, Shape]) 
         for field in fields
     }
 
-    def difference(one: Any, other: Any) -> tuple[str, Any, Any]:
-        for name, is_same in sames.items() if one.__class__ is kind else ():
-            if not is_same(getattr(one, name), getattr(other, name)):
-                return f".{name}", getattr(one, name), getattr(other, name)
-        return whole(one, other)
+    def difference(value: Any, other: Any) -> tuple[str, Any, Any]:
+        for name, is_same in sames.items() if value.__class__ is kind else ():
+            if not is_same(getattr(value, name), getattr(other, name)):
+                return f".{name}", getattr(value, name), getattr(other, name)
+        return whole(value, other)
 
     # `to_json` needs no check of the class, since the comparison finds a subclass. `from_json`
     # needs its check only without a required field. With one, a value that is no object fails by
@@ -89,14 +89,14 @@ def _comparison(kind: type[Any], sames: Mapping[str, Same]) -> Same:
     special = [(name, same) for name, same in sames.items() if same is not operator.eq]
     values_of = operator.attrgetter(*plain) if plain else lambda _: None
 
-    def same_values(one: Any, other: Any) -> bool:
-        return one.__class__ is kind and bool(values_of(one) == values_of(other))
+    def same_values(value: Any, other: Any) -> bool:
+        return value.__class__ is kind and bool(values_of(value) == values_of(other))
 
-    def same(one: Any, other: Any) -> bool:
-        if not same_values(one, other):
+    def same(value: Any, other: Any) -> bool:
+        if not same_values(value, other):
             return False
         for name, is_same in special:  # noqa: SIM110 - faster, and each sent record comes here
-            if not is_same(getattr(one, name), getattr(other, name)):
+            if not is_same(getattr(value, name), getattr(other, name)):
                 return False
         return True
 

@@ -101,10 +101,10 @@ def _moment_in(value: Any, _: Any = None) -> datetime:
     return datetime.fromisoformat(value)
 
 
-def _same_moment(one: datetime, other: datetime) -> bool:
+def _same_moment(at: datetime, other: datetime) -> bool:
     # In the hour that a clock passes twice, == is False between any two time zones. So equal texts
     # count as the same moment.
-    return (one == other or one.isoformat() == other.isoformat()) and (one.tzinfo is None) == (
+    return (at == other or at.isoformat() == other.isoformat()) and (at.tzinfo is None) == (
         other.tzinfo is None
     )
 

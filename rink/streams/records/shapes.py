@@ -33,9 +33,9 @@ def _no_parts(_: Any) -> Iterable[Part]:
     return ()
 
 
-def whole(one: Any, other: Any) -> tuple[str, Any, Any]:
+def whole(value: Any, other: Any) -> tuple[str, Any, Any]:
     """Return two values that differ as a whole."""
-    return "", one, other
+    return "", value, other
 
 
 @attrs.define(eq=False)
@@ -81,7 +81,7 @@ def unfinished(hint: Any, kind: type, classes: tuple[type, ...]) -> Shape:
     shape = Shape(hint, frozenset({kind}), classes)
     shape.to_json = lambda value: shape.to_json(value)  # noqa: PLW0108 - replaced by then
     shape.from_json = lambda value, _=None: shape.from_json(value)
-    shape.same = lambda one, other: shape.same(one, other)  # noqa: PLW0108 - replaced by then
+    shape.same = lambda value, other: shape.same(value, other)  # noqa: PLW0108 - replaced by then
     shape.parts = lambda value: shape.parts(value)  # noqa: PLW0108 - replaced by then
     shape.json_parts = lambda value: shape.json_parts(value)  # noqa: PLW0108 - replaced by then
     return shape
@@ -95,32 +95,32 @@ def shown(hint: Any) -> str:
 # ── containers ───────────────────────────────────────────────────────────────────────────────
 
 
-def many(hint: Any, made: Any, element: Shape) -> Shape:
+def many(hint: Any, kind: Any, element: Shape) -> Shape:
     """Return the shape of a list, set, frozenset, or tuple of any length."""
     dump, load, same = element.to_json, element.from_json, element.same
 
     def to_json(value: Any) -> list[Any]:
-        if not isinstance(value, made):
-            raise TypeError(f"{value!r} is no {made.__name__}")
+        if not isinstance(value, kind):
+            raise TypeError(f"{value!r} is no {kind.__name__}")
         return list(value) if dump is as_it_is else [dump(item) for item in value]
 
     def from_json(plain: Any, _: Any = None) -> Any:
         if plain.__class__ is not list:
-            raise TypeError(f"{plain!r} is no array of a {made.__name__}")
+            raise TypeError(f"{plain!r} is no array of a {kind.__name__}")
         items = plain if load is as_it_is else [load(item) for item in plain]
-        return items if made is list else made(items)
+        return items if kind is list else kind(items)
 
-    def same_in_order(one: Any, other: Any) -> bool:
-        return is_of(one, made) and len(one) == len(other) and all(map(same, one, other))
+    def same_in_order(value: Any, other: Any) -> bool:
+        return is_of(value, kind) and len(value) == len(other) and all(map(same, value, other))
 
-    def same_as_whole(one: Any, other: Any) -> bool:
-        return is_of(one, made) and one == other
+    def same_as_whole(value: Any, other: Any) -> bool:
+        return is_of(value, kind) and value == other
 
-    is_ordered = made in (list, tuple) and same is not operator.eq
+    is_ordered = kind in (list, tuple) and same is not operator.eq
     return Shape(
-        hint, frozenset({list}), (made,), to_json, from_json,
+        hint, frozenset({list}), (kind,), to_json, from_json,
         same_in_order if is_ordered else same_as_whole,
-        parts=lambda value: _numbered(element, value) if isinstance(value, made) else (),
+        parts=lambda value: _numbered(element, value) if isinstance(value, kind) else (),
         json_parts=lambda plain: _numbered(element, plain) if isinstance(plain, list) else (),
     )  # fmt: skip
 
@@ -137,7 +137,7 @@ def _numbered(element: Shape, values: Iterable[Any]) -> Iterable[Part]:
     return ((f"[{at}]", element, value) for at, value in enumerate(values))
 
 
-def counted(hint: Any, made: type, elements: tuple[Shape, ...], needed: int) -> Shape:
+def counted(hint: Any, kind: type, elements: tuple[Shape, ...], needed: int) -> Shape:
     """Return the shape of a tuple of a fixed length, named or not.
 
     The last values of a named tuple may have defaults.
@@ -145,11 +145,11 @@ def counted(hint: Any, made: type, elements: tuple[Shape, ...], needed: int) -> 
     dumps = [element.to_json for element in elements]
     loads = [element.from_json for element in elements]
     sames = [element.same for element in elements]
-    is_named = made is not tuple
+    is_named = kind is not tuple
 
     def to_json(value: Any) -> list[Any]:
-        if not (isinstance(value, made) if is_named else is_of(value, made)):
-            raise TypeError(f"{value!r} is no {made.__name__}")
+        if not (isinstance(value, kind) if is_named else is_of(value, kind)):
+            raise TypeError(f"{value!r} is no {kind.__name__}")
         if len(value) != len(dumps):
             raise ValueError(
                 f"{value!r} has {len(value)} values, and {shown(hint)} has {len(dumps)}"
@@ -158,19 +158,19 @@ def counted(hint: Any, made: type, elements: tuple[Shape, ...], needed: int) -> 
 
     def from_json(plain: Any, _: Any = None) -> Any:
         if plain.__class__ is not list:
-            raise TypeError(f"{plain!r} is no array of a {made.__name__}")
+            raise TypeError(f"{plain!r} is no array of a {kind.__name__}")
         if not needed <= len(plain) <= len(loads):
             raise ValueError(
                 f"{plain!r} has {len(plain)} values, and {shown(hint)} has {len(loads)}"
             )
         items = [load(item) for load, item in zip(loads, plain, strict=False)]
-        return made(*items) if is_named else tuple(items)
+        return kind(*items) if is_named else tuple(items)
 
-    def same(one: Any, other: Any) -> bool:
+    def same(value: Any, other: Any) -> bool:
         return (
-            (one.__class__ is made or is_of(one, made))
-            and len(one) == len(other)
-            and all(same(a, b) for same, a, b in zip(sames, one, other, strict=True))
+            (value.__class__ is kind or is_of(value, kind))
+            and len(value) == len(other)
+            and all(same(a, b) for same, a, b in zip(sames, value, other, strict=True))
         )
 
     def parts(value: Any) -> Iterable[Part]:
@@ -179,7 +179,7 @@ def counted(hint: Any, made: type, elements: tuple[Shape, ...], needed: int) -> 
         return ((f"[{at}]", element, item) for at, (element, item) in enumerate(pairs))
 
     return Shape(
-        hint, frozenset({list}), (made,), to_json, from_json, same, parts=parts, json_parts=parts
+        hint, frozenset({list}), (kind,), to_json, from_json, same, parts=parts, json_parts=parts
     )  # fmt: skip
 
 
@@ -198,9 +198,9 @@ def keyed(hint: Any, key: Shape, value: Shape) -> Shape:
             raise TypeError(f"{plain!r} is no object of a dict")
         return {load_key(name): load(item) for name, item in plain.items()}
 
-    def same(one: Any, other: Any) -> bool:
-        return len(one) == len(other) and all(
-            name in other and same_value(each, other[name]) for name, each in one.items()
+    def same(mapping: Any, other: Any) -> bool:
+        return len(mapping) == len(other) and all(
+            name in other and same_value(each, other[name]) for name, each in mapping.items()
         )
 
     def parts(mapping: Any) -> Iterable[Part]:
@@ -233,9 +233,9 @@ def typed_dict(hint: Any, members: Mapping[str, Shape], required: frozenset[str]
             name: member.from_json(plain[name]) for name, member in members.items() if name in plain
         }
 
-    def same(one: Any, other: Any) -> bool:
-        return one.keys() == other.keys() and all(
-            members[name].same(each, other[name]) for name, each in one.items()
+    def same(value: Any, other: Any) -> bool:
+        return value.keys() == other.keys() and all(
+            members[name].same(each, other[name]) for name, each in value.items()
         )
 
     def parts(value: Any) -> Iterable[Part]:

@@ -216,10 +216,10 @@ def _unknown(hint: Any, origin: Any) -> str:
 
 
 def _hooked(hint: Any, to_json: Callable[[Any], Any], from_json: Callable[[Any], Any]) -> Shape:
-    def same(one: Any, other: Any) -> bool:
+    def same(value: Any, other: Any) -> bool:
         if getattr(hint, "__eq__", None) is object.__eq__:  # it compares identities, not values
-            return bool(to_json(one) == to_json(other))
-        return bool(one == other)
+            return bool(to_json(value) == to_json(other))
+        return bool(value == other)
 
     classes = (hint,) if isinstance(hint, type) else (object,)
     return Shape(hint, ANY_KIND, classes, to_json, lambda plain, _=None: from_json(plain), same)

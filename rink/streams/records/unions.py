@@ -26,8 +26,8 @@ def optional(hint: Any, member: Shape) -> Shape:
         (*member.classes, type(None)),
         as_it_is if member.is_its_json else lambda value: None if value is None else dump(value),
         lambda plain, _=None: None if plain is None else load(plain),
-        same if same is operator.eq else lambda one, other: one is other or (
-            one is not None and other is not None and same(one, other)
+        same if same is operator.eq else lambda value, other: value is other or (
+            value is not None and other is not None and same(value, other)
         ),
         None if member.values is None else {**member.values, (type(None), None): None},
         parts=lambda value: () if value is None else member.parts(value),
@@ -91,13 +91,13 @@ def one_of(
         as_it_is if all(member.is_its_json for member in members)
         else lambda value: of_value(value).to_json(value),
         lambda plain, _=None: of_json(plain).from_json(plain),
-        lambda one, other: of_value(one).same(one, other),
+        lambda value, other: of_value(value).same(value, other),
         parts=lambda value: of_value(value).parts(value),
         json_parts=lambda plain: of_json(plain).json_parts(plain),
     )  # fmt: skip
 
 
-def tell_apart(hint: Any, one: Shape, other: Shape) -> None:
+def tell_apart(hint: Any, member: Shape, other: Shape) -> None:
     """Refuse two members of a union that may have the same JSON.
 
     `telling_records` checks two records.
@@ -105,21 +105,21 @@ def tell_apart(hint: Any, one: Shape, other: Shape) -> None:
     # Two members are fine in three cases, from the cheapest on. They share no class of JSON; or
     # each value is its own JSON, so its class tells it (not for Any, which takes all); or both
     # have few values, and no value in common. In every other case one JSON may have two meanings.
-    if is_record_class(one.hint) and is_record_class(other.hint):
+    if is_record_class(member.hint) and is_record_class(other.hint):
         return
-    both = one.kinds & other.kinds
-    are_their_json = one.is_its_json and other.is_its_json
-    if not both or (are_their_json and ANY_KIND not in (one.kinds, other.kinds)):
+    both = member.kinds & other.kinds
+    are_their_json = member.is_its_json and other.is_its_json
+    if not both or (are_their_json and ANY_KIND not in (member.kinds, other.kinds)):
         return
     if (
-        one.values is not None
+        member.values is not None
         and other.values is not None
-        and one.values.keys().isdisjoint(other.values.keys())
+        and member.values.keys().isdisjoint(other.values.keys())
     ):
         return
     kind = min((_KINDS[json_class] for json_class in both), key=str)
     raise UnfitError(
-        f"{_written(hint)}, and JSON has {kind} for {shown(one.hint)} as well as for "
+        f"{_written(hint)}, and JSON has {kind} for {shown(member.hint)} as well as for "
         f"{shown(other.hint)}: what is read could be either. Use one type, or a field for each"
     )
 
