@@ -120,12 +120,13 @@ class Database:
     def _make_tables(self) -> None:
         if self._are_made:
             return
-        with self._making, self.engine.begin() as connection:
-            if not self.is_sqlite:  # on SQLite, all our transactions begin with the lock
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING_TABLES)))
-            self.tables.metadata.create_all(connection, checkfirst=True)
-            self._look_at(connection)
-            self._are_made = True
+        with self._making:
+            with self.engine.begin() as connection:
+                if not self.is_sqlite:  # on SQLite, all our transactions begin with the lock
+                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING_TABLES)))
+                self.tables.metadata.create_all(connection, checkfirst=True)
+                self._look_at(connection)
+            self._are_made = True  # only now: the commit may have failed
 
     def _look_at(self, connection: sa.Connection) -> None:
         inspector = sa.inspect(connection)
@@ -211,8 +212,8 @@ def explain(error: Exception, place: str) -> RinkError:
     if not passes(error):
         return GuardError(f"{place}: {what}", place=place)
     return GuardError(
-        f"{place}: {what}. The transaction was rolled back, or it was committed and its mark will "
-        "be found: call it again",
+        f"{place}: {what}. The transaction was rolled back, or its commit was not confirmed. Call it "
+        "again: nothing is written twice",
         place=place,
         again=True,
     )

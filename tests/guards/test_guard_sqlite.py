@@ -210,6 +210,19 @@ def test_a_database_that_others_keep_is_said_to_be_busy(world):
     busy.close()
 
 
+def test_tables_whose_commit_failed_are_made_by_the_next_call(tmp_path):
+    path = tmp_path / "read.db"  # without WAL, so a reader lets no commit through
+    guard = SqlGuard(f"sqlite:///{path}", connect_args={"timeout": 0.01})
+    with closing(sqlite3.connect(path)) as reader:
+        reader.execute("CREATE TABLE mine (number)")
+        reader.execute("BEGIN").execute("SELECT * FROM mine").fetchone()
+        with pytest.raises(GuardError, match="locked") as caught:
+            guard.raise_fence(fence(1))
+        assert caught.value.again
+    guard.raise_fence(fence(1))
+    guard.close()
+
+
 def test_an_error_of_the_user_is_the_users(world):
     world.guard.begin(fence(1), batch(0))
     with (  # noqa: PT012
