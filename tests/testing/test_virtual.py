@@ -65,7 +65,7 @@ def test_a_member_that_is_cut_off_loses_its_roles_before_its_lease_ends(rink_tim
 
 @pytest.mark.parametrize("face", [rink, rink.aio])
 def test_session_without_the_virtual_clock_is_refused(rink_time, face):
-    with pytest.raises(rink.ConfigError, match="pass clock=rink_time.clock"):
+    with pytest.raises(rink.ConfigError, match=r"pass clock=rink_time\.clock"):
         face.Session(rink_time.cluster.client())
 
 
