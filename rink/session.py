@@ -89,6 +89,11 @@ class BaseSession:
         if timeout == 0:
             raise ConfigError("timeout=0 would let no request succeed; give a few seconds")
         if callable(getattr(endpoints, "keepalives", None)):
+            if clock is SYSTEM and getattr(endpoints, "is_virtual", False):
+                raise ConfigError(
+                    f"{endpoints!r} is in virtual time, and this session would be in real time: "
+                    "pass clock=rink_time.clock, the clock of the same VirtualTime"
+                )
             self.etcd: Etcd = endpoints  # an etcd of rink.testing, or a client made by hand
         elif type(endpoints).__module__.partition(".")[0] == "etcd3":
             self.etcd = Client.from_etcd3(endpoints, timeout=timeout, clock=clock.now)

@@ -208,8 +208,9 @@ class VirtualClock:
             )
             if not done:
                 raise TimeoutError(
-                    f"a thread of the library has been busy for {BUSY_TIMEOUT_S:.0f} real seconds: "
-                    "does a callback or a scheme block?"
+                    f"a thread has been busy for {BUSY_TIMEOUT_S:.0f} real seconds: does a "
+                    "callback or a scheme block, or does a coroutine make a blocking call of Rink? "
+                    "Make such a call by asyncio.to_thread"
                 )
             return event is None or not event.is_set()
 

@@ -6,6 +6,7 @@ import time as real
 import pytest
 
 import rink
+import rink.aio
 from rink.core.schemes import rank_of
 from rink.testing.virtual_clock import VirtualClock
 
@@ -60,6 +61,12 @@ def test_a_member_that_is_cut_off_loses_its_roles_before_its_lease_ends(rink_tim
     role.release()
     with one.await_role("leader", timeout=120) as again:
         assert again.token > role.token
+
+
+@pytest.mark.parametrize("face", [rink, rink.aio])
+def test_session_without_the_virtual_clock_is_refused(rink_time, face):
+    with pytest.raises(rink.ConfigError, match=r"pass clock=rink_time\.clock"):
+        face.Session(rink_time.cluster.client())
 
 
 class Reader:

@@ -7,7 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import rink
 from rink import aio
+from rink.testing import virtual_clock
 
 
 def test_sleep_moves_the_time_of_engines(rink_time):
@@ -96,6 +98,31 @@ def test_call_from_another_thread_waits_for_no_timer(rink_time):
         timer.cancel()
 
     rink_time.run(main())
+
+
+def test_blocking_call_in_a_coroutine_beside_a_thread_names_the_cause(rink_time, monkeypatch):
+    session = rink_time.session()
+    member = rink.Rink(session, "g").join()
+    role = member.await_role("leader")
+
+    def work():
+        while not role.lost.wait(1):
+            pass
+        role.release()
+
+    async def main():
+        working = asyncio.create_task(asyncio.to_thread(work))
+        await pass_time(5)
+        session.etcd.cut()
+        monkeypatch.setattr(virtual_clock, "BUSY_TIMEOUT_S", 0.5)
+        try:
+            with pytest.warns(RuntimeWarning, match="blocks the running asyncio loop"):
+                member.leave()
+        finally:
+            await working
+
+    with pytest.raises(TimeoutError, match=r"blocking call of Rink\? Make such a call by asyncio"):
+        rink_time.run(main())
 
 
 def test_timeout_ends_in_virtual_time(rink_time):

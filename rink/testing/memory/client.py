@@ -98,6 +98,11 @@ class MemoryEtcd:
         return 5.0
 
     @property
+    def is_virtual(self) -> bool:
+        """Return whether a test moves the cluster's time."""
+        return self.cluster.is_virtual
+
+    @property
     def epoch(self) -> int:
         """Return how often the client has seen another cluster or history."""
         return self._restores

@@ -53,6 +53,7 @@ class MemoryCluster:
         store: the state; change it only through clients and the methods of this class.
         streams: the open watches and keepalive streams of all clients, in the order of opening.
         pumped: the argument.
+        is_virtual: whether there is a `clock`.
         restores: how many times a backup was restored.
         lock: guards the state, the streams and their inboxes.
     """
@@ -61,6 +62,7 @@ class MemoryCluster:
         self.store = MemoryState()
         self.streams: list[AnyStream] = []
         self.pumped = pumped
+        self.is_virtual = clock is not None
         self.restores = 0
         self.lock = threading.RLock()
         self._clock = clock

@@ -34,6 +34,7 @@ class StreamCluster(Protocol):
     store: MemoryState
     streams: list[AnyStream]
     pumped: bool
+    is_virtual: bool
     restores: int
     lock: threading.RLock
 
