@@ -212,8 +212,8 @@ def explain(error: Exception, place: str) -> RinkError:
     if not passes(error):
         return GuardError(f"{place}: {what}", place=place)
     return GuardError(
-        f"{place}: {what}. The transaction was rolled back, or its commit was not confirmed. Call it "
-        "again: nothing is written twice",
+        f"{place}: {what}. The transaction was rolled back, or its commit was not confirmed. Call "
+        "it again: nothing is written twice",
         place=place,
         again=True,
     )
