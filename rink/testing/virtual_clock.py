@@ -7,6 +7,8 @@ from collections import deque
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
+import attrs
+
 from rink.engine.clock import ClockEvent, shown
 from rink.testing.memory.cluster import MemoryCluster
 
@@ -117,14 +119,40 @@ class _Event(ClockEvent):
             self._clock.changed.notify_all()
 
 
+class ExecutorJob:
+    """A call that a thread of an executor makes; it may move the time while it waits."""
+
+    thread: int | None = None
+    """The identifier of the thread, once it has begun."""
+
+
+@attrs.frozen
+class _Wait:
+    """A wait of a thread, for a time or an event."""
+
+    until: float
+    event: ClockEvent | LoopCalls | None
+
+    def is_over(self, now: float) -> bool:
+        return now >= self.until or (self.event is not None and self.event.is_set())
+
+
 class VirtualClock:
-    """A `rink.engine.clock.Clock` that moves only when a test moves it."""
+    """A `rink.engine.clock.Clock` that moves only when a test moves it.
+
+    Any thread that waits may move the time. Invariant: the time moves only while each thread of the
+    library is idle, each job waits here, and no wait is over. It never moves beyond the end of a
+    wait. So the time stands still from the end of a wait until its thread runs. For the thread of a
+    job, it then stands still until the job waits again, or ends.
+    """
 
     def __init__(self) -> None:
         # Reentrant, because a finalizer may post a message on a thread that holds the lock.
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.mailboxes: set[_Mailbox[Any]] = set()
+        self.jobs: set[ExecutorJob] = set()
+        self._waits: dict[int, _Wait] = {}  # by the identifier of the thread
         self.cluster = MemoryCluster(clock=self, pumped=True)
         self._now = 1_000.0
         self._pumping = threading.Lock()
@@ -156,16 +184,26 @@ class VirtualClock:
         self.move(NEVER if timeout is None else self._now + timeout, event)
         return event.is_set()
 
-    def move(self, until: float, event: ClockEvent | LoopCalls) -> None:
+    def move(self, until: float, event: ClockEvent | LoopCalls | None = None) -> None:
         """Jump from one wake-up to the next, until a time or an event."""
-        while not event.is_set() and self._now < until:
-            self._move(until, event)
+        wait, thread = _Wait(until, event), threading.get_ident()
+        with self.changed:
+            outer = self._waits.get(thread)  # a finalizer may wait amid a wait
+            self._waits[thread] = wait
+            self.changed.notify_all()
+        try:
+            while not wait.is_over(self._now):
+                self._move(wait)
+        finally:
+            with self.changed:
+                del self._waits[thread]
+                if outer is not None:
+                    self._waits[thread] = outer
+                self.changed.notify_all()
 
     def advance(self, seconds: float) -> None:
         """Let time pass, and return when all threads are idle."""
-        until = self._now + seconds
-        while self._now < until:
-            self._move(until)
+        self.move(self._now + seconds)
         self.settle()
 
     def settle(self) -> None:
@@ -173,16 +211,17 @@ class VirtualClock:
         while self._wait_idle() and self._pump():
             pass
 
-    def _move(self, until: float, event: ClockEvent | LoopCalls | None = None) -> None:
-        """Wait until all threads are idle, then jump to a wake-up or `until`."""
-        if not self._wait_idle(event) or self._pump():
+    def _move(self, wait: _Wait) -> None:
+        """Wait until all threads are idle, then jump to a wake-up or the end of a wait."""
+        if not self._wait_idle(wait) or self._pump():
             return
         expiry = self.cluster.next_expiry
         with self.changed:
-            if not self._all_idle() or (event is not None and event.is_set()):
+            if not self._all_idle() or wait.is_over(self._now):
                 return
             wakes = [mailbox.until for mailbox in self.mailboxes]
-            moment = min([*wakes, NEVER if expiry is None else expiry, until])
+            ends = [each.until for each in self._waits.values()]
+            moment = min([*wakes, *ends, NEVER if expiry is None else expiry])
             if moment == NEVER:
                 self.changed.wait(BUSY_TIMEOUT_S)  # until another thread of the test does something
                 return
@@ -194,17 +233,24 @@ class VirtualClock:
         self.cluster.tick()
 
     def _all_idle(self) -> bool:
+        """Return whether every thread but the caller's is idle."""
+        caller = threading.get_ident()
         for mailbox in self.mailboxes:
             # A finalizer may have posted the item on the reader's thread just before it waited.
             if mailbox.items:
                 mailbox.wake()
-        return all(mailbox.is_idle for mailbox in self.mailboxes)
+        return (
+            all(mailbox.is_idle for mailbox in self.mailboxes)
+            and all(job.thread in self._waits or job.thread == caller for job in self.jobs)
+            and not any(wait.is_over(self._now) for wait in self._waits.values())
+        )
 
-    def _wait_idle(self, event: ClockEvent | LoopCalls | None = None) -> bool:
-        """Wait until every thread is idle; return False if `event` came first."""
+    def _wait_idle(self, wait: _Wait | None = None) -> bool:
+        """Wait until every thread is idle; return False if `wait` was over first."""
         with self.changed:
             done = self.changed.wait_for(
-                lambda: self._all_idle() or (event is not None and event.is_set()), BUSY_TIMEOUT_S
+                lambda: self._all_idle() or (wait is not None and wait.is_over(self._now)),
+                BUSY_TIMEOUT_S,
             )
             if not done:
                 raise TimeoutError(
@@ -212,7 +258,7 @@ class VirtualClock:
                     "callback or a scheme block, or does a coroutine make a blocking call of Rink? "
                     "Make such a call by asyncio.to_thread"
                 )
-            return event is None or not event.is_set()
+            return wait is None or not wait.is_over(self._now)
 
     def _pump(self) -> bool:
         """Deliver etcd's messages; return whether there were any."""

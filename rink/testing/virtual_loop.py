@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from typing import Any, TypeVar, TypeVarTuple
 
-from rink.testing.virtual_clock import LoopCalls, VirtualClock
+from rink.testing.virtual_clock import ExecutorJob, LoopCalls, VirtualClock
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -67,14 +69,30 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self, executor: Any, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
         """Run a function in a thread, while time stands still."""
-        self._virtual.calls.note_job(1)
+        calls, clock, job = self._virtual.calls, self._virtual.clock, ExecutorJob()
+
+        def run() -> T:
+            job.thread = threading.get_ident()
+            return func(*args)
+
+        def end(_: object = None) -> None:
+            with clock.changed:
+                clock.jobs.discard(job)
+            calls.note_job(-1)
+
+        calls.note_job(1)
         try:
-            job = super().run_in_executor(executor, func, *args)
+            if executor is None or isinstance(executor, ThreadPoolExecutor):
+                with clock.changed:
+                    clock.jobs.add(job)
+                future = super().run_in_executor(executor, run)
+            else:
+                future = super().run_in_executor(executor, func, *args)
         except BaseException:
-            self._virtual.calls.note_job(-1)
+            end()
             raise
-        job.add_done_callback(lambda _: self._virtual.calls.note_job(-1))
-        return job
+        future.add_done_callback(end)
+        return future
 
     async def shutdown_default_executor(self, *timeout: Any) -> None:
         """Join the executor's threads, while time stands still."""

@@ -1,6 +1,7 @@
 """Test asyncio in virtual time, beside real engines."""
 
 import asyncio
+import contextlib
 import threading
 from asyncio import sleep as pass_time
 from concurrent.futures import ThreadPoolExecutor
@@ -84,6 +85,30 @@ def test_thread_of_the_executor_may_wait_by_the_clock(rink_time):
     begin = rink_time.now()
     rink_time.run(main())
     assert [at - begin for at in seen] == [1, 2, 3]
+
+
+def test_time_waits_for_each_of_two_threads_of_the_executor(rink_time):
+    """Neither thread moves the time beyond the end of the other's wait."""
+    members = [rink.Rink(rink_time.session(), "g", scheme="first").join() for _ in range(2)]
+    for member in members:
+        member.wait_ranked()
+    seen = []
+
+    def serve(member):
+        with contextlib.suppress(rink.ClosedError), member.await_role("leader") as role:
+            while not role.lost.wait(1):
+                seen.append(rink_time.now())
+
+    async def main():
+        serving = [asyncio.create_task(asyncio.to_thread(serve, member)) for member in members]
+        await pass_time(30.5)
+        for member in reversed(members):
+            await asyncio.to_thread(member.leave)
+        await asyncio.gather(*serving)
+
+    begin = rink_time.now()
+    rink_time.run(main())
+    assert [at - begin for at in seen] == pytest.approx(range(1, 31))
 
 
 def test_call_from_another_thread_waits_for_no_timer(rink_time):
