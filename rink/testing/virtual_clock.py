@@ -120,7 +120,10 @@ class _Event(ClockEvent):
 
 
 class ExecutorJob:
-    """A call that a thread of an executor makes; it may move the time while it waits."""
+    """A call in a thread of an executor.
+
+    It may move the time while it waits.
+    """
 
     thread: int | None = None
     """The identifier of the thread, once it has begun."""
@@ -212,7 +215,10 @@ class VirtualClock:
             pass
 
     def _move(self, wait: _Wait) -> None:
-        """Wait until all threads are idle, then jump to a wake-up or the end of a wait."""
+        """Wait until all threads are idle, then jump to the next moment.
+
+        It is a wake-up, the end of a lease or the end of a wait.
+        """
         if not self._wait_idle(wait) or self._pump():
             return
         expiry = self.cluster.next_expiry
