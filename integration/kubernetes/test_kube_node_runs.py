@@ -46,8 +46,9 @@ def test_init_containers_run_in_order_before_the_mains(bench):
         ],
     )
     bench.wait_ready("inits")
-    (folder,) = bench.node.settings.folder.glob("pods/*_inits_*")
-    assert (folder / "order").read_text().split() == ["one", "side", "two", "main"]
+    (order,) = bench.node.settings.folder.glob("pods/*_inits_*/order")
+    bench.wait(lambda: "main" in order.read_text(), "the line of main")  # it has only started
+    assert order.read_text().split() == ["one", "side", "two", "main"]
 
 
 def test_a_sidecar_that_has_not_started_keeps_the_mains_waiting(bench):
