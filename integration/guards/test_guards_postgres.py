@@ -103,7 +103,7 @@ def test_a_commit_whose_answer_is_lost_is_found(world, monkeypatch):
 
     with monkeypatch.context() as patch:
         part = world.guard.part(fence(5), batch(0), 0)
-        found = pytest.raises(GuardError, match="will be found")
+        found = pytest.raises(GuardError, match="its commit was not confirmed")
         with found as caught, part as step:
             world.write(step, batch(0), 0)
             patch.setattr(sa.engine.RootTransaction, "commit", cut)
