@@ -131,8 +131,13 @@ def test_leader_hands_over_on_ctrl_c(save, open_terminal):
 def test_share_divides_the_roles(save, open_terminal):
     save("share.py")
     first, second = (open_terminal("python share.py") for _ in range(2))
-    wait_until(lambda: held(first) and held(second) and len(held(first) | held(second)) == 8)
-    assert not held(first) & held(second)
+
+    def are_divided():
+        """Return whether each role is in one terminal; two threads read them."""
+        one, other = held(first), held(second)
+        return one and other and len(one) + len(other) == 8 == len(one | other)
+
+    wait_until(are_divided)
     first.press_ctrl_c()
     wait_until(lambda: len(held(second)) == 8)
 

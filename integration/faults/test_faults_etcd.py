@@ -4,8 +4,8 @@ import pytest
 
 pytestmark = pytest.mark.waits
 
-TTL = 5
-MARGIN = 1.0
+TTL = 7
+MARGIN = 2.5  # a member may stall for 2 s at its deadline
 ROLES = [f"role-{i}" for i in range(30)]
 SESSION = {"ttl": TTL, "margin": MARGIN}
 SERVERS = "3 nodes"

@@ -33,7 +33,7 @@ import attrs  # noqa: E402 - what is ours needs the path above
 from handing_over import hand_over, time_start  # noqa: E402
 from network import Network, refusal  # noqa: E402
 from processes import is_alive, wait_stopped  # noqa: E402
-from run_support import Beats, Running, boot_ms, wait_for  # noqa: E402
+from run_support import SHORT_TTL, Beats, Running, boot_ms, wait_for  # noqa: E402
 from wire import Wire  # noqa: E402
 
 from rink.testing import EtcdNode, local_etcd  # noqa: E402
@@ -69,7 +69,7 @@ class Scene:
 
     def run(self, *line: str, **more: object) -> Running:
         """Start `rink run`."""
-        running = Running(self.wire.endpoint, self.prefix, *line, **more)
+        running = Running(self.wire.endpoint, self.prefix, *line, **{"ttl": SHORT_TTL, **more})
         self.opened.callback(running.close)
         return running
 
@@ -261,7 +261,7 @@ def guard_stopped_long(etcd: EtcdNode, tries: int) -> Figure:
 
     def once() -> tuple[int, int]:
         with scene(etcd) as made:
-            run = made.run("--once", "--ttl", "12", "--", *made.beats.command("orphan", "deaf"))
+            run = made.run("--once", "--", *made.beats.command("orphan", "deaf"), ttl=12)
             made.beats.wait("orphan")
             stop(run.guard)
             made.wire.silence()

@@ -12,7 +12,7 @@ import signal
 import time
 
 import pytest
-from run_support import wait_for
+from run_support import SHORT_TTL, wait_for
 
 from rink.core.keys import SlotKeys
 from rink.etcd.api import Put
@@ -73,7 +73,7 @@ def test_slot_is_this_minute_if_none_is_given(runs):
 
 
 def test_waiting_host_does_not_wait_for_the_end_of_the_job(runs, beats):
-    both = [runs("--ttl", "20", "--once-per", "s", "--", *beats.command()) for _ in range(2)]
+    both = [runs("--once-per", "s", "--", *beats.command()) for _ in range(2)]
     beats.wait()
     run = wait_for(lambda: next((one for one in both if "is started" in one.log), None))
     (other,) = (one for one in both if one is not run)
@@ -84,7 +84,7 @@ def test_waiting_host_does_not_wait_for_the_end_of_the_job(runs, beats):
 
 @pytest.mark.parametrize("is_retried", [False, True])
 def test_run_killed_in_the_job_is_retried_if_asked(runs, beats, is_retried):
-    first = runs("--once-per", "s", "--", *beats.command())
+    first = runs("--once-per", "s", "--", *beats.command(), ttl=SHORT_TTL)
     token = beats.wait().token
     first.send(signal.SIGKILL)
     retry = ["--retry-if-unfinished"] if is_retried else []
@@ -105,8 +105,8 @@ def test_done_is_written_in_spite_of_a_signal(runs, tmp_path, wire_to, etcd_node
     """
     wire = wire_to(etcd_node)
     until = f"until [ -e {tmp_path}/go ]; do sleep 0.01; done; exit 4"
-    line = ["--once-per", "s", "--ttl", "60", "--", "sh", "-c", f"echo; {until}"]
-    run = runs(*line, endpoint=wire.endpoint)
+    line = ["--once-per", "s", "--", "sh", "-c", f"echo; {until}"]
+    run = runs(*line, endpoint=wire.endpoint, ttl=60)
     wait_for(lambda: run.output)
     wire.cut()
     (tmp_path / "go").touch()

@@ -37,7 +37,7 @@ class Probes:
 @pytest.fixture
 def probed(runs, beats):
     def probed(*line, **more):
-        options = ["--ttl", "20", "--public", "127.0.0.1:0", *line]
+        options = ["--public", "127.0.0.1:0", *line]
         run = runs(*options, "--", *beats.command("asks"), **more)
         return run, Probes(run)
 

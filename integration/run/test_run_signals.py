@@ -42,7 +42,7 @@ def assert_ends_at_once(waiting, number):
 @pytest.mark.parametrize("number", ENDING)
 def test_signal_while_waiting_ends_run_at_once(runs, beats, number):
     """Consul's lock did not hear SIGTERM while it waited (#4439)."""
-    runs("--ttl", "20", "--", *beats.command())
+    runs("--", *beats.command())
     beats.wait()
     waiting = [runs("--handover-wait", "20", "--", *beats.command()) for _ in range(TRIES)]
     for run in waiting:
@@ -82,7 +82,7 @@ def test_etcd_away_at_the_start_is_waited_for(runs, beats, wire_to, etcd_node):
 
 
 def test_other_signals_are_passed_on_at_once(runs, beats):
-    run = runs("--ttl", "20", "--", *beats.command("asks"))
+    run = runs("--", *beats.command("asks"))
     beats.wait()
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH):
         run.send(number)
@@ -93,7 +93,7 @@ def test_other_signals_are_passed_on_at_once(runs, beats):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_reaches_the_command_when_its_role_is_lost(runs, beats, number):
     """Nobody takes over, so the wait lasts until the second signal ends it."""
-    run = runs("--ttl", "20", "--handover-wait", "30", "--", *beats.command("asks"))
+    run = runs("--handover-wait", "30", "--", *beats.command("asks"))
     beats.wait()
     run.send(number)
     run.wait_log(f"{number.name}: leaving; waits up to 30 s for a successor")
@@ -140,7 +140,7 @@ def test_timeout_sends_two_signals_and_the_command_ends_in_order(runs):
 
 
 def test_grace_is_over_kills(runs, beats):
-    run = runs("--ttl", "20", "--grace", "2", "--", *beats.command("deaf"))
+    run = runs("--grace", "2", "--", *beats.command("deaf"))
     beats.wait()
     at = boot_ms()
     assert run.ends(signal.SIGTERM) == -signal.SIGKILL
@@ -182,7 +182,7 @@ def test_code_of_the_command_stands_if_a_signal_comes_in_the_leave(
     """etcd is silent, so the leave takes long. A signal ends the leave."""
     wire = wire_to(etcd_node)
     until = f"until [ -e {tmp_path}/go ]; do sleep 0.01; done; exit 3"
-    run = runs("--ttl", "20", "--", "sh", "-c", f"echo; {until}", endpoint=wire.endpoint)
+    run = runs("--", "sh", "-c", f"echo; {until}", endpoint=wire.endpoint)
     wait_for(lambda: run.output)
     wire.silence()
     (tmp_path / "go").touch()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from processes import is_alive, thread_states, wait_stopped
-from run_support import DEFAULT_SIGNALS, RINK, ROOT, boot_ms, wait_for
+from run_support import DEFAULT_SIGNALS, RINK, ROOT, SHORT_TTL, TTL, boot_ms, wait_for
 from shells import PROMPT, Shell
 
 pytestmark = pytest.mark.waits
@@ -29,7 +29,7 @@ def shell(etcd_url):
 
 @pytest.fixture
 def line(prefix, beats):
-    def line(*words, ttl=20):
+    def line(*words, ttl=TTL):
         options = ["--group", "g", "--role", "r", "--prefix", prefix, "--ttl", str(ttl)]
         return shlex.join([*RINK, "run", *options, "--", *beats.command(*words)]) + "\n"
 
@@ -75,12 +75,12 @@ def _parent(pid):
 
 
 def test_role_is_lost_while_stopped_in_words(shell, line, beats):
-    shell.type(line("deaf", ttl=3))
+    shell.type(line("deaf", ttl=SHORT_TTL))
     beat = beats.wait()
     shell.type(CTRL_Z)
     shell.wait("Unless it goes on, role 'r' of group 'g' is lost")
     alive_at = beats.wait_over()
-    assert alive_at < max(beat.until for beat in beats.all())
+    beats.assert_over_before(max(beat.until for beat in beats.all()), alive_at)
     shell.wait("is killed")
     shell.type("fg\n")  # it waits for the role again, and gets it
     new = beats.wait(token_above=beat.token)

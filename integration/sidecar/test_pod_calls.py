@@ -12,6 +12,7 @@ import pytest
 from pems import Files
 from sidecar_support import wait_for
 
+from rink.sidecar import pod_api
 from rink.sidecar.pod_api import Pod, PodApi, PodApiError
 
 TCP_CLOSE = 7
@@ -19,7 +20,7 @@ TCP_CLOSE = 7
 
 
 @pytest.fixture
-def silent(tmp_path):
+def silent(tmp_path, monkeypatch):
     """Yield the pod of a server that reads one request, and its connections."""
     files = Files(tmp_path / "pems", "127.0.0.1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -30,6 +31,7 @@ def silent(tmp_path):
     (account / "ca.crt").write_bytes(files.ca.read_bytes())
     listener = socket.create_server(("127.0.0.1", 0))
     asked = []
+    monkeypatch.setattr(pod_api, "CONNECT_TIMEOUT_S", 30.0)  # the server is a thread, and may stall
 
     def serve():
         with contextlib.suppress(OSError):

@@ -16,6 +16,9 @@ from rink.testing import RedisServerError, RedisServerUnavailable, redis_cluster
 
 pytestmark = pytest.mark.waits
 
+DOWN_AFTER_MS = 3000
+"""A Sentinel takes no stall of the machine for the end of its master."""
+
 # --------------------------------------------------------------------------- a cluster
 
 
@@ -71,7 +74,7 @@ def test_cluster_with_a_lost_node_serves_again_after_its_start():
 
 def test_cluster_without_full_coverage_serves_the_other_slots():
     more = ("--cluster-require-full-coverage", "no")
-    with redis_cluster(3, node_timeout_ms=500, extra_args=more) as cluster:
+    with redis_cluster(3, node_timeout_ms=3000, extra_args=more) as cluster:
         lost, other = cluster.node_of("a"), cluster.node_of("b")
         lost.freeze()
         cluster.wait_healthy()
@@ -202,7 +205,7 @@ def test_clients_follow_a_sentinel_to_the_promoted_replica():
         for each in sentinel.sentinels:
             await each.aclose()
 
-    with redis_pair(sentinel=True, password="pw", down_after_ms=300) as pair:
+    with redis_pair(sentinel=True, password="pw", down_after_ms=DOWN_AFTER_MS) as pair:
         assert pair.sentinel_url == f"redis://127.0.0.1:{pair.sentinel.port}"
         with pytest.raises(UsageError, match="is a Sentinel"):
             pair.sentinel.save_copy()
@@ -210,7 +213,7 @@ def test_clients_follow_a_sentinel_to_the_promoted_replica():
 
 
 def test_sentinel_promotes_a_replica_that_is_behind():
-    with redis_pair(sentinel=True, down_after_ms=300) as pair:
+    with redis_pair(sentinel=True, down_after_ms=DOWN_AFTER_MS) as pair:
         pair.master.call("SET", "a", "1")
         pair.wait_replicated()
         pair.cut()

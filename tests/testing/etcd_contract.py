@@ -320,12 +320,12 @@ def test_a_key_belongs_to_the_lease_of_its_last_write(world):
 
 
 def test_a_lease_that_ends_deletes_its_keys_in_one_revision(world):
-    lease = world.etcd.grant(2).lease
+    lease = world.etcd.grant(4).lease
     world.put("a", lease=lease)
     before = world.put("b", lease=lease)
     seen = Seen()
     watch = world.etcd.watch(world.prefix, world.end, before + 1, seen.deliver)
-    world.pass_time(2.1)
+    world.pass_time(4.1)
     assert short(seen.events_until(before + 1), world) == [("a", None), ("b", None)]
     assert world.etcd.time_to_live(lease) == -1
     with pytest.raises(EtcdError, match="requested lease not found"):
