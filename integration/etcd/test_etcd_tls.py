@@ -161,7 +161,7 @@ def test_client_certificate_rotated_on_disk_is_used_when_etcd_is_back(tmp_path, 
     servers, ours = Files(tmp_path / "servers", "127.0.0.1"), Files(tmp_path / "ours", "app")
     ours.authority = servers.authority
     with local_etcd(fsync=False, tls=servers.server(client_cert_auth=True)) as node:
-        over_at = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=5)
+        over_at = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=15)
         ours.issue(not_after=over_at)
         tls = {"ca": servers.ca, "cert": ours.cert, "key": ours.key}
         client = clients(node.endpoint, **tls)

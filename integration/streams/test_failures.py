@@ -20,17 +20,17 @@ async def test_thread_that_takes_too_long_is_counted_and_goes_on(shop):
     A thread gets its events together from the loop, and each event has its own time.
     """
 
-    @shop.app.processor(shop.legs, timeout=1.5, **QUICK)
+    @shop.app.processor(shop.legs, timeout=4.0, **QUICK)
     def note(events):
         for leg in events.records():
-            time.sleep({10: 2.2, 20: 2.2}.get(leg.n, 0.03))
+            time.sleep({10: 5.0, 20: 5.0}.get(leg.n, 0.03))
             shop.seen.append((leg.who, leg.n))
 
     await shop.send(*range(60))
     async with shop.workers() as (start, _):
         worker = await start("a")
         await until_seen(shop, 60)
-        await asyncio.sleep(1.8)  # nothing is in hand
+        await asyncio.sleep(4.5)  # nothing is in hand
         assert counted(worker, "timeouts_total") == 2
     assert shop.numbers("a") == list(range(60))
     assert await shop.dead("note", 0) == []

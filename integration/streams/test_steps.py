@@ -105,7 +105,7 @@ async def test_a_step_that_is_under_way_at_the_close_is_told_so(steps, server):
         await store.close()
     finally:
         server.thaw()
-    answers = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 2)
+    answers = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 60)
     assert [type(one) for one in answers] == [RedisUnavailable] * 3
     assert "the client was closed" in str(answers[0])
 
@@ -117,4 +117,4 @@ async def test_a_step_that_is_asked_for_just_before_the_close_is_told_so(steps, 
     await asyncio.sleep(0)
     await store.close()
     with pytest.raises(RedisUnavailable, match="the client was closed"):
-        await asyncio.wait_for(asked, 2)
+        await asyncio.wait_for(asked, 60)

@@ -19,7 +19,7 @@ def test_a_txn_is_sent_once_whatever_is_said(clients):
         return next(answers, grpc.StatusCode.UNAVAILABLE)
 
     with ScriptedEtcd(txn=txn) as one, ScriptedEtcd(txn=txn) as two:
-        client = clients(one.endpoint, two.endpoint, timeout=2.0)
+        client = clients(one.endpoint, two.endpoint, timeout=20.0)
         put(client, b"k")
         with pytest.raises(EtcdUnavailable):
             put(client, b"k")

@@ -84,7 +84,7 @@ def test_borrowed_channel_that_got_no_thread_is_warned_of_and_left(etcd, starts,
     with grpc.insecure_channel(target) as new:
         theirs = types.SimpleNamespace(channel=old, metadata=None)
         starts[GRPC] = [True]
-        with Client.from_etcd3(theirs, timeout=0.5) as client:
+        with Client.from_etcd3(theirs, timeout=20.0) as client:
             client.range(b"k")  # over the old one
             theirs.channel = new
             client.watch(b"k", b"", 7, seen.deliver)
