@@ -160,4 +160,11 @@ GUARDS = [
         "            if self._fold.number < number:\n                self._apply(number, number)\n",
         PARQUET,
     ),
+    python(
+        "SQL notes its tables as made before their commit",
+        "sql_database",
+        "            self._are_made = True  # only now",
+        "                self._are_made = True  # only now",
+        "guards/test_guard_sqlite",
+    ),
 ]
