@@ -25,7 +25,7 @@ from rink.etcd.transport import metadata
 
 pytestmark = pytest.mark.waits
 
-BUSY_S = 6.0
+BUSY_S = 3.0
 """For an election, for opening streams elsewhere, and for the tests beside this one."""
 
 
@@ -61,7 +61,7 @@ def test_rule_5_a_watch_moves_on_from_a_killed_node(cluster, clients, prefix, wh
     killed_at = time.monotonic()
     put_until_done(client, key, b"after")
     seen.wait_events(2)
-    assert seen.at[-1] - killed_at < 6 + 2 * BUSY_S
+    assert seen.at[-1] - killed_at < 6
     print(f"{which} killed, first event after {seen.at[-1] - killed_at:.2f} s")
     assert client.endpoint != victim.endpoint
     assert seen.revisions == sorted(set(seen.revisions))
@@ -200,7 +200,7 @@ def test_rule_5_grpc_itself_notices_a_frozen_server(cluster):
     victim.thaw()
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     print(f"gRPC noticed the frozen server after {took:.2f} s")
-    assert took < 7 + BUSY_S  # 5 s until it asks, 2 s for the answer
+    assert took < 7 + 2 * BUSY_S  # 5 s until it asks, 2 s for the answer
 
 
 def test_a_frozen_node_does_not_eat_the_deadline_of_a_read(cluster, clients):

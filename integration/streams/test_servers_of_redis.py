@@ -360,11 +360,11 @@ def test_client_with_a_short_socket_timeout_survives_idle_reads(rink_redis, etcd
                 await shop.send(1)
                 await until_seen(shop, 1)
                 before = (await shop.redis.info("stats"))["total_connections_received"]
-                await asyncio.sleep(6)
+                await asyncio.sleep(3)
                 await shop.send(2)
                 await until_seen(shop, 2)
                 after = (await shop.redis.info("stats"))["total_connections_received"]
-                assert after - before <= 3  # each idle read would break: every half second
+                assert after - before <= 1
 
     asyncio.run(asyncio.wait_for(body(), 60))
 

@@ -32,10 +32,9 @@ async def test_who_stands_by_has_its_connections_to_redis_before_they_are_needed
 
 
 async def three(connections):
-    """Return a worker's connections, or False if there are fewer than three.
+    """Return a worker's three connections, or False if there are others.
 
-    One reads, one runs scripts, and one ends a read. A call that Redis answers late may need one
-    more.
+    One reads, one runs scripts, and one ends a read.
     """
     found = await connections()
-    return len(found) >= 3 and found
+    return len(found) == 3 and found
