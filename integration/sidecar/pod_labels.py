@@ -16,7 +16,7 @@ from pems import Files
 from sidecar_support import FAST, Sidecar
 
 SCRIPT = Path(__file__).with_name("labelled_sidecar.py")
-PATH = "/api/v1/namespaces/shop/pods/web-1?timeout=2s"
+PATH = "/api/v1/namespaces/shop/pods/web-1?timeout="
 LABEL = "etcd-rink/leader"
 OPTIONS = (*FAST, "--grace", "1")
 """Options for programs that do not answer a loss, so that the sidecar waits for their end."""
@@ -91,6 +91,7 @@ class Kube:
         status: the status of each answer, if it is not 200.
         is_hung: whether requests are read and not answered.
         is_open: whether it lets tokens annotate the pod.
+        limit_s: the time limit that a sidecar gives a call, in seconds.
         asked: the requests, each with its time in seconds and its labels.
     """
 
@@ -101,6 +102,7 @@ class Kube:
         self.status = 200
         self.is_hung = False
         self.is_open = False
+        self.limit_s = 2.0
         self.asked = []
         self.mounted = folder / "account"
         self.mounted.mkdir()
@@ -151,7 +153,7 @@ class Kube:
         status = self.status
         if request.headers["Authorization"] != f"Bearer {self.token}":
             status = 401
-        elif request.path not in {PATH, f"{PATH}&dryRun=All"}:
+        elif request.path.removesuffix("&dryRun=All") != f"{PATH}{self.limit_s:g}s":
             status = 404
         elif "annotations" in metadata and not self.is_open:
             status = 403
