@@ -300,8 +300,8 @@ def test_client_of_dev_does_not_warn_of_the_faults_of_its_etcd():
             with Client([endpoint]) as client:
                 old = advice(client.version()) is not None
             env = {**os.environ, "RINK_ETCD": endpoint}
-            line, pipe = [sys.executable, "-c", JOIN], subprocess.PIPE
-            with subprocess.Popen(line, env=env, stdin=pipe, stderr=pipe, text=True) as joined:
+            command, pipe = [sys.executable, "-c", JOIN], subprocess.PIPE
+            with subprocess.Popen(command, env=env, stdin=pipe, stderr=pipe, text=True) as joined:
                 if warns and old:
                     assert any("has known faults" in line for line in joined.stderr)
                 _, rest = joined.communicate("\n")
