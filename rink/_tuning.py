@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import importlib.util
 import threading
 from functools import cache
 from typing import Any
@@ -62,7 +63,8 @@ def pack_in_c(pool: Any) -> None:
     8.1, hiredis 3.4). hiredis knows only UTF-8.
     """
     connection_class: Any = getattr(pool, "connection_class", None)
-    if not is_known("redis") or not hasattr(connection_class, "pack_command"):
+    is_there = importlib.util.find_spec("hiredis") is not None
+    if not (is_there and is_known("redis") and hasattr(connection_class, "pack_command")):
         return
     is_utf8 = pool.connection_kwargs.get("encoding", "utf-8").lower() in ("utf-8", "utf8")
     if is_utf8 and not issubclass(connection_class, _PacksInC):

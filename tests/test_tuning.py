@@ -3,12 +3,14 @@
 A failure here after an upgrade says that the library has changed: see rink/_tuning.py.
 """
 
+import importlib.util
 import threading
 import types
 
 import grpc
 import pytest
 from redis.asyncio import BlockingConnectionPool, Redis, SSLConnection
+from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.sentinel import Sentinel
 from redis.exceptions import DataError
 
@@ -118,10 +120,26 @@ def test_redis_of_unknown_version_packs_for_itself(unknown_versions):
 
 
 def test_writers_are_found_where_redis_py_keeps_them():
-    redis = Redis()
-    pool = redis.connection_pool
+    """Use only lists that redis-py makes, so that a new name fails here."""
+    pool = Redis().connection_pool
     connection = pool.make_connection()
+    assert connection._writer is None
     connection._writer = writer = object()
     pool._available_connections.append(connection)
     assert _tuning.writers_of(pool) == [writer]
+    pool._in_use_connections.add(pool._available_connections.pop())
+    assert _tuning.writers_of(pool) == [writer]
     connection._writer = None
+    node = ClusterNode("127.0.0.1", 1)
+    node._connections.append(connection)
+    connection._writer = writer
+    assert _tuning.writers_of(node) == [writer]
+    connection._writer = None
+
+
+def test_redis_without_hiredis_packs_for_itself(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    redis = Redis()
+    theirs = redis.connection_pool.connection_class
+    _tuning.pack_in_c(redis.connection_pool)
+    assert redis.connection_pool.connection_class is theirs
