@@ -106,7 +106,7 @@ def test_child_forked_during_a_step_of_its_parent_may_join():
     assert "held in the child: True" in out
 
 
-def test_versions_of_asyncio_are_refused_in_a_child():
+def test_asyncio_face_is_refused_in_a_child_as_the_blocking_one():
     out = run("""
         import asyncio
         import rink.aio
@@ -116,12 +116,27 @@ def test_versions_of_asyncio_are_refused_in_a_child():
                 async with rink.aio.Rink(session, "h", name="a") as a:
                     followed = a.versions()
                     await anext(followed)
+                    entered = await a.roles(["z"]).__aenter__()
+                    changes = aiter(entered)
+                    assert (await anext(changes)).gained
                     def child():
-                        for versions in (followed, a.versions()):
-                            refused(lambda: anext(versions).__await__().__next__())
+                        for call in (
+                            lambda: anext(followed), lambda: anext(a.versions()),
+                            lambda: a.wait_settled(40), lambda: anext(changes),
+                            lambda: anext(aiter(entered)), a.roles(["y"]).__aenter__,
+                            lambda: a.get_role("x").__aenter__(),
+                            lambda: a.await_role("x").__aenter__(),
+                        ):
+                            async def awaited(call=call):
+                                await call()
+                            refused(lambda: asyncio.run(awaited()))
+                        refused(lambda: entered.held)
                         os._exit(0)  # the loop of the parent cannot end here
                     fork(child)
+                    assert entered.held["z"].is_held
+                    await changes.aclose()
                     await followed.aclose()
+                    await entered.__aexit__(None, None, None)
         asyncio.run(main())
     """)
     assert "records at exit" in out
