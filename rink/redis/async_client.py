@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from rink._tuning import pack_in_c, writers_of
-from rink.errors import ConfigError
+from rink.redis.reply_text import refuse_decoding
 
 log = logging.getLogger("rink.streams")
 
@@ -42,10 +42,7 @@ def prepare(redis: AnyRedis) -> float:
         ConfigError: the client decodes answers to text, but records are bytes.
     """
     settings = settings_of(redis)
-    if settings.get("decode_responses"):
-        raise ConfigError(
-            "the Redis client has decode_responses=True: records are bytes, so make it without"
-        )
+    refuse_decoding(settings)
     redis.set_retry(Retry(NoBackoff(), 0))
     all_settings = [settings]
     if isinstance(redis, RedisCluster):

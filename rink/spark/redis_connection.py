@@ -11,7 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from rink.errors import ConfigError, RinkError, StateError
+from rink.errors import RinkError, StateError
 from rink.redis import partition_count
 from rink.redis.blocking_client import (
     Client,
@@ -24,6 +24,7 @@ from rink.redis.blocking_client import (
 from rink.redis.error_map import explained
 from rink.redis.errors import RedisUnavailable
 from rink.redis.partition_count import PartitionCount
+from rink.redis.reply_text import refuse_decoding
 from rink.redis.scripts import Args, ScriptCall
 from rink.spark.options import StreamPlace, named
 from rink.spark.redis_retry import repeat_while_unavailable
@@ -46,10 +47,7 @@ class RedisConnection:
     """
 
     def __init__(self, client: Client, patience: float) -> None:
-        if settings_of(client).get("decode_responses"):
-            raise ConfigError(
-                "the Redis client has decode_responses=True: records are bytes, so make it without"
-            )
+        refuse_decoding(settings_of(client))
         client.set_response_callback("XRANGE", lambda answer, **_: answer)
         self.client = client
         self.is_cluster = isinstance(client, redis.RedisCluster)
