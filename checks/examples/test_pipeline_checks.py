@@ -57,7 +57,7 @@ HISTORY = [
     event(10.0, "killed", target="d1"),
     event(15.0, "granted", "d2", token=9),
     event(16.0, "batch", "d2", token=9),
-    event(17.0, "refused", "d1", store="Redis", written="part 1 of batch 1", why="counts no more"),
+    event(17.0, "refused", "d1", store="Redis", written="part 1 of batch 1", why="is stale"),
     event(30.0, "gone", target="d2"),
 ]
 COMMITS = {0: 8.0, 1: 21.0}

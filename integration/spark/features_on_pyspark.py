@@ -316,7 +316,7 @@ def test_fenced_batches_count_once_and_stale_drivers_are_refused(shop, spark, tm
     go(2)
     assert sums() == wanted
     shop.send(RECORDS)
-    with pytest.raises(PySparkException, match="StaleToken: token 2 of 'sums' counts no more"):
+    with pytest.raises(PySparkException, match="StaleToken: token 2 of 'sums' is stale"):
         go(2, overtaken)
     with pytest.raises(StaleToken):
         go(1)

@@ -164,7 +164,7 @@ def test_batch_counts_once_over_a_replay_and_stale_driver_is_refused(store, shop
         out.write(df.select("customer", "amount"), store.each, by="customer")
 
     shop.send(RECORDS)
-    with pytest.raises(PySparkException, match=r"StaleToken: token 2 of 'sums' counts no more"):
+    with pytest.raises(PySparkException, match=r"StaleToken: token 2 of 'sums' is stale"):
         run(shop, spark, tmp_path / "q", store, token=2, body=overtaken).awaitTermination()
     assert store.sums() == SUMS
 

@@ -141,8 +141,8 @@ def test_what_was_noted_comes_to_these_times_to_the_millisecond(rink_server, spa
     assert report.longest_drain == ("w1", 2.25, 2)
     assert str(report).splitlines() == [
         "1 versions",
-        "joined: 1 ranks moved in 1 versions",
-        "started: 1 ranks moved in 1 versions",
+        "joined: 1 rank moved in 1 version",
+        "started: 1 rank moved in 1 version",
         "not settled for 3.750 s in all",
         "2026-11-24 10:00:40  not settled yet, and up to 15 s before  w1 is gone",
         "2026-11-24 10:00:01.500000  2.500 s  joined w3",

@@ -87,7 +87,7 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
             _tell(url, version, data_dir)
         else:
             if port is None and chosen != PORT:
-                others = "so etcd listens at another one: use its URL in examples."
+                others = "so etcd listens at another port: use its URL in examples."
                 click.echo(f"Port {PORT} is taken, {others}")
             _greet(url, version, data_dir)
         never = threading.Event()

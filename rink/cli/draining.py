@@ -16,7 +16,7 @@ ANSWER_TIMEOUT_S = 2.0
 """Seconds for the answer, in addition to those that the sidecar is asked to wait."""
 
 
-@click.command(short_help="Make the sidecar beside it leave, as a preStop hook.")
+@click.command(short_help="Make the sidecar in the same pod leave, as a preStop hook.")
 @click.option(
     "--api",
     default=API,

@@ -24,7 +24,7 @@ from rink.cli.options import Target, announced, check_group, opened, with_json, 
 from rink.core.keys import OFFSETS, SLOTS, Keys
 from rink.core.values import Asked, Wish
 from rink.core.view import View
-from rink.core.wording import some
+from rink.core.wording import plural, some
 from rink.errors import StateError
 from rink.etcd import api
 from rink.etcd.api import Compare, Delete, Etcd
@@ -63,22 +63,18 @@ class Kept:
                 yield f"kept: the request to {wish_text(entry.request)}, for the next coordinator"
         if self.offsets:
             yield (
-                f"kept: {_number(self.offsets, 'offset')} of its partitions: the next members go "
-                f"on from there, {_unless_deleted(keys, OFFSETS)}"
+                f"kept: {self.offsets} {plural(self.offsets, 'offset')} of its partitions: "
+                f"the next members go on from there, {_unless_deleted(keys, OFFSETS)}"
             )
         if self.slots:
             yield (
-                f"kept: {_number(self.slots, 'slot')} of its `rink run --once-per`: the next "
-                f"members run no finished slot again, {_unless_deleted(keys, SLOTS)}"
+                f"kept: {self.slots} {plural(self.slots, 'slot')} of its `rink run --once-per`: "
+                f"the next members run no finished slot again, {_unless_deleted(keys, SLOTS)}"
             )
 
 
 def _unless_deleted(keys: Keys, mark: str) -> str:
     return f"unless you first run `etcdctl del --prefix {quote(root_beside(keys, mark).decode())}`"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def is_terminal() -> bool:
@@ -121,7 +117,7 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
         )
         deleted = _size(view) - len(kept.keys(keys))
         if deleted and is_terminal() and not yes:
-            question = f"Delete {_number(deleted, 'key')} of group {group!r}?"
+            question = f"Delete {deleted} {plural(deleted, 'key')} of group {group!r}?"
             click.confirm(wrapped(question, sys.stderr), abort=True, err=True)
         if deleted:
             with announced(target, f"deleting group {group!r} in"):
@@ -133,7 +129,9 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
         click.echo(json.dumps(facts, indent=2))
         return
     done = (
-        f"is forgotten: {_number(deleted, 'key')} deleted" if deleted else "has nothing to forget"
+        f"is forgotten: {deleted} {plural(deleted, 'key')} deleted"
+        if deleted
+        else "has nothing to forget"
     )
     for line in (f"{group} {done}", *kept.lines(keys)):
         tell(render.clean(line))
@@ -146,9 +144,9 @@ def _kept(view: View, group: str, keys: Keys) -> Kept:
         StateError: members live, or the newest version cannot be read.
     """
     if view.by_age:
-        names = some(tuple(member.name for member in view.by_age))
+        names, count = some(tuple(member.name for member in view.by_age)), len(view.by_age)
         raise StateError(
-            f"group {group!r} still has {_number(len(view.by_age), 'member')} ({names}). Stop all "
+            f"group {group!r} still has {count} {plural(count, 'member')} ({names}). Stop all "
             "members first. A killed member counts until its lease ends: "
             f"`rink wait {quote(group)} --members 0` waits for that",
             key=keys.root.decode(),

@@ -24,7 +24,7 @@ with_ttl = click.option(
     metavar="SECONDS",
     type=Seconds(min=2),
     default=TTL_S,
-    help="Seconds after which another host may take over if this one is dead or cut off.",
+    help="Seconds after which another host may take over if this host is dead or cut off.",
 )
 
 

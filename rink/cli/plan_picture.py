@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rink.core.wording import plural
 from rink.errors import ConfigError
 from rink.spark.roles.plans import Load, Plan
 
@@ -58,8 +59,10 @@ def draw(plan: Plan, path: str, title: str = "") -> None:
 
 def headline(plan: Plan, title: str = "") -> str:
     """Return the main figures in a line or two."""
-    moves = f"{plan.moved:,} of {plan.roles:,} roles would move ({plan.share_moved:.1%})"
-    changes = f"{len(plan.before.ranks)} → {len(plan.after.ranks)} ranks, {plan.after.scheme}"
+    roles = f"{plan.roles:,} {plural(plan.roles, 'role')}"
+    moves = f"{plan.moved:,} of {roles} would move ({plan.share_moved:.1%})"
+    rank_count = f"{len(plan.before.ranks)} → {len(plan.after.ranks)}"
+    changes = f"{rank_count} {plural(len(plan.after.ranks), 'rank')}, {plan.after.scheme}"
     return "\n".join([moves, f"{title}: {changes}" if title else changes])
 
 

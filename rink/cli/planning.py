@@ -21,7 +21,7 @@ from rink.cli import observe, render
 from rink.cli.exit_status import Failed
 from rink.cli.options import Target, check_group, opened, with_json, with_target
 from rink.core.values import Version
-from rink.core.wording import some
+from rink.core.wording import plural, some
 from rink.inspect.read_group import read_group
 from rink.pip_distribution import install_command
 
@@ -199,14 +199,17 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
 
 def show(result: Plan, title: str = "") -> RenderableType:
     """Show a plan: its figures, the moves between members, and the balance."""
-    head = Text(f"{result.moved:,} of {result.roles:,} roles would move", "bold")
+    head = Text(
+        f"{result.moved:,} of {result.roles:,} {plural(result.roles, 'role')} would move", "bold"
+    )
     head.append(f" ({result.share_moved:.2%})", "bold")
-    size = f"{len(result.before.ranks)} → {len(result.after.ranks)} ranks"
+    rank_count = len(result.after.ranks)
+    size = f"{len(result.before.ranks)} → {rank_count} {plural(rank_count, 'rank')}"
     facts = [render.clean(title)] if title else []
     facts += [size, result.after.scheme, some(result.after.because, "; ") or "nobody comes or goes"]
     lines: list[RenderableType] = [head, Text(render.clean(" · ".join(facts)), "dim")]
     if result.unnamed:
-        lines.append(Text(f"{result.unnamed:,} rows have no role (null)", "yellow"))
+        lines.append(Text(f"rows without a role (null): {result.unnamed:,}", "yellow"))
     if result.flows:
         lines += [Text(""), _flows(result)]
     return Group(*lines, Text(""), _balance(result))

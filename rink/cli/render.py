@@ -21,7 +21,7 @@ from rich.text import Text
 
 from rink.cli.growth_estimate import Growth, is_waiting
 from rink.cli.leases import RENEWALS_PER_TTL, LeaseAnswer, Leases
-from rink.core.wording import MAX_NAMED, some
+from rink.core.wording import MAX_NAMED, plural, some
 from rink.inspect.group_status import GroupStatus, MemberStatus
 from rink.inspect.version_diff import VersionStep
 
@@ -323,7 +323,7 @@ def show_history(steps: list[VersionStep]) -> RenderableType:
 
 def _changed(step: VersionStep, size: int) -> Text:
     if step.changed is None:
-        return Text(f"{size} ranks; the version before is not kept", "dim")
+        return Text(f"{size} {plural(size, 'rank')}; the version before is not kept", "dim")
     moves = _first([str(move) for move in step.changed.moves])
     return Text("\n".join(moves)) if moves else Text("no rank", "dim")
 

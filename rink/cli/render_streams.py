@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from rink.cli.render import Listing, clean, titled, when
-from rink.core.wording import some
+from rink.core.wording import plural, some
 
 if TYPE_CHECKING:
     from rink.streams import admin
@@ -92,7 +92,11 @@ def _notes(lags: Sequence[admin.Lag]) -> list[RenderableType]:
         for place, lag in places
         if lag.quarantined
     ]
-    lines += [("lost", f"{place}: {lag.lost} events", "red") for place, lag in places if lag.lost]
+    lines += [
+        ("lost", f"{place}: {lag.lost} {plural(lag.lost, 'event')}", "red")
+        for place, lag in places
+        if lag.lost
+    ]
     strangers = sorted({lag.processor for lag in lags if not (lag.declared or lag.is_sparks)})
     what = "trimming waits for it; if it was retired: rink streams forget-group"
     lines += [("not in this app", f"{name}: {what}", "yellow") for name in strangers]
@@ -276,11 +280,10 @@ def show_forgotten(rows: Sequence[admin.Forgotten]) -> str:
         return "nothing to forget: it is registered nowhere"
     name = rows[0].processor
     waited, trimmed = sum(row.waited for row in rows), sum(row.trimmed for row in rows)
-    kept = f"{waited} events waited for it, {trimmed} were kept for it alone and are gone"
-    where = f"{len(rows)} partition" + "s" * (len(rows) != 1)
-    parts = [f"{name} is forgotten in {where}: {kept}"]
+    kept = f"events that waited for it: {waited}; kept for it alone, and gone: {trimmed}"
+    parts = [f"{name} is forgotten in {len(rows)} {plural(len(rows), 'partition')}: {kept}"]
     if letters := sum(row.letters for row in rows):
-        parts.append(f"{letters} of its dead letters stay")
+        parts.append(f"dead letters of it that stay: {letters}")
     if any(row.declared for row in rows):
         parts.append(
             "this app still has it: the next worker registers it anew, from where it starts"

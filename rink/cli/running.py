@@ -75,7 +75,8 @@ def _check_slot(ctx: click.Context, param: click.Parameter, value: str | None) -
     "--wait",
     metavar="SECONDS",
     type=Seconds(min=0, min_open=True),
-    help="Exit with 75 if it does not get the role within this time.  [default: wait for ever]",
+    help="Exit with 75 if this host does not get the role within this time.  "
+    "[default: wait for ever]",
 )
 @click.option("--once", is_flag=True, help="Exit with 124 if the role is lost.")
 @click.option("--restart", is_flag=True, help="Start the command again when it ends by itself.")

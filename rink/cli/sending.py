@@ -20,6 +20,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 from rink.cli import apps
 from rink.cli.exit_status import Failed
 from rink.cli.options import Seconds, with_json
+from rink.core.wording import plural
 from rink.errors import RinkError
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ def sendmany(app: str, stream: str, file: BinaryIO, timeout: float, as_json: boo
     if not as_json:
         rate = count.sent / max(count.seconds, 0.001)
         click.echo(
-            f"{count.sent} records sent to {stream} in {count.seconds:.1f} s ({rate:.0f} a second)"
+            f"{count.sent} {plural(count.sent, 'record')} sent to {stream} in "
+            f"{count.seconds:.1f} s ({rate:.0f} a second)"
         )
 
 

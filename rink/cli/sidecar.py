@@ -115,7 +115,7 @@ JOIN_TIMEOUT_S = 10.0
     metavar="SECONDS",
     type=Seconds(min=0),
     default=10.0,
-    help="How long it stays in the group after the last sign of life of a program.",
+    help="How long the member stays in the group after the last sign of life of a program.",
 )
 @click.option(
     "--grace",

@@ -44,7 +44,7 @@ def _names(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> li
     help="Run only these. May be given more than once.  [default: all of the app]",
 )
 @with_name("the groups")
-@with_leave("a worker that takes over; this one processes meanwhile")
+@with_leave("a worker that takes over; this worker processes meanwhile")
 @click.option(
     "--metrics-port",
     metavar="PORT",

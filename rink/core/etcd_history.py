@@ -121,12 +121,13 @@ class EtcdHistory:
         if now < self.grants_from:
             return (
                 "etcd has another history than before (restored, or its volume was lost): members "
-                "that are cut off may still hold roles by the old one, so nothing is granted yet"
+                "that are cut off may still hold roles by the earlier history, so nothing is "
+                "granted yet"
             )
         if self.token_floor:
             return (
                 f"fencing tokens up to {self.token_floor} may have been given in an earlier "
-                "history of etcd, and the next ones would not be higher: the token base is being "
+                "history of etcd, and new tokens would not be higher: the token base is being "
                 "raised"
             )
         return ""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 
 _LOST = "a server that is alone may lose writes that it answered, if it crashes"
-_DIFFER = "its servers may come to hold different data"
-_EARLY = "a former leader may end leases that are alive"
+_DIFFER = "its servers may have different data"
+_EARLY = "a former leader may end live leases"
 _COMPACTED = "a watch may miss changes around a compaction"
 _RENEWED = "a lease that has just ended may be answered as renewed"
 

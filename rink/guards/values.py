@@ -80,7 +80,7 @@ class Fence:
     def stale(self, newer: int, place: str) -> StaleToken:
         """Return the error for a write under this fence, now that it is stale."""
         return StaleToken(
-            f"token {self.token} of {self.name!r} counts no more: {place} has seen {newer}; "
+            f"token {self.token} of {self.name!r} is stale: {place} has seen {newer}; "
             "nothing was written",
             role=self.name,
             token=self.token,

@@ -211,7 +211,7 @@ class Cursor:
 
     def _refused(self, why: str, newer: int) -> StaleToken:
         return StaleToken(
-            f"token {self.token} of {self.place} counts no more: {why}. Uncommitted work is "
+            f"token {self.token} of {self.place} is stale: {why}. Uncommitted work is "
             "repeated elsewhere: stop working on it, and release the assignment",
             newer=newer,
             **self._about,
@@ -240,7 +240,7 @@ def check_partitions(topic: str, partitions: int, key: bytes, value: Stored) -> 
     """Raise a ConfigError if the topic has another number of partitions."""
     if value.partitions != partitions:
         raise ConfigError(
-            f"topic {topic!r} has {value.partitions} partitions by the value of {_text(key)}, not "
+            f"topic {topic!r} has partitions={value.partitions} by the value of {_text(key)}, not "
             f"{partitions}: offsets of one number mean nothing for the other. Give "
             f"partitions={value.partitions}, or another topic name to begin anew"
         )

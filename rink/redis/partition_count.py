@@ -65,7 +65,7 @@ def check_same(
     lost_order = "keys would go to other partitions than before, and their order be lost. Use "
     if stored.count != declared.count:
         raise StateError(
-            f"{stream} has {stored.count} partitions in Redis at {server} (key {key!r}) and "
+            f"{stream} has partition_count={stored.count} in Redis at {server} (key {key!r}) and "
             f"partition_count={declared.count} in this program: {lost_order}{stored.count}, or "
             "another stream",
             key=key,

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from rink.core.keys import Keys, check_name
+from rink.core.wording import plural
 from rink.inspect.read_group import read_group, unknown_group
 from rink.inspect.version_diff import VersionStep, steps
 from rink.session import BaseSession
@@ -75,8 +76,11 @@ class NotedReport:
         return attrs.asdict(self)
 
     def __str__(self) -> str:
-        lines = [f"{self.versions} versions"]
-        lines += [f"{cause}: {ranks} ranks moved in {n} versions" for cause, n, ranks in self.moves]
+        lines = [f"{self.versions} {plural(self.versions, 'version')}"]
+        lines += [
+            f"{cause}: {ranks} {plural(ranks, 'rank')} moved in {n} {plural(n, 'version')}"
+            for cause, n, ranks in self.moves
+        ]
         lines += [f"not settled for {self.unsettled_s:.3f} s in all"] if self.longest else []
         for episode in self.longest:
             took = "not settled yet" if episode.seconds is None else f"{episode.seconds:.3f} s"
@@ -84,7 +88,9 @@ class NotedReport:
             lines.append(f"{episode.began}  {took}{unseen}  {'; '.join(episode.causes)}")
         if self.longest_drain is not None:
             member, seconds, roles = self.longest_drain
-            lines.append(f"longest drain: {member}, {roles} roles, {seconds:.3f} s")
+            lines.append(
+                f"longest drain: {member}, {roles} {plural(roles, 'role')}, {seconds:.3f} s"
+            )
         return "\n".join(lines)
 
 

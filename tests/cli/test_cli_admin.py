@@ -118,10 +118,10 @@ def test_what_is_chosen_is_asked_for(run, shop, answers, command, options, chose
 
 
 def test_errors_are_one_line(run, shop, answers):
-    answers("lag", StateError("stream 'orders' has 8 partitions in Redis"))
+    answers("lag", StateError("stream 'orders' has partition_count=8 in Redis"))
     result = run("streams", "lag", shop)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "rink: stream 'orders' has 8 partitions in Redis\n"
+    assert result.stderr == "rink: stream 'orders' has partition_count=8 in Redis\n"
 
 
 # ── lag ──────────────────────────────────────────────────────────────────────────────────────────
@@ -404,15 +404,15 @@ def test_what_a_forgotten_processor_kept_waiting(lines, run_json, shop, answers)
     asked = answers("forget_group", (one,))
     assert lines("streams", "forget-group", shop, "bill", "--force", "--yes") == [
         (
-            "bill is forgotten in 1 partition: 5 events waited for it, "
-            "4 were kept for it alone and are gone"
+            "bill is forgotten in 1 partition: events that waited for it: 5; "
+            "kept for it alone, and gone: 4"
         )
     ]
     assert asked == [("bill", {"stream": None, "force": True})]
     answers("forget_group", (one, other))
     assert lines("streams", "forget-group", shop, "bill", "--yes")[0].endswith(
-        "2 of its dead letters stay; this app still has it: the next worker registers it anew, "
-        "from where it starts"
+        "dead letters of it that stay: 2; this app still has it: the next worker registers it "
+        "anew, from where it starts"
     )
     assert len(run_json("streams", "forget-group", shop, "bill", "--yes")["forgotten"]) == 2
 
@@ -420,7 +420,7 @@ def test_what_a_forgotten_processor_kept_waiting(lines, run_json, shop, answers)
 ASKING = [
     ("reset", ("bill", "--to", "latest"), "Move the offset of bill as shown above, to latest?"),
     ("forget-group", ("bill",), "This app still has bill. Forget its offsets, as shown above?"),
-    ("discard", ("--all",), "Remove all dead letters of these, for good?"),
+    ("discard", ("--all",), "Remove all dead letters shown above, for good?"),
 ]
 
 

@@ -117,7 +117,7 @@ def test_where_the_usual_port_is_taken_another_one_is_chosen(server, run, taken,
     assert result.exit_code == 0
     assert f":{taken}" not in result.stdout
     assert result.stdout.startswith(
-        f"Port {taken} is taken, so etcd listens at another one: use its URL in examples.\n"
+        f"Port {taken} is taken, so etcd listens at another port: use its URL in examples.\n"
     )
 
 

@@ -268,7 +268,7 @@ def test_offsets_of_another_number_of_partitions_are_refused(world):
     a = world.join("a")
     with (
         pytest.raises(
-            rink.ConfigError, match=r"8 partitions by the value of rink/g:offsets/orders/1"
+            rink.ConfigError, match=r"partitions=8 by the value of rink/g:offsets/orders/1"
         ),
         world.consumer(a),
     ):

@@ -249,7 +249,7 @@ def test_people_are_shown_tables(run, computed, roles):
     lines = [line.split() for line in result.stdout.splitlines()]
     assert result.stdout.startswith("750 of 1,000 roles would move (75.00%)\n3 → 3 ranks · jump · ")
     assert "replaced w3 by w9: leaving" in result.stdout
-    assert "3 rows have no role (null)" in result.stdout
+    assert "rows without a role (null): 3" in result.stdout
     assert ["w3", "w1", "750", "100.0%"] in lines
     assert ["w1", "0", "250", "1,000", "0.750", "3.000"] in lines
     assert ["w9", "-", "→", "2", "-", "0", "-", "0.000"] in lines

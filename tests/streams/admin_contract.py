@@ -183,7 +183,7 @@ async def test_requeue_into_a_full_partition_changes_nothing(desk):
     await desk.redis.xadd(limited.stream, {"d": b"{}"})
     await desk.redis.xadd(limited.stream, {"d": b"{}"})
     with pytest.raises(
-        PartitionFull, match=r"'orders/1' holds 2 events .* 0 letters were requeued"
+        PartitionFull, match=r"'orders/1' holds 2 events .* letters requeued before: 0"
     ):
         await admin.requeue(desk.app, letter)
     assert [one.id for one in await desk.dead()] == [letter]

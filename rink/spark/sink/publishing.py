@@ -15,6 +15,7 @@ from functools import partial
 import attrs
 
 from rink.core.keys import check_name, encode
+from rink.core.wording import plural
 from rink.errors import RinkError, StaleToken, StateError
 from rink.redis.scripts import Args
 from rink.redis.stored_format import STREAM_PREFIX
@@ -262,8 +263,9 @@ class Sink:
             elif time.monotonic() > end:
                 raise PartitionFull(
                     f"partition {move.number} of {self._place} was full for {self._patience:g} s: "
-                    f"it holds {self._bounds.limit} events (partition_size) that some processor "
-                    "has not committed. Run `rink streams lag` to see which. "
+                    f"it holds {self._bounds.limit} {plural(self._bounds.limit, 'event')} "
+                    "(partition_size) that some processor has not committed. Run `rink streams "
+                    "lag` to see which. "
                     f"{self._how_it_goes_on()}",
                     stream=self._place.stream,
                     partition=move.number,

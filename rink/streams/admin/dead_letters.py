@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from rink.core.wording import plural
 from rink.errors import StateError
 from rink.redis.reply_text import text
 from rink.streams.admin.targets import ProcessorPartition, Row, change, each, find, read, store_of
@@ -174,9 +175,9 @@ async def _requeue(
             )
         case "full":
             raise PartitionFull(
-                f"partition {place.role!r} holds {bounds.limit} events that some processor has not "
-                f"committed, and has no room for dead letter {letter}; {before} letters were "
-                "requeued before",
+                f"partition {place.role!r} holds {bounds.limit} {plural(bounds.limit, 'event')} "
+                f"that some processor has not committed, and has no room for dead letter {letter}; "
+                f"letters requeued before: {before}",
                 stream=place.stream,
                 partition=place.number,
             )

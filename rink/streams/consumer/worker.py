@@ -223,8 +223,8 @@ class Worker:
             return
         if declared is None:
             log.warning(
-                "stream %r keeps events for %s, as another program has set, and this one sets "
-                "nothing: give it the same keep and keep_bytes, or keep=0 to end it",
+                "stream %r keeps events for %s, as another program has set, and this program "
+                "sets none: give it the same keep and keep_bytes, or keep=0 to end it",
                 stream.name, known,
             )  # fmt: skip
         else:

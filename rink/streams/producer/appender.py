@@ -15,6 +15,7 @@ import attrs
 
 from rink._cancel import end
 from rink.backoff import Backoff
+from rink.core.wording import plural
 from rink.errors import ClosedError, RinkError
 from rink.event_loops import loop_time
 from rink.redis.error_map import timed_out
@@ -134,10 +135,10 @@ class Appender:
                 server=self._store.server,
             )
         return PartitionFull(
-            f"{self._subject} was full for {timeout:g} s: it holds {self._bounds.limit} events "
-            "(partition_size) that some processor has not committed, or that no processor has been "
-            f"registered for; {left} were not sent. `rink streams lag` shows the processors that "
-            "are behind",
+            f"{self._subject} was full for {timeout:g} s: it holds {self._bounds.limit} "
+            f"{plural(self._bounds.limit, 'event')} (partition_size) that some processor has not "
+            f"committed, or that no processor has been registered for; {left} were not "
+            "sent. `rink streams lag` shows the processors that are behind",
             stream=self._stream,
             partition=self._partition,
         )
