@@ -14,6 +14,7 @@ import math
 from collections.abc import Awaitable, Callable
 
 from rink import _member_internals, aio
+from rink.backoff import Backoff
 from rink.errors import ConfigError, EtcdAuth, EtcdError, EtcdTls, RoleTimeout
 from rink.run.run_settings import LEAVE_TIMEOUT_S, RunSettings
 
@@ -32,7 +33,9 @@ has waited longest gets it.
 QUICK_LEAVE_TIMEOUT_S = 0.1
 """Time to leave the group after a signal while no command runs. After that, the lease must end."""
 
-MAX_JOIN_PAUSE_S = 30.0
+FIRST_JOIN_PAUSE_S, MAX_JOIN_PAUSE_S = 1.0, 30.0
+"""Bounds of the first pause and of every pause before the next try to join."""
+
 REPORT_INTERVAL_S = 60.0
 """Seconds between two log lines about the same wait."""
 
@@ -79,7 +82,7 @@ class RunMember:
 
     async def join(self) -> None:
         """Join the group once; retry while etcd does not answer."""
-        pause, reported_at = 1.0, -math.inf
+        pauses, reported_at = Backoff(FIRST_JOIN_PAUSE_S, MAX_JOIN_PAUSE_S), -math.inf
         while self._joined is None:
             try:
                 self._joining = self._make()
@@ -92,8 +95,7 @@ class RunMember:
                 if now - reported_at >= REPORT_INTERVAL_S:
                     reported_at, group = now, self._settings.group
                     log.warning("`rink run` waits to join group %r: %s", group, error)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, MAX_JOIN_PAUSE_S)
+                await asyncio.sleep(pauses.next())
 
     def _make(self) -> aio.Rink:
         settings = self._settings
