@@ -24,12 +24,13 @@ from rink.cli.options import Target, announced, check_group, opened, with_json, 
 from rink.core.keys import OFFSETS, SLOTS, Keys
 from rink.core.values import Asked, Wish
 from rink.core.view import View
-from rink.core.wording import plural, some
+from rink.core.wording import some
 from rink.errors import StateError
 from rink.etcd import api
 from rink.etcd.api import Compare, Delete, Etcd
 from rink.inspect.group_status import wish_text
 from rink.inspect.read_group import read_group
+from rink.plural import plural
 
 
 @attrs.frozen

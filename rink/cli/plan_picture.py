@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from rink.core.wording import plural
 from rink.errors import ConfigError
+from rink.plural import plural
 from rink.spark.roles.plans import Load, Plan
 
 ENDINGS = (".svg", ".png", ".pdf")

@@ -21,9 +21,10 @@ from rink.cli import observe, render
 from rink.cli.exit_status import Failed
 from rink.cli.options import Target, check_group, opened, with_json, with_target
 from rink.core.values import Version
-from rink.core.wording import plural, some
+from rink.core.wording import some
 from rink.inspect.read_group import read_group
 from rink.pip_distribution import install_command
+from rink.plural import plural
 
 if TYPE_CHECKING:
     from rink.spark.roles import Plan, Standing

@@ -21,9 +21,10 @@ from rich.text import Text
 
 from rink.cli.growth_estimate import Growth, is_waiting
 from rink.cli.leases import RENEWALS_PER_TTL, LeaseAnswer, Leases
-from rink.core.wording import MAX_NAMED, plural, some
+from rink.core.wording import MAX_NAMED, some
 from rink.inspect.group_status import GroupStatus, MemberStatus
 from rink.inspect.version_diff import VersionStep
+from rink.plural import plural
 
 PIPE_WIDTH = 160
 """Columns if the output is no terminal. A table is only as wide as its cells need."""

@@ -13,7 +13,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from rink.cli.render import Listing, clean, titled, when
-from rink.core.wording import plural, some
+from rink.core.wording import some
+from rink.plural import plural
 
 if TYPE_CHECKING:
     from rink.streams import admin

@@ -20,8 +20,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 from rink.cli import apps
 from rink.cli.exit_status import Failed
 from rink.cli.options import Seconds, with_json
-from rink.core.wording import plural
 from rink.errors import RinkError
+from rink.plural import plural
 
 if TYPE_CHECKING:
     from rink.streams import App, Stream

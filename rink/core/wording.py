@@ -20,11 +20,6 @@ def describe(member: Member) -> str:
     return f"the record members/{member.name} ({which}{since}{where})"
 
 
-def plural(count: int, noun: str) -> str:
-    """Return the form of a regular noun for a count."""
-    return noun if count == 1 else f"{noun}s"
-
-
 def some(names: Sequence[str], between: str = ", ") -> str:
     """Return the first few names for a message, and the number of the rest."""
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""

@@ -14,9 +14,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from rink.core.keys import Keys, check_name
-from rink.core.wording import plural
 from rink.inspect.read_group import read_group, unknown_group
 from rink.inspect.version_diff import VersionStep, steps
+from rink.plural import plural
 from rink.session import BaseSession
 
 _MOVE = "struct<what:string,before:string,after:string>"

@@ -15,8 +15,8 @@ from functools import partial
 import attrs
 
 from rink.core.keys import check_name, encode
-from rink.core.wording import plural
 from rink.errors import RinkError, StaleToken, StateError
+from rink.plural import plural
 from rink.redis.scripts import Args
 from rink.redis.stored_format import STREAM_PREFIX
 from rink.spark.options import StreamPlace

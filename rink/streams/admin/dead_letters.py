@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from rink.core.wording import plural
 from rink.errors import StateError
+from rink.plural import plural
 from rink.redis.reply_text import text
 from rink.streams.admin.targets import ProcessorPartition, Row, change, each, find, read, store_of
 from rink.streams.errors import PartitionFull

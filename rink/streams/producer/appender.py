@@ -15,9 +15,9 @@ import attrs
 
 from rink._cancel import end
 from rink.backoff import Backoff
-from rink.core.wording import plural
 from rink.errors import ClosedError, RinkError
 from rink.event_loops import loop_time
+from rink.plural import plural
 from rink.redis.error_map import timed_out
 from rink.redis.errors import RedisOutOfMemory, RedisUnavailable
 from rink.redis.script_pipeline import batch_length
