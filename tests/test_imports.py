@@ -25,6 +25,7 @@ FLOORS = {
     "rink.errors": 0,
     "rink.backoff": 0,
     "rink.pip_distribution": 0,
+    "rink.plural": 0,
     "rink.report_interval": 0,
     "rink._cancel": 0,
     "rink._tuning": 0,
