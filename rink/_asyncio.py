@@ -88,7 +88,7 @@ def in_loop(callback: Callable[..., object]) -> Callable[..., None]:
 def soon_in_loop(callback: Callable[[], object]) -> Callable[[], None]:
     """Return a function like `in_loop`'s, for thousands of calls.
 
-    One call by the loop stands for all calls so far.
+    The loop makes one call for all calls so far.
     """
     is_scheduled = False
 

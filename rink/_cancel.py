@@ -14,7 +14,7 @@ ENDS_PROCESS = (SystemExit, KeyboardInterrupt)
 def is_ending(task: asyncio.Task[Any]) -> bool:
     """Return whether a task was cancelled from outside, and so must end.
 
-    The task may run user code only by `apart`.
+    Such a task may run user code only through `apart`.
     """
     return task.cancelling() > 0
 
@@ -23,7 +23,7 @@ async def apart(code: Callable[[], Awaitable[None]]) -> None:
     """Run user code in a task of its own.
 
     Before Python 3.13, a failed TaskGroup may leave its request to cancel in its task. The caller
-    must not take that for a request by Rink.
+    must not mistake that request for one by Rink.
     """
     exits: list[BaseException] = []
 
@@ -86,7 +86,7 @@ async def run_unless(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> 
     """Run a coroutine to its end, unless the event is set before.
 
     Returns:
-        Whether the coroutine came to its end. Otherwise it was cancelled.
+        True if the coroutine came to its end, False if it was cancelled.
     """
     working, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:

@@ -31,7 +31,7 @@ def named(
         homes: the module of each name, or MODULE:NAME if it has another name there. These modules
             are attributes, too, as if they had been imported. The home of a module of the package
             is its own full name.
-        extra: Rink's extra that installs what they need, for all names or by module.
+        extra: Rink's extra that installs the needed libraries, for all names or by module.
 
     The returned `__getattr__` raises ModuleNotFoundError if an extra is missing, and names it.
     """

@@ -1,7 +1,7 @@
 """Access the parts of a member that its public interface does not have.
 
-The sidecar and `rink run` use this. Each function takes the engine's lock once, so its result is of
-one moment.
+The sidecar and `rink run` use this. Each function takes the engine's lock at most once, so its
+result is of one moment.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Save CPU time by private parts of gRPC and redis-py.
 
-Each function here changes or reads what a library does not promise. So each has three things:
+Each function here changes or reads a private part of a library. So each has three things:
 
-* a range of versions that it knows, and leaves objects of other versions as they are;
-* a look at the object itself, so a part that is missing changes nothing;
-* a test in tests/test_tuning.py, which fails if a new version takes no notice of the change.
+* a range of known versions: it leaves objects of other versions as they are;
+* a check of the object itself, so a missing part changes nothing;
+* a test in tests/test_tuning.py, which fails if a new version ignores the change.
 
-Without them all of Rink works, only slower. Raise a range after a run of that test.
+Without these functions, Rink works as well, only slower. Raise a range after a run of that test.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 
 VERSIONS = {"grpcio": ((1, 62), (2,)), "redis": ((6,), (9,))}
-"""The first version of each library that is known, and the first that is not."""
+"""Map each library to its first known version, and its first unknown version."""
 
 MIN_READER_WAIT_S = 2.0
 """Shortest wait of a gRPC reader. With fork support, gRPC waits at most 5 s for it to wake."""

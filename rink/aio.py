@@ -52,7 +52,7 @@ class Session(AsyncWith, BaseSession):  # noqa: D101 - documented by its base
     __doc__ = BaseSession.__doc__
 
     async def close(self, timeout: float | None = None) -> None:
-        """Leave every group and close the connection, as `rink.Session.close`."""
+        """Leave every group and close the connection; see `rink.Session.close`."""
         within = None if timeout is None else check_seconds("timeout", timeout) / 2
         if self._is_over:
             return
@@ -150,7 +150,7 @@ class Rink(AsyncWith, BaseRink[Role, TaskSupervisor]):  # noqa: D101 - documente
         return role
 
     def roles(self, names: Iterable[str]) -> RoleSet:
-        """Return an async context manager that holds whichever roles are mine."""
+        """Return an async context manager that holds each role while it is mine."""
         return RoleSet(self, [check_name("role", name) for name in names])
 
     def on_role(self, name: str) -> Callable[[F], F]:
@@ -220,7 +220,7 @@ async def _changes(engine: Engine) -> AsyncIterator[asyncio.Event]:
 
 
 class RoleSet(AsyncFor, BaseRoleSet[Role]):
-    """Hold those of several roles that are mine, as `rink.RoleSet` does.
+    """Hold each of several roles while it is mine, as `rink.RoleSet` does.
 
     This is an async context manager and iterator. Asking for the next change releases a role that
     was lost, so finish its work before that.

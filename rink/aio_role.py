@@ -32,10 +32,10 @@ class Lost:
 
 
 class Role(AsyncWith, BaseRole):
-    """A held role on the asyncio face.
+    """Hold a role, on the asyncio face.
 
-    `async with role:` releases it at the end, and cancels the body when the role is lost, or when
-    another task releases it. That cancellation, and no other, ends at the `async with`. A body that
+    `async with role:` releases the role at the end. It cancels its body when the role is lost, or
+    when another task releases it. Only this cancellation ends at the `async with`. A body that
     releases its own role goes on.
 
     Before Python 3.13, a `TaskGroup` that fails in the body can leave its request to cancel behind,
@@ -101,7 +101,7 @@ class _Body:
         """Stop watching the body.
 
         Returns:
-            Whether `kind` is the cancellation by this object, and no other.
+            True if `kind` is the cancellation by this object, and no other.
         """
         self._has_ended = True
         self._signal.forget(self._over)

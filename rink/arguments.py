@@ -1,4 +1,4 @@
-"""Check numbers of users, with few imports: Spark's processes load this."""
+"""Check numbers that users pass, with few imports, for Spark's processes."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def repeat_for(
     Args:
         timeout_s: time after which no try begins, and the last error is raised.
         call: the call; it must be safe to repeat.
-        passing: the errors after which it is repeated.
+        passing: the type of the errors after which the call is repeated.
         first: bound of the first pause, as for `Backoff`.
         longest: bound of every pause.
     """

@@ -1,4 +1,4 @@
-"""Share what both faces do without waiting."""
+"""Implement the parts of both faces that do not wait."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class BaseRink(Generic[R, S]):
-    """A member of a group. Safe from any thread.
+    """Join a group, and hold roles in it. Safe from any thread.
 
     Args:
         session: the session to join with; it may carry many groups.
@@ -45,7 +45,7 @@ class BaseRink(Generic[R, S]):
             sets no limit while this member stays. If it leaves without `wait`, the claim ends after
             `leave_timeout` and the rest of the lease.
         scheme: the mapping of roles to ranks: "jump", "first", "balanced:P", a registered one, or a
-            list of those, best first. With "first" a leader moves only when its holder goes.
+            list of schemes, best first. With "first" a leader moves only when its holder goes.
         stagger: how many ranks one version may add, or take from members that leave by plan.
         join_timeout: seconds until a join that waits for its name gives up; None sets no limit. If
             etcd has not answered yet, the first request that fails ends the join.
@@ -217,7 +217,7 @@ class BaseRink(Generic[R, S]):
 
     @property
     def _engine(self) -> Engine:
-        """Return the engine of a joined group, or raise the reason against it."""
+        """Return the engine of a joined group, or raise if it cannot be used."""
         engine = self._opened
         if engine is None:
             raise UsageError(f"group {self.group!r} has not been joined: use `with` or join()")

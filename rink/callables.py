@@ -50,7 +50,7 @@ def check_plain(
 ) -> None:
     """Refuse an async function, since its result would not be awaited.
 
-    Also refuse what `check_function` refuses. `instead` is advice for the message.
+    This also refuses all that `check_function` refuses. `instead` is advice for the message.
     """
     check_function(what, function, *arguments)
     if is_async(function):

@@ -3,8 +3,8 @@
 `rink.core.schemes` adds two kinds of ConfigError. "Not mine" is None and a loss is a signal
 (`role.lost`). Neither is an exception.
 
-An error's text is a whole sentence for people. Attributes have what code may need. An attribute
-that is unknown at the raise is "", 0 or an empty tuple.
+An error's text is a whole sentence for people. Values that code may need are attributes. An unknown
+value is "", 0 or an empty tuple.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ __all__ = [
 
 
 class RinkError(Exception):
-    """Anything that Rink raises on purpose."""
+    """Group all errors that Rink raises on purpose."""
 
 
 class ConfigError(RinkError, ValueError):
-    """A setting or a name cannot be used."""
+    """Report that a setting or a name cannot be used."""
 
 
 class UsageError(RinkError):
-    """A call cannot be made here, and changed nothing."""
+    """Report that a call cannot be made here, and changed nothing."""
 
 
 class ForkedProcessError(UsageError):
-    """A session of the parent process was used in a forked child."""
+    """Report the use of a parent's session in a forked child."""
 
 
 class WrongThreadError(UsageError):
-    """A call would wait for itself.
+    """Report that a call would wait for itself.
 
-    It was made in a callback, or in a signal handler that interrupted another call.
+    The call was made in a callback, or in a signal handler that interrupted another call.
     """
 
 
 class ClosedError(UsageError):
-    """The session or the Rink has been closed."""
+    """Report that the session or the Rink has been closed."""
 
 
 class JoinError(RinkError):
-    """The group could not be joined.
+    """Report that the group could not be joined.
 
     Attributes:
         member: the member name of the attempt.
@@ -59,11 +59,11 @@ class JoinError(RinkError):
 
 
 class MemberNameTaken(JoinError):  # noqa: N818 - the name is public and fixed
-    """Another live record in the group has this member's name."""
+    """Report that another live record in the group has the member's name."""
 
 
 class RoleError(RinkError):
-    """An error about one role.
+    """Report an error about one role.
 
     Attributes:
         role: the role's name.
@@ -86,7 +86,7 @@ class RoleTimeout(RoleError, TimeoutError):  # noqa: N818 - the name is public a
 
 
 class RoleLost(RoleError):  # noqa: N818 - the name is public and fixed
-    """The role is no longer held.
+    """Report that the role is no longer held.
 
     Attributes:
         token: the role's fencing token.
@@ -98,12 +98,12 @@ class RoleLost(RoleError):  # noqa: N818 - the name is public and fixed
 
 
 class StaleToken(RoleError):  # noqa: N818 - the name is public and fixed
-    """A write under a stale fencing token was refused, and changed nothing.
+    """Report the refusal of a stale fencing token; nothing was written.
 
     Attributes:
         token: the fencing token of the write.
-        newer: the token that counts now. It is 0 if it is unknown, or if the session was lost and
-            nobody has taken over yet.
+        newer: the token that counts now. It is 0 if that token is unknown, or if the session was
+            lost and nobody has taken over yet.
     """
 
     def __init__(self, *args: object, token: int = 0, newer: int = 0, **about: str) -> None:
@@ -113,7 +113,7 @@ class StaleToken(RoleError):  # noqa: N818 - the name is public and fixed
 
 
 class StateError(RinkError):
-    """Stored data is missing, unreadable, or not what was expected.
+    """Report that stored data is missing, unreadable, or unexpected.
 
     Attributes:
         key: the key, or the common prefix of several keys.
@@ -125,7 +125,7 @@ class StateError(RinkError):
 
 
 class EtcdError(RinkError):
-    """A call to etcd failed; the message names the endpoints.
+    """Report that a call to etcd failed; the message names the endpoints.
 
     Attributes:
         endpoints: the endpoints that refused, or did not answer.
@@ -137,27 +137,27 @@ class EtcdError(RinkError):
 
 
 class EtcdUnavailable(EtcdError):  # noqa: N818 - the name is public and fixed
-    """No endpoint answered in time. A transaction may still have been applied."""
+    """Report that no endpoint answered; a transaction may be applied anyway."""
 
 
 class EtcdAuth(EtcdError):  # noqa: N818 - the name is public and fixed
-    """User, password, token or permission was refused."""
+    """Report that a user, password, token or permission was refused."""
 
 
 class EtcdTls(EtcdError):  # noqa: N818 - the name is public and fixed
-    """The certificate or the TLS handshake was refused."""
+    """Report that the certificate or the TLS handshake was refused."""
 
 
 class EtcdCompacted(EtcdError):  # noqa: N818 - the name is public and fixed
-    """The revision asked for has been compacted away."""
+    """Report that the requested revision has been compacted away."""
 
 
 class EtcdTooLarge(EtcdError):  # noqa: N818 - named as the other public errors are
-    """A request has more operations or bytes than etcd allows.
+    """Report that a request has more operations or bytes than etcd allows.
 
     Nothing was done.
     """
 
 
 class EtcdClusterChanged(EtcdError):  # noqa: N818 - the name is public and fixed
-    """Another cluster answered, or etcd's history went back after a restore."""
+    """Report another cluster, or a restore that set etcd's history back."""

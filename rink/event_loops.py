@@ -30,8 +30,8 @@ def loop_library() -> str:
 def loop_time() -> float:
     """Return the seconds by the clock of the running event loop.
 
-    It is the one clock of `rink.redis` and `rink.streams`. In tests, `rink.testing.virtual_loop`
-    takes its time from the virtual clock of the engines.
+    `rink.redis` and `rink.streams` read no other clock, except for cron dates and for the numbers
+    of owners' steps in Redis. In tests, `rink.testing.virtual_loop` has the engines' virtual time.
     """
     return asyncio.get_running_loop().time()
 

@@ -46,7 +46,7 @@ def file_system_of(folder: Path) -> str:
 
 
 def is_in_memory(folder: Path) -> bool:
-    """Return whether a reboot empties the file system of such a path."""
+    """Return whether a reboot empties the file system of an absolute path."""
     return file_system_of(folder) in MEMORY
 
 

@@ -33,7 +33,7 @@ INSTEAD = "write it as a plain function, or use rink.aio"
 class Supervisor(abc.ABC):
     """Run one function: wait for its role, call it, and repeat.
 
-    It is called again after a loss or an error. The function has a handle of its own. If it
+    The function is called again after a loss or an error. It has a handle of its own. If it
     releases that handle, or returns, the role is still kept until it is lost. So the function is
     called again with the next grant, and not in a tight loop.
     """
@@ -49,7 +49,7 @@ class Supervisor(abc.ABC):
         """Return the function's own handle of a kept role, or None after a loss."""
         role = self._rink.get_role(self._name)
         for handle in filter(None, (kept, role)):
-            handle._handle.made_at = self._made_at  # noqa: SLF001 - a friend of the handle
+            handle._handle.made_at = self._made_at  # noqa: SLF001 - of the same package
         return role
 
     @staticmethod
@@ -62,7 +62,7 @@ class Supervisor(abc.ABC):
         """Start once: both the decorator and the join may call this."""
 
     def _pause(self, failures: int) -> float | None:
-        """Return the pause after failures in a row; None: wait for the loss."""
+        """Return the pause after failures in a row, or None until the loss."""
         name = f"{self._rink.name}/{self._name}"
         return backoff(failures, name, MAX_BACKOFF_S) if failures else None
 

@@ -26,7 +26,7 @@ from rink.wait_ranked import RankWait
 from rink.with_statements import PlainFor, PlainWith
 
 GO_ON_INTERVAL_S = 1.0
-"""How often a wait calls `go_on`."""
+"""Seconds between two calls of `go_on` during a wait."""
 
 F = TypeVar("F", bound=Callable[[Role], Any])
 
@@ -42,7 +42,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
     def join(self) -> Self:
         """Join the group.
 
-        Returns once the record exists and the view is loaded. The member may not be ranked yet.
+        This returns once the record exists and the view is loaded. The member may have no rank yet.
 
         Raises:
             EtcdError: etcd could not be reached, or refused.
@@ -71,9 +71,9 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
         leave does nothing, and so does one in a forked child.
 
         Args:
-            keep_rank: for a planned restart under the same name within `leave_delay`: the rank is
-                kept, and nothing moves. A second leave with `keep_rank` keeps no rank, and gives up
-                every role at once.
+            keep_rank: keep the rank for a planned restart under the same name within `leave_delay`,
+                so nothing moves. A second leave with `keep_rank` keeps no rank, and gives up every
+                role at once.
             wait: wait for handles without a limit, or up to `grace`.
             now: skip `handover_wait`; if a leave is under way, end that wait.
         """
@@ -108,7 +108,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
                 Use it if the role passes to another process beside this member.
 
         Raises:
-            RoleTimeout: the timeout is over; the message says who is in the way.
+            RoleTimeout: the timeout is over; the message names the member in the way.
             ClosedError: the group was left meanwhile.
             WrongThreadError: called from a callback, which would wait for itself.
         """
@@ -128,7 +128,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
         return role
 
     def roles(self, names: Iterable[str]) -> RoleSet:
-        """Return a context manager that holds whichever roles are mine.
+        """Return a context manager that holds each role while it is mine.
 
         The held roles change as the ranks do.
         """
@@ -151,10 +151,10 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
         It is settled when every live member follows the newest version and nothing drains.
 
         Returns:
-            Whether it is settled: False after `timeout` seconds, or if the group was left.
+            True if it is settled; False after `timeout` seconds, or if the group was left.
 
         Raises:
-            ConfigError: the timeout is no number of 0 or more.
+            ConfigError: the timeout is not a number of 0 or more.
         """
         engine = self._engine
         engine.refuse_own_thread("wait_settled()")
@@ -236,7 +236,7 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
         return GrantWatch(self._engine, callback)
 
     def versions(self) -> Iterator[Version]:
-        """Yield the newest version, then each one as it is proclaimed.
+        """Yield the newest version, then each later one when it is proclaimed.
 
         The iteration ends when the group is left. The last hundred versions are kept. A version's
         `skipped` has the numbers that are missing before it. Code that only needs the newest ranks
@@ -263,7 +263,7 @@ def _until(engine: Engine, timeout: float | None) -> float:
 
 
 class RoleSet(PlainFor, BaseRoleSet[Role]):
-    """Hold those of several roles that are mine.
+    """Hold each of several roles while it is mine.
 
     This is a context manager and an iterator of changes. `held` maps names to roles at this moment.
     Iterate to get each change. Asking for the next change releases a role that was lost, so finish

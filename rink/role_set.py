@@ -26,8 +26,8 @@ class Tracker(Generic[R]):
     of names. `wake` is called, mostly on the engine's thread, when there is a change to take, or
     after the last one.
 
-    The tracker's lock guards what both the engine's thread and the user's thread change. It may be
-    held while the engine's lock is taken, and never the other way round.
+    The tracker's lock guards the state that both the engine's thread and the user's thread change.
+    It may be held while the engine's lock is taken, and never the other way round.
 
     Invariant: a grant and its loss are taken in this order, or both are dropped. A loss is taken
     without its grant only if the grant was taken before. It holds because the loss of a role is
@@ -38,7 +38,7 @@ class Tracker(Generic[R]):
 
     Attributes:
         held: the roles held now, by name.
-        is_over: no more changes will come.
+        is_over: True if no more changes will come.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Tracker(Generic[R]):
                 self._undelivered[change.role, change.gained] = None
 
     def done(self, role: BaseRole) -> None:
-        """Release a lost role, and request it again, unless that was done."""
+        """Release a lost role, and request it again, unless this was done."""
         with self._lock:
             if self._closed or self._lost.get(role.name) is not role:
                 return
@@ -167,7 +167,7 @@ class Tracker(Generic[R]):
         self._closed = True
         roles = self._roles()
         for role in roles:
-            role._drop()  # noqa: SLF001 - a friend of the handle
+            role._drop()  # noqa: SLF001 - of the same package
         self._engine.left.forget(self._end)
         self._forget()
         if roles:
@@ -196,12 +196,12 @@ class Tracker(Generic[R]):
             role.release()
             return
         self._wake()
-        role._signal().then(partial(self._when_lost, role))  # noqa: SLF001 - a friend of the handle
+        role._signal().then(partial(self._when_lost, role))  # noqa: SLF001 - of the same package
 
     def _when_lost(self, role: R) -> None:
         # A release is not a change. This check does not take the lock: close() may hold it, and the
         # garbage collector may drop the tracker on this very thread.
-        if self._closed or role._released == RELEASED:  # noqa: SLF001 - a friend of the handle
+        if self._closed or role._released == RELEASED:  # noqa: SLF001 - of the same package
             return
         with self._lock:
             if self._closed:
@@ -220,7 +220,7 @@ class Tracker(Generic[R]):
 
 
 class BaseRoleSet(Generic[R]):
-    """Share what a `RoleSet` does on both faces."""
+    """Implement the parts of a `RoleSet` that both faces share."""
 
     def __init__(self, rink: Any, names: list[str]) -> None:
         self._rink = rink

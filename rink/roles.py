@@ -18,7 +18,7 @@ RELEASED = "released here"
 
 
 class BaseRole:
-    """A handle of a role, on both faces. Safe from any thread.
+    """Give user code a handle of a role, on both faces. Safe from any thread.
 
     Several handles of one role in one member share the role. The member holds the role until the
     last handle is released. The garbage collector releases a handle that nobody keeps, with a
@@ -49,7 +49,7 @@ class BaseRole:
     def token(self) -> int:
         """Return the fencing token.
 
-        It is greater than that of every earlier holder of this role.
+        It is greater than the token of every earlier holder of this role.
         """
         return self._hold.token
 
@@ -191,7 +191,7 @@ def warn_unreleased(what: str) -> None:
 
 
 class Role(PlainWith, BaseRole):
-    """A held role on the blocking face.
+    """Hold a role, on the blocking face.
 
     As a context manager, it releases the role at its end.
     """
@@ -219,7 +219,7 @@ R_co = TypeVar("R_co", bound=BaseRole, covariant=True)
 
 @attrs.frozen
 class Change(Generic[R_co]):
-    """One change of a `RoleSet`: a role was gained or lost."""
+    """Report one change of a `RoleSet`: a role was gained or lost."""
 
     role: R_co
     gained: bool

@@ -41,7 +41,7 @@ EXIT_TIMEOUT_S = 5.0
 
 
 class BaseSession:
-    """A session with etcd, on both faces.
+    """Share one connection to etcd among groups, on both faces.
 
     Nothing is opened before the first group is joined.
 
@@ -239,8 +239,8 @@ class Session(PlainWith, BaseSession):  # noqa: D101 - documented by its base
         A second close does nothing, and so does a close in a forked child.
 
         Args:
-            timeout: seconds to wait at most, half of them for roles to be released. None: as long
-                as `Rink.leave` waits.
+            timeout: seconds to wait at most, half of them for roles to be released. None waits as
+                long as `Rink.leave` does.
         """
         if timeout is not None:
             _close_within([self], check_seconds("timeout", timeout))

@@ -34,7 +34,7 @@ class RankWait:
         return rank_for_grants(self._engine)
 
     def pause(self, left: float = math.inf) -> float | None:
-        """Return how long to wait for a change; None is without a limit.
+        """Return how long to wait for a change, or None for no limit.
 
         The first pause that begins after ten seconds logs the reason of the wait. `left` is the
         seconds until the wait times out.
