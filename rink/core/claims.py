@@ -7,8 +7,8 @@ The rules that hold in this file:
   without a lease claims nothing.
 * A `Gate` is everything about one view that a grant depends on, frozen. A new one is published
   whenever the view, the record or the session changes, and by the first step after a scheme was
-  registered. So a caller may compute on a gate without a lock. Under the lock it only compares: its
-  gate must still be the published one.
+  registered. So a caller may compute on a gate without a lock. Under the lock it only checks that
+  its gate is still the published one.
 
 Deliberately absent: the session's deadline and unreleased handles. They change without a new view,
 so `Table.take` checks them under the lock.
@@ -33,7 +33,7 @@ class Obstacles:
 
     Invariant: a role of this member's share that no claim here covers is claimed by nobody else. A
     claim that is left out is the claimant's own share of the newest version, and two shares of one
-    version never meet. So in a settled group there is nothing here.
+    version never meet. So in a settled group there are no such claims.
     """
 
     draining: Mapping[str, str] = attrs.field(factory=dict)
@@ -74,7 +74,7 @@ class Obstacles:
         return cls(draining, tuple(shares), tuple(everything))
 
     def to(self, role: str, placement: Placement) -> str:
-        """Return which member keeps a role from this one, and why, or ""."""
+        """Return the member that keeps a role from this one, and why, or ""."""
         for name, reason in self.everything:
             return f"{name}: {reason}"
         if role in self.draining:
@@ -92,8 +92,8 @@ class Gate:
     """Hold everything of one view that a grant depends on.
 
     A gate without a share lets nothing through. Each grant through a gate has its fencing token
-    `token` (R5). `schemes` is how many schemes were known here, because a claim by an unknown one
-    blocks every role.
+    `token` (R5). `schemes` is the number of schemes that were known here, because a claim by an
+    unknown scheme blocks every role.
     """
 
     share: Share | None
@@ -115,7 +115,7 @@ class Gate:
     def is_mine(self, role: str, placement: Placement) -> bool:
         """Return whether the role lies in the share.
 
-        The scheme may be called: hold no lock.
+        This may call the scheme, so hold no lock.
         """
         share = self.share
         if share is None:
@@ -128,7 +128,7 @@ class Gate:
     def is_anothers(self, role: str, placement: Placement) -> bool:
         """Return whether the role lies in another member's share.
 
-        Return False, too, where no scheme can say. The scheme may be called: hold no lock.
+        Return False, too, if the rank is unknown. This may call the scheme, so hold no lock.
         """
         share = self.share
         if share is None:

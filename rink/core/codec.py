@@ -1,8 +1,8 @@
 """Write records, versions and requests as JSON, and read them as entries.
 
-An unreadable value is never an exception here. It becomes an entry that says so, because a member
-must go on beside it. A record of an unknown format claims everything, and a version of an unknown
-format stops all grants (R4). Values for people make nothing unreadable: in `labels` and `leads_by`,
+An unreadable value is never an exception here. It becomes an entry that says so, because the member
+must go on. A record of an unknown format claims everything, and a version of an unknown format
+stops all grants (R4). Values for people never make a record unreadable. In `labels` and `leads_by`,
 entries that this Rink does not know are skipped, as unknown fields are.
 """
 
@@ -31,16 +31,16 @@ T = TypeVar("T", MemberRecord, Version, Request)
 
 
 def _strict(value: Any, kind: type) -> Any:
-    """Return the value, or raise where it is not of JSON's own type.
+    """Return the value, or raise if it is not of JSON's own type.
 
     cattrs would turn 1 into "1" and a string into a tuple.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
         raise TypeError(f"{value!r} is not a {kind.__name__}")
     if isinstance(value, str):
-        value.encode()  # a lone surrogate is legal JSON, and no name
+        value.encode()  # a lone surrogate is legal JSON, but not a name
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value!r} is not finite")  # 1e999 is legal JSON, and no delay
+        raise ValueError(f"{value!r} is not finite")  # 1e999 is legal JSON, but not a delay
     return kind(value)
 
 

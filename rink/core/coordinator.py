@@ -26,7 +26,7 @@ from rink.errors import EtcdTooLarge
 MAX_KEPT_VERSIONS = 100
 MAX_KEPT_BYTES = 1_000_000
 PRUNE_BATCH = 10
-"""How many versions to prune in one write, so that pruning costs little per version."""
+"""Number of versions to prune in one write, so that pruning costs little per version."""
 
 SHOW_TIMEOUT_S = 2.0
 """Longest wait for the view to show an answered proclamation, in seconds.
@@ -41,12 +41,12 @@ transaction checks everything that matters.
 class Coordinator:
     """Keep the state of this member's own proclamations.
 
-    `proclaiming` is the number of a version whose transaction is under way. After its end, until
-    `retry_at`, the view is waited for to show `answered`, or to move on from `refused_at`.
-    `upcoming` is the next change of the ranks; None as well while a proclamation is under way.
-    `wishes` is how many requests that proclamation answers. `wishes_at_once` is how many may be
-    tried: half of what etcd has refused for its size. `_sources` holds the inputs of the last
-    draft if it changed nothing. It is empty while another draft is due.
+    `proclaiming` is the number of the version whose transaction is under way, or 0. After its end,
+    the member waits until `retry_at` for a view with version `answered_number`, or with a revision
+    above `refused_at`. `upcoming` is the next change of the ranks, and None during a proclamation.
+    `wishes` is the number of requests that the proclamation answers. `wishes_at_once` is the
+    maximum of the next one: half of the number that was too large for etcd. `_sources` holds the
+    inputs of the last draft if it changed nothing. It is empty while another draft is due.
     """
 
     settings: RankSettings
@@ -80,7 +80,7 @@ class Coordinator:
             return [], look_at
         self.upcoming, self._sources = None, ()
         if view.newest is not None and view.newest.version is None:
-            return [], None  # a later Rink's version: hold what is held, decide nothing
+            return [], None  # a later Rink's version: keep held roles, decide nothing
         number = view.newest.number if view.newest else 0
         if self.proclaiming > number:
             return [], None

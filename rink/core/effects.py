@@ -13,7 +13,7 @@ from rink.core.values import Request, Version
 
 @attrs.frozen
 class Effect:
-    """One thing to be done after a step."""
+    """Name one action after a step."""
 
 
 @attrs.frozen
@@ -33,21 +33,21 @@ class KeepLease(Effect):
 
 @attrs.frozen
 class DropLease(Effect):
-    """Renew this lease no more: etcd has ended it, or it is to run out."""
+    """Stop renewing a lease that etcd has ended, or that is to run out."""
 
     lease: int
 
 
 @attrs.frozen
 class RevokeLease(Effect):
-    """Renew this lease no more, and end it, which deletes the record."""
+    """Stop renewing a lease, and end it, which deletes the record."""
 
     lease: int
 
 
 @attrs.frozen
 class WriteRecord(Effect):
-    """Put this member's record if its mod_revision is `compare`; 0: no record."""
+    """Put this member's record if its mod_revision is `compare`, 0 if absent."""
 
     attempt: int
     lease: int
@@ -59,9 +59,9 @@ class WriteRecord(Effect):
 class Proclaim(Effect):
     """Put a version if this member still coordinates (R4).
 
-    The transaction checks that this member's record was created at `create_revision`. `after` is
-    the mod_revision of the version before it, or 0 for the first version. It guards that this
-    version exists, and is the one that the next was planned from.
+    The transaction checks that this member's record was created at `create_revision`. It also
+    checks that the version before has the mod_revision `after`, so the new version was planned from
+    that version. For the first version, `after` is 0.
     """
 
     version: Version
@@ -108,7 +108,7 @@ class Prune(Effect):
 
 @attrs.frozen
 class LookUpLease(Effect):
-    """Ask etcd whether it knows the lease of a record; 0: no lease."""
+    """Ask etcd whether it knows the lease of a record; 0 means no lease."""
 
     name: str
     mod_revision: int
@@ -125,7 +125,7 @@ class RemoveRecord(Effect):
 
 @attrs.frozen
 class Lose(Effect):
-    """Set the signal of a role that the table says is lost."""
+    """Set the signals of all handles of a lost role."""
 
     hold: Hold
 

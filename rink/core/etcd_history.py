@@ -8,7 +8,7 @@ none of the three needs to differ. A member finds the proof of another history i
 * its own record, of the same incarnation, at a lower revision than etcd has answered before. The
   member's later write is not in this history.
 * the newest version of the view before, now at another revision. A version is written only once.
-* a newest version with a lower number than the newest one before. Numbers only rise.
+* a newest version with a lower number than before. Numbers only rise.
 * another member's record at a lower revision than in the view before. Within one history, the
   revision of a record only rises, even if the record is deleted and created again.
 
@@ -37,9 +37,9 @@ POST_INTERVAL_S = 10.0
 
 @attrs.define
 class EtcdHistory:
-    """Keep what is needed of a view that is thrown away or replaced.
+    """Keep the facts of earlier views that a later view must not contradict.
 
-    `number` and `mod_revision` are those of its newest version, 0 if there was none. `records` has
+    `number` and `mod_revision` belong to the last view's newest version, or are 0. `records` has
     the mod_revision of each record. `ttl` is the largest TTL of all records in all such views, in
     seconds. `token` is the highest token that a grant by one of these views could have. Grants wait
     until `grants_from`, a reading of the member's clock. They also wait while `token_floor` is not
@@ -57,7 +57,7 @@ class EtcdHistory:
     post_at: float = -math.inf
 
     def keep(self, view: View, token_base: int) -> None:
-        """Keep what is needed of a view that is to be thrown away or replaced."""
+        """Keep the facts of a view that is about to be dropped or replaced."""
         if not view.revision:
             return
         newest = view.newest
@@ -108,7 +108,7 @@ class EtcdHistory:
         elif now < self.post_at:
             out.wake(self.post_at if self.post_at < math.inf else None)
         else:
-            self.post_at = math.inf  # until that is answered
+            self.post_at = math.inf  # until the post is answered
             wish = Request(Wish.TOKEN_BASE, token_base=self.token_floor)
             out.do(PostRequest(writer.incarnation, wish))
 

@@ -10,14 +10,14 @@ from rink.core.view import Change
 
 @attrs.frozen
 class MemberEvent:
-    """One thing that has happened."""
+    """Report that something has happened."""
 
 
 @attrs.frozen
 class Listed(MemberEvent):
-    """Brings the group's whole key range, as it was at `revision`.
+    """Report the group's whole key range, as it was at `revision`.
 
-    `wanted` is the number of the `ListGroup` that it answers, 0 for the list at the beginning.
+    `wanted` is the number of the last `ListGroup` before the list, or 0 without one.
     """
 
     revision: int
@@ -27,7 +27,7 @@ class Listed(MemberEvent):
 
 @attrs.frozen
 class Changed(MemberEvent):
-    """Brings the changes of whole revisions, up to `revision`, of a watch."""
+    """Report a watch's changes, in whole revisions up to `revision`."""
 
     revision: int
     changes: tuple[Change, ...]
@@ -35,16 +35,16 @@ class Changed(MemberEvent):
 
 @attrs.frozen
 class ListFailed(MemberEvent):
-    """Says that the group's key range could not be read."""
+    """Report that the group's key range could not be read."""
 
     error: Exception
 
 
 @attrs.frozen
 class HistoryChanged(MemberEvent):
-    """Voids all that was seen of etcd.
+    """Report that etcd's history changed.
 
-    Another cluster answered, or this one's history went back.
+    Another cluster answered, or the history of this cluster went back.
     """
 
     because: str
@@ -52,9 +52,9 @@ class HistoryChanged(MemberEvent):
 
 @attrs.frozen
 class LeaseGranted(MemberEvent):
-    """Grants a lease; `sent_at` is the clock just before it was asked for.
+    """Report that a lease was granted; `sent_at` is just before the request.
 
-    `incarnation` is a fresh uuid for the record that will be bound to it.
+    `incarnation` is a fresh uuid for the record that will be bound to the lease.
     """
 
     lease: int
@@ -65,28 +65,28 @@ class LeaseGranted(MemberEvent):
 
 @attrs.frozen
 class LeaseFailed(MemberEvent):
-    """Says that no lease was granted; an unused one may exist for its TTL."""
+    """Report that no lease was granted; an unused one may live for its TTL."""
 
     error: Exception
 
 
 @attrs.frozen
 class LeaseEnded(MemberEvent):
-    """Says that the lease is gone: etcd answered TTL 0."""
+    """Report that the lease is gone: etcd answered TTL 0."""
 
     lease: int
 
 
 @attrs.frozen
 class LeaseRevoked(MemberEvent):
-    """Answers a revocation."""
+    """Report that a lease was revoked."""
 
     lease: int
 
 
 @attrs.frozen
 class RevokeFailed(MemberEvent):
-    """Says that a revocation was not answered."""
+    """Report that a revocation failed; the lease may be alive."""
 
     lease: int
     error: Exception
@@ -94,9 +94,9 @@ class RevokeFailed(MemberEvent):
 
 @attrs.frozen
 class WriteAnswered(MemberEvent):
-    """Answers the transaction on this member's record, by either branch (R1).
+    """Report the answer to the transaction on this member's record (R1).
 
-    `member` is the key as the else branch returned it, or None if there was no record.
+    If not `applied`, `member` is the key as it was found, or None if there was no record.
     """
 
     attempt: int
@@ -107,7 +107,7 @@ class WriteAnswered(MemberEvent):
 
 @attrs.frozen
 class WriteFailed(MemberEvent):
-    """Says that a write of this record had no answer; it may yet be applied."""
+    """Report that a write of the record failed; it may yet be applied."""
 
     attempt: int
     error: Exception
@@ -115,7 +115,7 @@ class WriteFailed(MemberEvent):
 
 @attrs.frozen
 class ProclaimAnswered(MemberEvent):
-    """Answers the transaction that proclaims a version."""
+    """Report the answer to the transaction that proclaims a version."""
 
     number: int
     applied: bool
@@ -123,7 +123,7 @@ class ProclaimAnswered(MemberEvent):
 
 @attrs.frozen
 class ProclaimFailed(MemberEvent):
-    """Says that the transaction that proclaims a version had no answer."""
+    """Report that the transaction that proclaims a version failed."""
 
     number: int
     error: Exception
@@ -131,21 +131,21 @@ class ProclaimFailed(MemberEvent):
 
 @attrs.frozen
 class RequestPosted(MemberEvent):
-    """Says that the request of this member was posted."""
+    """Report that the request of this member was posted."""
 
 
 @attrs.frozen
 class PostFailed(MemberEvent):
-    """Says that the post of a request had no answer; it may lie in etcd."""
+    """Report that posting a request failed; it may be in etcd all the same."""
 
     error: Exception
 
 
 @attrs.frozen
 class RecordRead(MemberEvent):
-    """Brings this member's key as `member`, or None if there is no record.
+    """Report this member's key as read; `member` is None without a record.
 
-    The other fields are those of the `ReadRecord` that this answers.
+    The other fields are those of the `ReadRecord` effect.
     """
 
     lease: int
@@ -156,7 +156,7 @@ class RecordRead(MemberEvent):
 
 @attrs.frozen
 class RecordReadFailed(MemberEvent):
-    """Says that the `ReadRecord` of a lease and call had no answer."""
+    """Report that the `ReadRecord` of a lease and call failed."""
 
     lease: int
     call: int
@@ -165,7 +165,7 @@ class RecordReadFailed(MemberEvent):
 
 @attrs.frozen
 class ChoreFailed(MemberEvent):
-    """Says that a request failed that is made again anyway; `doing` names it."""
+    """Report a failed request that is repeated anyway; `doing` names it."""
 
     doing: str
     error: Exception
@@ -173,7 +173,7 @@ class ChoreFailed(MemberEvent):
 
 @attrs.frozen
 class LeaseLookedUp(MemberEvent):
-    """Says whether etcd knows the lease that a record is bound to."""
+    """Report whether etcd knows the lease that a record is bound to."""
 
     name: str
     mod_revision: int
@@ -182,10 +182,10 @@ class LeaseLookedUp(MemberEvent):
 
 @attrs.frozen
 class LeaveAsked(MemberEvent):
-    """Begins a leave that the user asked for, or makes one more urgent.
+    """Report that the user asked to leave, or to leave sooner.
 
-    `release_within` bounds the wait for handles, in seconds: the member's `leave_timeout` where
-    None, and infinity for no bound. With `now`, no successor is waited for.
+    `release_within` bounds the wait for handles, in seconds. None means the `leave_timeout` of the
+    member, and infinity means no bound. With `now`, the member waits for no successor.
     """
 
     keep_rank: bool = False
@@ -195,4 +195,4 @@ class LeaveAsked(MemberEvent):
 
 @attrs.frozen
 class Nudged(MemberEvent):
-    """Asks for a step: something under the lock changed, or time has passed."""
+    """Request a step: state under the lock changed, or time has passed."""

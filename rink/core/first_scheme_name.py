@@ -22,11 +22,11 @@ REST = "jump"
 """Scheme of the other roles, unless the name says more."""
 
 NAME_LIMIT_BYTES = 4_096
-"""Largest size of such a name: it lies in each share of each record."""
+"""Largest size of such a name. Each share in each record has the name."""
 
 
 def is_first(name: str) -> bool:
-    """Return whether a name is, or was meant to be, one of the scheme `first`."""
+    """Return whether a name belongs, or was meant to belong, to `first`."""
     return name == FIRST or name.startswith((f"{FIRST}:", f"{FIRST}|"))
 
 
@@ -41,7 +41,7 @@ def parse(name: str) -> tuple[frozenset[str] | None, str]:
     """Return the roles that stay with rank 0, and the scheme of the others.
 
     The roles are None for the name `first`, which means every role. A ValueError says why the name
-    is not one of this scheme.
+    does not belong to this scheme.
     """
     if name == FIRST:
         return None, REST

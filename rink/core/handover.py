@@ -3,9 +3,9 @@
 It follows at once, or when the members that are new in that version have claimed their shares.
 
 A holder of roles that a version gives to a newcomer keeps them while the newcomer writes its claim,
-and loses them when it sees the claim. So the time in which nobody holds the roles is that of one
-write, the holder's own. It does not include the newcomer's write, nor any wait for a newcomer that
-is slow or frozen.
+and loses them when it sees the claim. So nobody holds the roles for the time of one write, the
+holder's own. That time does not include the newcomer's write, nor any wait for a newcomer that is
+slow or frozen.
 
 No rule of safety depends on this. To every other member, a member that waits here looks like one
 whose watch is late: its record claims the roles by the version before, until it follows. It grants
@@ -41,8 +41,8 @@ class Following:
     """Keep which version a member follows, and the shares of the newest one.
 
     `newest` is the newest version that can be read, and `owned` is each member's share of it.
-    `version` is the followed version, and `share` is this member's share of it. Where the two
-    versions differ, `awaits` names the newcomer that the older one is kept for, until `until`.
+    `version` is the followed version, and `share` is this member's share of it. If the versions
+    differ, `awaits` names the newcomer for which the older version is kept, at most until `until`.
     """
 
     newest: Version | None = None
@@ -109,7 +109,7 @@ def _awaited(
     """Return a newcomer that has yet to claim a role held here, or "".
 
     A member that is ranked in the `followed` version is no newcomer. `owned` has every member's
-    share of the newest version, which has placed the roles `held` here.
+    share of the newest version. `held` are the roles that this member holds.
     """
     ranked = frozenset(followed.ranks if followed else ())
     for name, share in owned.items():

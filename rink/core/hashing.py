@@ -32,9 +32,9 @@ def fnv1a64(name: str) -> int:
 def jump_hash(key: int, size: int) -> int:
     """Return the bucket of a key, 0 to size - 1, by jump hash.
 
-    The key is 0 to 2**64 - 1, the size 1 or more.
+    The key is 0 to 2**64 - 1, and the size is 1 or more.
 
-    With one bucket more, 1 / (size + 1) of the keys move, all of them into the new bucket.
+    If one bucket is added, 1 / (size + 1) of the keys move, all of them into the new bucket.
 
     Source: "A Fast, Minimal Memory, Consistent Hash Algorithm" (Lamping, Veach; 2014), in the
     arithmetic of Go's `github.com/dgryski/go-jump`: the quotient is taken first, in 64-bit

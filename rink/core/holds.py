@@ -16,8 +16,8 @@ Invariants, whenever the lock is free:
   that is in neither, and `lose` moves the hold from one to the other. So a role is granted anew
   only when the handles of its lost grant are released.
 * Each `Hold` has a handle, because `release` removes a hold together with its last handle.
-* Each role here was placed by the last step, or is in `unplaced`, because whatever adds a role
-  (`take`, `want`) puts it there.
+* Each role here was placed by the last step, or is in `unplaced`, because the methods that add a
+  role (`take`, `want`) put it there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rink.core.waits import Waits
 CodePlace = tuple[CodeType, int]
 """A place in user code: a code object, and the offset of an instruction in it.
 
-Every grant notes one, so it must cost next to nothing. The line is sought when it is asked for.
+Every grant notes a place, so it must cost next to nothing. `made_by` looks up the line later.
 """
 
 
@@ -42,14 +42,14 @@ Every grant notes one, so it must cost next to nothing. The line is sought when 
 class Handle:
     """Hold one user's part in a role, from the wait to the release.
 
-    It waits for a grant, has one in `hold`, or is released. It exists before anything is counted
-    for it, because a signal handler may raise between any two steps on a user's thread. So its
-    release can undo any part of them.
+    A handle waits for a grant, has one in `hold`, or is released. It exists before the table knows
+    it, because a signal handler may raise between any two steps on a user's thread. So its release
+    can undo any part of the steps.
 
-    The face has `signal` set when the wait is over, and `lost` when the role is lost or the handle
-    is released. The core only carries both. `made_at` is where user code asked for it, for people:
-    see `made_by`. `refused` says why nobody can ever be granted the role. `by` is a number for the
-    thread or asyncio task that asked for it, since a reference would keep a task alive. A grant to
+    `signal` is set when the wait is over, and `lost` when the role is lost or the handle is
+    released. The core only carries both. `made_at` is the place in user code that requested the
+    handle (see `made_by`). `refused` says why nobody can ever be granted the role. `by` is a number
+    for the requesting thread or asyncio task, since a reference would keep a task alive. A grant to
     this handle has a token greater than `token_above`.
     """
 
@@ -99,8 +99,8 @@ class Table:
     `unplaced` are the roles that are new since a step last placed every role
     (`rink.core.scheme_prefetch`). `is_offered` says that the member offers its rank, and serves
     only while it `is_used`. `overruns` counts roles that user code had not released in time: within
-    `grace`, or when leaving. `token_above` is the greatest one of all handles that have begun to
-    wait since the last step.
+    `grace`, or when leaving. `token_above` is the greatest `token_above` of all handles that have
+    begun to wait since the last step.
     """
 
     gate: Gate = attrs.field(factory=lambda: closed("the group has not been joined yet"))
@@ -121,7 +121,7 @@ class Table:
     def take(self, gate: Gate, handle: Handle, now: float) -> Hold | None:
         """Give a handle its role if the role is still mine and free.
 
-        The caller has found it so by `gate`, without the lock. Four checks of R2 are left for the
+        The caller has checked both by `gate`, without the lock. Four checks of R2 are left for the
         lock: the gate is the published one, the clock is before the deadline, every handle of a
         lost grant of the role is released, and the gate's token is high enough for the handle.
         """
@@ -196,7 +196,7 @@ class Table:
         hold.lost_because = because
 
     def want(self, handle: Handle) -> None:
-        """Add a handle to those that wait for its role."""
+        """Add a handle to the handles that wait for its role."""
         self.unplaced.add(handle.role)
         self.waits.add(handle)
         self.token_above = max(self.token_above, handle.token_above)

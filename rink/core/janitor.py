@@ -41,7 +41,7 @@ class Janitor:
 
     The times are kept by binding, so rewriting a record costs nothing here. `dead_since` and
     `_confirmed` are kept by content, because only a record that is not rewritten may be dead.
-    `_watched` decides which records this member looks after, and `_due` is the earliest time.
+    `_watched` holds the values that select the records, and `_due` is the time of the next look.
     """
 
     dead_since: dict[Content, float] = attrs.field(factory=dict)

@@ -118,9 +118,9 @@ class OffsetKeys(_KeyRange):
 
 @attrs.frozen
 class SlotKeys(_KeyRange):
-    """Build the keys of the slots of one role, which lie as offsets do.
+    """Build the keys of the slots of one role, beside the group's range.
 
-    There is one for each scheduled run.
+    There is one slot for each scheduled run.
     """
 
     @classmethod

@@ -38,7 +38,7 @@ LAST_WRITE_TIMEOUT_S = 1.0
 
 @attrs.frozen
 class LeaveSituation:
-    """Hold what a leave depends on, as of one moment.
+    """Hold the inputs of a leave, as of one moment.
 
     `serves` says that the member has a rank, a live lease and a record. `is_used` says that user
     code holds a role, or waits for one.
@@ -54,7 +54,7 @@ class LeaveSituation:
 class Living:
     """Keep the state of a member's life.
 
-    Times are readings of its clock, in seconds.
+    Times are readings of the member's clock, in seconds.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Living:
 
     @property
     def wants_lease(self) -> bool:
-        """Return whether to take a new lease where there is none."""
+        """Return whether to take a new lease if there is none."""
         return self.state in (Life.JOINING, Life.ACTIVE)
 
     @property
@@ -206,7 +206,7 @@ class Living:
         if event.keep_rank or again or not situation.serves or self.state is Life.JOINING:
             self._stop(LifeEvent.STOP, now)
             return True
-        # A successor is waited for only if this leave may take long, and user code needs the roles.
+        # Wait for a successor only if this leave may take long, and user code needs the roles.
         if event.now or is_bounded or not situation.is_used or not self.handover_wait:
             self._begin_leaving(situation)
             return False
@@ -246,8 +246,8 @@ class Living:
     def leave(self, situation: LeaveSituation, out: Outbox) -> bool:
         """Serve until a version without this member is seen or is hopeless.
 
-        A successor is waited for while the member is used. It has taken over once it has claimed
-        its share. Until then this member `serves` (`rink.core.handover`).
+        While the member is used, it waits for a successor. The successor has taken over once it has
+        claimed its share. Until then this member `serves` (`rink.core.handover`).
 
         Return True if every role is to be lost now.
         """

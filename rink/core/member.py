@@ -86,7 +86,7 @@ class Node(MemberState):
     def step_group(self, now: float, unplaced: Collection[str] = ()) -> list[Effect]:
         """Do the second half of a step, and say when to step again.
 
-        Callers may ask and release between the halves, and the lease may end.
+        Callers may take and release roles between the halves, and the lease may end.
         """
         self._report_waits(now, unplaced)
         self._coordinate(now)
@@ -113,7 +113,7 @@ class Node(MemberState):
     def _follow_version(self, now: float) -> None:
         """Lose the roles that the newest version gives to others (R3).
 
-        Newcomers among these must have claimed their shares first.
+        Newcomers among the new owners must have claimed their shares first.
         """
         before, rank = self.share, self.rank
         offer_until = self.living.offer_until if self.living.state is Life.OFFERING else now

@@ -1,6 +1,6 @@
 """Keep the state of one member, and change it by each event.
 
-Each step begins here, and `rink.core.member` then derives what follows. If an event ends the
+Each step begins here, and `rink.core.member` then derives the consequences. If an event ends the
 session, or proves another history, the roles are lost here and at once.
 """
 
@@ -38,7 +38,7 @@ from rink.core.view_state import ViewState
 from rink.core.why_not_held import HoldObstacles, why_not_ranked
 
 LIST_FAILURE_TIMEOUT_S = 60.0
-"""Time until failing lists are warned of, in seconds; see `_list_failed`."""
+"""Seconds until Rink warns of failing lists; see `_list_failed`."""
 
 RECORD_GONE = "the member's record is gone, or another record stands in its place"
 
@@ -115,7 +115,7 @@ class MemberState:
         return self.coordinator.upcoming if self.coordinates else None
 
     def hold_obstacles(self, lost: Collection[str], now: float) -> HoldObstacles:
-        """Return what keeps roles from this member; `lost` ones are unreleased."""
+        """Return what keeps roles from this member; `lost` are unreleased roles."""
         gate, not_ranked = self.table.gate, ""
         if gate.closed_because == NOT_RANKED:
             not_ranked = why_not_ranked(self.view, self.view_state.observed_times, self.name, now)

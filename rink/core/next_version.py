@@ -24,13 +24,13 @@ VERSION_LIMIT_BYTES = 1_000_000
 
 BECAUSE_LIMIT_BYTES = 50_000
 FIELDS_LIMIT_BYTES = 30_000
-"""Room for the other fields than ranks, pins and causes: two names, a time, punctuation."""
+"""Room for the fields other than ranks, pins and causes: two names, a time, punctuation."""
 
 NAMES_LIMIT_BYTES = 100_000
 """Room that pins leave to new members: no request may keep a member from its rank."""
 
 MAX_WISHES = 100
-"""How many requests one version answers.
+"""Largest number of requests that one version answers.
 
 The proclaiming transaction deletes each of them, and etcd refuses more than 128 operations in one
 transaction. If its `--max-txn-ops` is lower, the coordinator learns how many pass.
@@ -60,8 +60,8 @@ def draft(
 ) -> Draft:
     """Draft the next version, as if the members in `left_out` were not there.
 
-    `left_out` counts a rank whose member is gone as room, but `leave_delay` may keep that rank. If
-    that makes the version too large, it is drafted once more without counting such ranks as room.
+    `left_out` assumes that the ranks of gone members make room, but `leave_delay` may keep them. If
+    that makes the version too large, it is drafted once more without this assumption.
     """
     scheme = _scheme(view, view.version)
 

@@ -1,4 +1,4 @@
-"""Remember times and starts of the group that no view contains (R9).
+"""Remember the times of the group that no view contains (R9).
 
 Every member keeps these times, since every member watches the group. So a new coordinator knows
 when each delay began, and no two members' clocks are ever compared.
@@ -22,9 +22,9 @@ class ObservedTimes:
     All times are readings of its own monotonic clock.
 
     `first_seen` has each record by name and create revision. `gone_since` and `offering_since` have
-    the ranked members that are gone, or that offer their ranks. `emptied_since` says when no ranked
-    member was active last, for each ranked member that has not been active since. `started_at` is
-    when the group last started from empty.
+    the ranked members that are gone, or that offer their ranks. `emptied_since` has the last time
+    at which no ranked member was active, for each ranked member that has not been active since.
+    `started_at` is when the group last started from empty.
 
     `was_empty` says that no ranked member was live at some time since the newest version.
     `token_base` is the highest one seen. It never becomes lower, even if the versions are deleted.

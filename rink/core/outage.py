@@ -1,6 +1,6 @@
 """Log an outage: a warning, the loss of the session, and the return.
 
-Nothing else warns of it, because an idle member sends only keepalives.
+Nothing else warns of an outage, because an idle member sends only keepalives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def stalled(seconds: float) -> str:
 
 @attrs.define
 class Outage:
-    """Keep when the lease was last renewed, and why it is not.
+    """Keep when the lease was last renewed, and why it is not renewed now.
 
     `since` is None until an outage is noted.
     """

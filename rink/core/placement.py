@@ -17,7 +17,7 @@ from rink.core.member_record import Share
 from rink.core.schemes import SchemeFailed, UnknownScheme
 
 MAX_REMEMBERED = 1 << 20
-"""How many roles are remembered per (scheme, size). Callers add none to a full memory.
+"""Largest number of roles per (scheme, size). Callers add none to a full memory.
 
 Only the engine begins a full memory anew, by `trim`, between its steps. A role that was placed for
 a step must not be forgotten during it, since the step would then call the scheme.
@@ -36,7 +36,7 @@ class Placement:
     def __init__(self) -> None:
         self._ranks: dict[tuple[str, int], dict[str, int | None]] = {}
         self.failed: dict[str, SchemeFailed] = {}
-        """The last failure of each scheme that has failed."""
+        """Map each scheme that has failed to its last failure."""
 
     def can_follow(self, scheme: str) -> bool:
         """Return whether the scheme is known here."""
@@ -50,7 +50,7 @@ class Placement:
         """Return the role's rank, or None.
 
         None means that the size is 0, or that the scheme is unknown here or fails. Unless
-        `bounded`, the rank is remembered even in a full memory. That is for roles of a step.
+        `bounded`, the rank is remembered even in a full memory, as a step needs it.
         """
         ranks = self.ranks(scheme, size)
         rank = ranks.get(role, _UNKNOWN)

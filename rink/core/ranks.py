@@ -5,25 +5,25 @@ This is a pure function.
 The steps, in this order (docs/concepts.md, "Who gets which rank"):
 
 1. A ranked member that is live, active and can follow the scheme keeps its rank.
-2. The other ranks go at once to the members that have waited longest: first the ranks of members
-   that are gone or cannot follow, then of leaving ones, the lowest rank first in both; then those
-   of offering ones, the longest offer first. So if a rollout ends old processes one by one, the
-   k-th newcomer takes the k-th offer, and each offer lasts as long as one process takes to start.
-3. With nobody waiting, an offering member keeps its rank. A gone member's rank stays reserved for
-   `leave_delay`, for the same name or for any newcomer. A leaving one's is not reserved. But once
-   no ranked member is active, all ranks stay reserved for the larger of `leave_delay` and
-   `handover_wait`, however their members leave: a rollout may end all old processes first.
-4. After that the group shrinks: the members above the new size move into the holes. Only a usable
-   member moves: a rank above the new size whose member leaves, or is gone, is given up as well.
-5. A waiting member whose delay is over is appended, with all whose delay ends within a tenth of it.
+2. The other ranks go at once to the members that have waited longest. The ranks of members that
+   are gone or cannot follow come first, then those of leaving members, each from the lowest rank
+   up. Last come the ranks of offering members, the longest offer first. So if a rollout ends old
+   processes one by one, the k-th newcomer takes the k-th offer, and each offer lasts only as long
+   as one process takes to start.
+3. If nobody waits, an offering member keeps its rank. A gone member's rank stays reserved for
+   `leave_delay`, for the same name or any newcomer. A leaving member's rank is not reserved. But
+   once no ranked member is active, all ranks stay reserved for the larger of `leave_delay` and
+   `handover_wait`, because a rollout may end all old processes first.
+4. Then the group shrinks. The members above the new size move into the holes, but only usable
+   members move. If a member above the new size leaves or is gone, its rank is given up as well.
+5. A waiting member is appended when its delay is over. Members whose delays end soon after, within
+   a tenth of their `rebalance_delay`, are appended with it.
 
-Without a usable member the ranks stay as they are: the members that leave serve until the end.
+Without a usable member the ranks stay as they are, and the members that leave serve until the end.
 An empty group ranks everyone at once. `stagger` bounds how many ranks one version may add, and how
-many it may take from members that leave by plan. It keeps back neither ranks of dead members, nor
-those that step 4 gives up as well.
-
-Waiting order is the record's create revision. Nothing here depends on the order of a dict, and no
-clock but the caller's is looked at: all times are readings of that one.
+many it may take from members that leave by plan. It limits neither the ranks of dead members, nor
+the ranks that step 4 gives up as well. The waiting members are ordered by their create revisions.
+Nothing here depends on the order of a dict. All times are readings of the caller's clock.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from rink.core.member_record import Phase
 
 @attrs.frozen
 class Candidate:
-    """Hold what ranking needs of a live record, and when it was first seen.
+    """Hold the inputs of ranking from a live record, and its first sighting.
 
     `first_seen` is a reading of the planner's monotonic clock (R9).
     """
@@ -77,12 +77,11 @@ class RankSettings:
 class Situation:
     """Hold the input of a plan.
 
-    `gone_since` says when each missing member of `ranks` was first noticed gone, `offering_since`
-    when each offering member was first noticed to offer. `emptied_since` says when it was last
-    noted that no ranked member was active. It lists only ranked members that have not been active
-    since. `started_at` is when the planner first saw the group start from empty, None for never.
-    `was_empty` says that no version has been proclaimed since it was: members came back to ranks
-    that waited for them.
+    `gone_since` says when each missing member of `ranks` was first noticed gone. `offering_since`
+    says when each offering member was first noticed to offer. `emptied_since` has the last time at
+    which no ranked member was active, for each ranked member that has not been active since.
+    `started_at` is when the planner saw the group start from empty, or None. `was_empty` says that
+    no ranked member was live at some time since the newest version.
     """
 
     ranks: tuple[str, ...]
@@ -97,7 +96,7 @@ class Situation:
 
 @attrs.frozen
 class Upcoming:
-    """Hold when the ranks change if nothing happens before, and why then.
+    """Hold when the ranks change if nothing happens before, and why.
 
     `at` is None if the change waits until the last version has settled.
     """
@@ -285,9 +284,9 @@ def _turns(
     """Return the leaving members that give up their ranks now.
 
     There are at most as many as the budget allows. Each turn goes to the highest or to the lowest
-    of them: to the one with which fewer ranks go, and among equals to the one with which fewer
-    members move. With up to six ranks, no other choice is better (`tests/core/test_ranks.py` tries
-    all).
+    of them. The member that takes fewer other ranks with it is chosen or, if both take as many, the
+    member whose leave moves fewer others. With up to six ranks, no other choice is better
+    (`tests/core/test_ranks.py` tries all).
     """
     if budget.to_give_up >= len(leaving):
         return set(leaving)
@@ -311,7 +310,7 @@ def _with_movers_dropped(
     """Return the dropped members, and those that would have to move.
 
     `never_move` has the members that are gone, leave, or offer their ranks. In another rank, they
-    would serve for a moment or not at all. So those above the new size are dropped as well. Each
+    would serve for a moment or not at all. So they are dropped if they are above the new size. Each
     such drop makes the new size smaller, so the loop repeats until none of them is above it.
     """
     closed = set(dropped)

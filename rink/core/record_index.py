@@ -1,4 +1,4 @@
-"""Derive what follows from the records of a view alone.
+"""Derive the facts that follow from the records of a view alone.
 
 Each member of a group of a thousand sees an event whenever one of them rewrites its record. So the
 results are carried from view to view. If records are only rewritten, two containers are copied, and
@@ -47,7 +47,7 @@ class Roster:
 
 @attrs.frozen(eq=False)
 class RecordStanding:
-    """Hold what ranking reads of the bound records.
+    """Hold the facts about the bound records that ranking reads.
 
     It is another object as soon as any of this changes.
 
@@ -72,7 +72,7 @@ class RecordStanding:
 
 @attrs.frozen(eq=False)
 class Records:
-    """Hold what follows from the records of one view.
+    """Hold the facts that follow from the records of one view.
 
     `by_age` are the records that are bound to a lease, oldest (lowest create revision) first.
     `pairs` counts the shares of each scheme and size. `problems` says why a record cannot be read.
@@ -107,9 +107,9 @@ class Records:
     def rewritten(
         self, before: Mapping[str, Member], after: Mapping[str, Member], names: Collection[str]
     ) -> Records:
-        """Return what follows from the records after some of them have changed.
+        """Return the facts that follow after some records have changed.
 
-        This object was derived from the records `before`. All that differ are in `names`.
+        This object was derived from the records `before`. `names` has all records that differ.
         """
         changes = [(before.get(name), after.get(name)) for name in names]
         by_age, pairs = list(self.by_age), dict(self.pairs)

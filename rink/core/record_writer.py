@@ -24,7 +24,7 @@ from rink.core.values import Member
 class Verdict(enum.Enum):
     """Name what etcd shows of this member's record.
 
-    It may show it in a view, in a read or in an answer.
+    The record may come from a view, a read or an answer.
     """
 
     FINE = "no fault is shown; also if the name is taken, or the answer is to an earlier attempt"
@@ -34,7 +34,7 @@ class Verdict(enum.Enum):
 
 @attrs.define
 class Writer:
-    """Keep what is known of this member's record, and what is to be written.
+    """Keep the known state of this member's record, and the next write.
 
     `compare` is the record's mod_revision by the last answer, or 0. `known` is its content by that
     answer. `must_write` asks for one more transaction, even if the content is right. It stays set

@@ -24,7 +24,7 @@ from rink.core.view import View
 
 
 def seen(view: View, event: MemberEvent) -> View:
-    """Return the view that an event leaves."""
+    """Return the view after an event."""
     match event:
         case ev.Listed():
             return View.listed(event.revision, event.entries)
@@ -39,7 +39,7 @@ def seen(view: View, event: MemberEvent) -> View:
 class SchemePrefetch:
     """Hold the pairs by which a step places its roles.
 
-    `pinned` are pinned roles that it places once, by the pair `pinned_by`.
+    `pinned` are the pinned roles that the step places once, by the pair `pinned_by`.
     """
 
     pairs: frozenset[Pair]

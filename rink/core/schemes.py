@@ -39,15 +39,15 @@ SchemeFunction = Callable[[str, int], int]
 
 
 class UnknownScheme(ConfigError):  # noqa: N818 - named as the other public errors are
-    """Says that a scheme of this name cannot be computed here, and why."""
+    """Report that a scheme cannot be computed here, and why."""
 
 
 class SchemeFailed(ConfigError):  # noqa: N818 - named as the other public errors are
-    """Says that a custom scheme gave no rank for a role and a size."""
+    """Report that a custom scheme gave no rank for a role and a size."""
 
 
 class Scheme(Protocol):
-    """Maps roles to ranks, as a named pure function.
+    """Map roles to ranks, as a named pure function.
 
     Any thread may call it.
     """
@@ -68,7 +68,7 @@ class Scheme(Protocol):
 
 @attrs.frozen
 class _Jump:
-    """Maps by FNV-1a 64 and then jump hash, as Go Rink does."""
+    """Map roles by FNV-1a 64 and then jump hash, as Go Rink does."""
 
     name: str = "jump"
 
@@ -78,7 +78,7 @@ class _Jump:
 
 @attrs.frozen
 class _Balanced:
-    """Spreads the partitions `…/0` to `…/P-1` evenly; others follow `jump`."""
+    """Spread the partitions `…/0` to `…/P-1` evenly; map others by `jump`."""
 
     name: str
     partitions: int
@@ -96,9 +96,9 @@ class _Balanced:
 
 @attrs.frozen
 class First:
-    """Gives some roles, or all, rank 0; they move only when its member goes.
+    """Give some or all roles rank 0; they move only when its member goes.
 
-    The roles are None for all. `rest` is the scheme of the others.
+    `roles` is None if it is all roles. `rest` is the scheme of the other roles.
     """
 
     name: str
@@ -114,7 +114,7 @@ class First:
 
 @attrs.frozen
 class _Custom:
-    """Calls a user's function, and checks each rank that it returns."""
+    """Call a user's function, and check each rank that it returns."""
 
     name: str
     function: SchemeFunction
@@ -215,10 +215,10 @@ def follows(listed: Collection[str], name: str) -> bool:
 def rank_of(role: str, size: int, scheme: str = "jump") -> int | None:
     """Return the rank that owns a role.
 
-    It is for programs that compute owners outside a Rink.
+    This is for programs that compute owners outside a Rink.
 
     Args:
-        role: The role's name; the empty one has a rank too, though no group grants it.
+        role: The role's name; the empty name has a rank too, though no group grants it.
         size: The number of ranks, 0 ≤ size ≤ 2**31 - 1.
         scheme: A scheme's name, see `find`.
 

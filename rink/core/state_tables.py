@@ -27,7 +27,7 @@ E = TypeVar("E", bound=enum.Enum)
 
 
 class Life(enum.Enum):
-    """Names the states of a member between join and leave."""
+    """Name the states of a member between join and leave."""
 
     JOINING = "joining"
     ACTIVE = "active"
@@ -41,7 +41,7 @@ class Life(enum.Enum):
 
 
 class LifeEvent(enum.Enum):
-    """Names the events that change a member's life."""
+    """Name the events that change a member's life."""
 
     JOINED = "joined"
     GAVE_UP = "join given up"
@@ -87,7 +87,7 @@ LIFE: Mapping[Life, Mapping[LifeEvent, Life]] = {
 
 
 class LeaseState(enum.Enum):
-    """Names the states of the lease, as far as they are known."""
+    """Name the states of the lease, as far as they are known."""
 
     NONE = "none"
     ASKED = "asked"
@@ -97,7 +97,7 @@ class LeaseState(enum.Enum):
 
 
 class LeaseEvent(enum.Enum):
-    """Names the events that change the lease."""
+    """Name the events that change the lease."""
 
     ASK = "grant asked"
     FAILED = "grant not answered"
@@ -134,7 +134,7 @@ LEASE: Mapping[LeaseState, Mapping[LeaseEvent, LeaseState]] = {
 
 
 class Write(enum.Enum):
-    """Names the states of this member's record in etcd."""
+    """Name the states of this member's record in etcd."""
 
     ABSENT = "absent"
     SENT = "sent"
@@ -144,7 +144,7 @@ class Write(enum.Enum):
 
 
 class WriteEvent(enum.Enum):
-    """Names the events that change this member's record."""
+    """Name the events that change this member's record."""
 
     SEND = "transaction sent"
     NO_ANSWER = "ended without an answer"

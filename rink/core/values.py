@@ -15,7 +15,7 @@ import attrs
 from rink.core.member_record import MemberRecord, Phase
 
 FORMAT = 1
-"""The format number of this code; a record with another one claims everything."""
+"""Format number of this code. A record with another number claims everything."""
 
 
 @attrs.frozen

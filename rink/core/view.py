@@ -136,8 +136,8 @@ def shares_of(version: Version, rank_of: RankOf) -> dict[str, Share]:
     """Return every ranked member's share of a version.
 
     Invariant: each role is in one share at most. By the scheme it is in the share of its rank. A
-    pin to another ranked member moves it: into `gained` of that share, and into `taken` of the
-    first.
+    pin to another ranked member adds it to `gained` of that member's share, and to `taken` of the
+    share of its rank.
     """
     size = len(version.ranks)
     ranked = {name: rank for rank, name in enumerate(version.ranks)}

@@ -26,7 +26,7 @@ REPORT_AFTER_S = 10.0
 
 
 class Waiter(Protocol):
-    """Waits for one role: all that `Waits` needs to know of a handle."""
+    """Wait for one role; `Waits` needs nothing else of a handle."""
 
     role: str
 
@@ -92,7 +92,7 @@ class Waits(Mapping[str, list[W]]):
         return handles
 
     def lasting(self, now: float) -> tuple[list[str], float | None]:
-        """Return the roles that are waited for long, and when to look again.
+        """Return the roles that have been awaited long, and when to look again.
 
         A wait counts from the first look that sees it. Each role is returned once.
         """

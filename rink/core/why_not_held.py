@@ -69,10 +69,10 @@ class HoldObstacles:
     not_ranked: str
 
     def obstacle(self, role: str, placement: Placement) -> str:
-        """Return which member keeps this one from holding a role, and why.
+        """Return the member that keeps this one from holding a role, and why.
 
-        That is the role's owner, or a member that still claims it. The scheme may be called: hold
-        no lock.
+        That is the role's owner, or a member that still claims it. This may call the scheme, so
+        hold no lock.
         """
         if self.gate.closed_because == NOT_RANKED:
             return self.not_ranked

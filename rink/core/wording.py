@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rink.core.values import Member
 
 MAX_NAMED = 5
-"""How many names of a list are written out in a sentence."""
+"""Largest number of names of a list that a sentence writes out."""
 
 
 def describe(member: Member) -> str:
