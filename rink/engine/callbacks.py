@@ -24,7 +24,7 @@ _Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 @attrs.frozen
 class Listeners:
-    """The user's callbacks."""
+    """Hold the user's callbacks."""
 
     on_coordinator_change: Callable[[bool], Any] | None = None
     on_rank_change: Callable[[int | None], Any] | None = None

@@ -19,14 +19,14 @@ _RUNNERS = (threading.__file__, asyncio.events.__file__)
 
 
 def owns(lock: threading.RLock) -> Callable[[], bool]:
-    """Return a function that returns whether its thread holds the lock."""
+    """Return a function that returns whether its caller holds the lock."""
     return lock._is_owned  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
 
 
 def made_at() -> CodePlace:
     """Return where user code calls from: the first frame outside of Rink.
 
-    A thread or a task of Rink's own has none there: then its outermost frame in Rink.
+    In a thread or a task of Rink's own, return the outermost frame in Rink instead.
     """
     inside: FrameType = sys._getframe(1)  # noqa: SLF001 - the cheap way, and documented
     outside = inside.f_back
@@ -46,7 +46,7 @@ def caller() -> object:
 
 
 def caller_id() -> int:
-    """Return a number for the calling task or thread; holds no reference."""
+    """Return a number for the calling task or thread, not a reference."""
     task_or_thread = caller()
     return task_or_thread if isinstance(task_or_thread, int) else id(task_or_thread)
 

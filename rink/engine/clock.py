@@ -1,7 +1,7 @@
 """Read the time, wait for it, and deliver messages to threads.
 
 All of this goes through one object, so tests can replace it by virtual time. Nothing else in the
-library sleeps or reads a clock.
+core and the engine reads a clock. Only `step_queue` waits by itself, on a lock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_WAIT_S = 3600.0
 """Longest single wait on a lock, which takes no timeout of years. A longer wait is repeated."""
 
 SIGNAL_CHECK_INTERVAL_S = 1.0
-"""How often a user's thread that waits wakes up for signals.
+"""Interval at which a user's thread that waits wakes up for signals, in seconds.
 
 Python runs signal handlers before it puts a thread to sleep, and when something wakes the thread. A
 signal that comes in between is not handled until then. Without this interval, a Ctrl-C or a SIGTERM
@@ -56,7 +56,7 @@ class _Ring:
 
 
 class ClockEvent:
-    """An event that one thread waits for, and whose `set` never blocks.
+    """Let one thread wait for an event, whose `set` never blocks.
 
     A signal handler or a finalizer may set it on the very thread whose wait it interrupts. With a
     `threading.Event`, `set` would then wait for ever, because its lock is not reentrant.
@@ -67,11 +67,11 @@ class ClockEvent:
         self._ring = _Ring()
 
     def is_set(self) -> bool:
-        """Return whether it is set."""
+        """Return whether the event is set."""
         return self._is_set
 
     def set(self) -> None:
-        """Set it, and wake the thread that waits."""
+        """Set the event, and wake the thread that waits."""
         if not self._is_set:
             self._is_set = True
             self._ring.ring()
@@ -92,7 +92,7 @@ class ClockEvent:
 
 
 class Mailbox(Protocol[T]):
-    """Messages for one thread, which reads all of them at once."""
+    """Keep messages for one thread, which reads all of them at once."""
 
     def put(self, item: T) -> None:
         """Add a message; safe from any thread and from a finalizer."""
@@ -130,7 +130,7 @@ class Clock(Protocol):
         """
 
     def wait(self, event: ClockEvent, timeout: float | None) -> bool:
-        """Wait on a user's thread for an event; return whether it is set."""
+        """Wait for an event on a user's thread, and return whether it is set."""
 
 
 def shown(moment: datetime, ahead: float) -> str:

@@ -110,7 +110,7 @@ class Engine:
         self.node = Node(settings)
         self.table = self.node.table
         self.lock = threading.RLock()
-        # Whether the calling thread holds the lock: then a signal handler interrupted a call.
+        # True if the calling thread holds the lock, because a signal handler interrupted a call.
         self.is_interrupted = owns(self.lock)
         self.clock = clock
         self.group = group
@@ -156,7 +156,7 @@ class Engine:
     def _answered(self, event: MemberEvent) -> None:
         """Take the answer to a request.
 
-        A record may let renewals count (R11). `prove` runs on this thread, to wait for no step.
+        A record may let renewals count (R11). `prove` runs on this thread, so it waits for no step.
         """
         if isinstance(event, ev.RecordRead):
             with self.lock:

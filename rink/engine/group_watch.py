@@ -28,7 +28,7 @@ def read_entry(keys: Keys, kv: KeyValue) -> Entry:
 class GroupWatch:
     """Post `Listed` and `Changed` events of one group to an engine.
 
-    The engine's thread calls `start`, calls it again when `wake_at` comes, and calls `close`.
+    The engine's thread calls `start`, calls it again at `wake_at`, and calls `close` at the end.
 
     **First the watch, then the list** (R11). A call of a watch lies within one history of etcd,
     since it breaks when its server ends. So a list that was requested while the call is open is of

@@ -28,7 +28,7 @@ MAX_WAIT_S = 1.0
 
 
 class LeaseOwner(Protocol):
-    """The engine of a lease, as its renewal sees it."""
+    """Define an engine as the renewal of its lease sees it."""
 
     @property
     def deadline(self) -> float:
@@ -67,7 +67,7 @@ class LeaseOwner(Protocol):
 
 @attrs.define(eq=False)
 class _Renewal:
-    """One lease that is being renewed."""
+    """Hold a lease that is being renewed."""
 
     owner: LeaseOwner
     lease: int

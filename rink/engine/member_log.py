@@ -3,7 +3,7 @@
 If one turn concerns many roles, each kind of change has one line.
 
 The `extra` of each line has group, member, role, token and version. The filter `_complete` sets
-missing ones to None.
+missing values to None.
 
 A log handler may block. So user threads only note what they did, and the engine's thread writes the
 lines at the end of its turn.

@@ -32,7 +32,7 @@ class RequestThreads:
         self._closed = False
 
     def submit(self, call: Call) -> None:
-        """Schedule a call, which reports its own outcome; none begins once closed."""
+        """Schedule a call that reports its own outcome, unless this is closed."""
         with self._lock:
             if self._hand_over(call, MAX_THREADS):
                 return
@@ -52,7 +52,7 @@ class RequestThreads:
             self._threads -= 1
             if self._hand_over(call, 1):
                 return
-            # There is no thread at all. Calls may wait that were left for this thread.
+            # There is no thread at all. Make this call, and the calls that were left to the thread.
             calls, self._waiting = [call, *self._waiting], []
         for waiting in calls:
             self._call(waiting)

@@ -1,7 +1,7 @@
 """Make the core's requests to etcd, and post their outcomes as events.
 
-Every request ends in an event. An answered transaction is an answer (R1), from either branch. An
-error is none.
+Every request ends in an event, except a successful `Prune` or `RemoveRecord`. Either branch of an
+answered transaction is an answer (R1), but an error is none.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ os.register_at_fork(after_in_child=_count_fork)
 
 
 class Signal:
-    """A flag that is set once, for ever. Safe from any thread.
+    """Hold a flag that is set once, for ever. Safe from any thread.
 
     Callbacks must be short and must not block.
 

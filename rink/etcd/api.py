@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Header:
-    """The server that answered, and its revision and raft term."""
+    """Name the server that answered, with its revision and raft term."""
 
     cluster_id: int
     member_id: int
@@ -30,7 +30,7 @@ class Header:
 
 @attrs.frozen
 class KeyValue:
-    """One key as etcd holds it; `lease` is 0 where none is bound."""
+    """Hold one key as etcd has it; `lease` is 0 if no lease is bound."""
 
     key: bytes
     value: bytes
@@ -41,7 +41,7 @@ class KeyValue:
 
 
 class TxnTarget(enum.Enum):
-    """The number that a `Compare` checks; it is 0 for a missing key."""
+    """Name the number that a `Compare` checks; it is 0 for a missing key."""
 
     VERSION = "version"
     CREATE = "create_revision"
@@ -52,7 +52,7 @@ class TxnTarget(enum.Enum):
 class Compare:
     """Guard a transaction: the target equals a value, or is below it.
 
-    With a `range_end` it holds if it holds for each key in [key, range_end). An empty range counts
+    With a `range_end`, it must hold for each key in [key, range_end). An empty range counts
     as a key that does not exist.
     """
 
@@ -93,7 +93,7 @@ Op = Put | Get | Delete
 
 @attrs.frozen
 class TxnResult:
-    """An answered transaction.
+    """Hold the answer to a transaction.
 
     `results` has one entry for each operation of the branch that ran. It holds the key-values of a
     Get, and is empty for a Put or a Delete.
@@ -106,7 +106,7 @@ class TxnResult:
 
 @attrs.frozen
 class RangeResult:
-    """A linearizable read, as of `header.revision`."""
+    """Hold the answer to a linearizable read, as of `header.revision`."""
 
     header: Header
     kvs: tuple[KeyValue, ...]
@@ -114,7 +114,7 @@ class RangeResult:
 
 @attrs.frozen
 class GrantedLease:
-    """A new lease; etcd may grant a larger `ttl` (in seconds) than requested."""
+    """Hold a new lease; its `ttl` (in seconds) may be above the request."""
 
     lease: int
     ttl: int
@@ -122,7 +122,7 @@ class GrantedLease:
 
 @attrs.frozen
 class KeyChange:
-    """One change of a key.
+    """Hold one change of a key.
 
     A deletion has an empty value and the deletion's mod_revision.
     """
@@ -143,7 +143,7 @@ class WatchOpened:
 
 @attrs.frozen
 class WatchEvents:
-    """All changes of one or more whole revisions, in order."""
+    """Hold all changes of one or more whole revisions, in order."""
 
     revision: int
     events: tuple[KeyChange, ...]
@@ -162,7 +162,7 @@ class WatchBroken:
 
 @attrs.frozen
 class KeepAliveAnswer:
-    """The answer to one keepalive; `ttl` 0 means that the lease is gone.
+    """Hold the answer to a keepalive; `ttl` 0 means that the lease is gone.
 
     `sent_at` is the clock's time just before the request was sent. `call` is the number of the
     call that brought the answer, as the stream counts. A call lies within one history of etcd.
@@ -175,7 +175,7 @@ class KeepAliveAnswer:
 
 
 class Watch(Protocol):
-    """A running watch."""
+    """Control a running watch."""
 
     @property
     def trouble(self) -> str:
@@ -191,9 +191,9 @@ class Watch(Protocol):
         """Note the revision of the last list, or None while a list is under way.
 
         Events up to that revision may come again in another history that lacks other changes of
-        the list. So they do not prove that a later call reaches the same history. None is noted
-        before the list is requested. Otherwise the call could break between the list's answer and
-        this note.
+        the list. So they do not prove that a later call reaches the same history. Note None before
+        the list is requested. Otherwise the call could break between the list's answer and this
+        note.
         """
 
     def close(self) -> None:
@@ -205,7 +205,7 @@ class Watch(Protocol):
 
 
 class KeepAlives(Protocol):
-    """One keepalive stream for many leases."""
+    """Control one keepalive stream for many leases."""
 
     @property
     def trouble(self) -> str:
@@ -225,7 +225,7 @@ class KeepAlives(Protocol):
 
 
 class Etcd(Protocol):
-    """An etcd cluster.
+    """Send requests to an etcd cluster.
 
     Every call has a deadline for all endpoints together: `timeout` in seconds, or the client's own
     if None. It raises a `rink.EtcdError` if it gets no answer by then. A transaction that raised
@@ -265,9 +265,9 @@ class Etcd(Protocol):
     def grant(self, ttl: int, *, lease: int = 0, timeout: float | None = None) -> GrantedLease:
         """Grant a new lease for `ttl` seconds.
 
-        The caller chooses its id; with 0, etcd does. A chosen id allows to revoke a lease whose
-        grant was not answered. It must be unique: if a repeated grant is refused because the lease
-        exists, that lease is taken for the caller's own.
+        The caller chooses its id; with 0, etcd does. With a chosen id, the caller can revoke a
+        lease whose grant was not answered. The id must be unique: if a repeated grant is refused
+        because the lease exists, that lease is taken for the caller's own.
         """
 
     def revoke(self, lease: int, *, timeout: float | None = None) -> None:

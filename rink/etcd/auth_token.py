@@ -1,7 +1,7 @@
 """Log in when a token is first needed, and again when etcd refuses it.
 
 etcd's simple tokens end with a server's restart, and after 5 minutes without use. The client learns
-of it only by the refusal. The token is sent as plain metadata, because gRPC refuses call
+this only by the refusal. The token is sent as plain metadata, because gRPC refuses call
 credentials on a connection without TLS.
 """
 
@@ -17,7 +17,7 @@ Authenticate = Callable[[pb.AuthenticateRequest], str]
 
 
 class Tokens(Protocol):
-    """The source of the token for a request."""
+    """Give the token for each request."""
 
     @property
     def can_refresh(self) -> bool:
@@ -83,8 +83,8 @@ class GivenTokens:
 
     def get(
         self,
-        authenticate: Authenticate,  # noqa: ARG002 - the other kind needs it
-        seconds: float,  # noqa: ARG002 - the other kind needs it
+        authenticate: Authenticate,  # noqa: ARG002 - UserTokens needs it
+        seconds: float,  # noqa: ARG002 - UserTokens needs it
     ) -> str | None:
         """Return the token that the application's client has now."""
         return self._read()

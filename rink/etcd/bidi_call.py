@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# The ticker checks a stream when an answer is due, but at least the first and at most the second
-# time after the last check. An answer to a request of the meantime may be due by then.
+# Bounds of the time between two checks of a stream, in seconds. The ticker checks it when an answer
+# is due. The upper bound is needed, because an answer to a later request may be due before.
 MIN_TICK_INTERVAL_S = 0.05
 MAX_TICK_INTERVAL_S = 1.75
 _JOIN_TIMEOUT_S = 1.0
@@ -51,7 +51,7 @@ Outgoing = queue.SimpleQueue[T | None]
 
 @attrs.frozen
 class Open(Generic[Request, AnswerT]):
-    """One call of a stream, on one connection."""
+    """Hold one call of a stream, on one connection."""
 
     connection: Connection
     channel: CountedChannel
@@ -62,18 +62,18 @@ class Open(Generic[Request, AnswerT]):
 
 
 class BrokenError(Exception):
-    """This call of the stream is over, and the next may go on. Internal."""
+    """Report that this call is over, and the next may go on. Internal."""
 
 
 class FinishedError(Exception):
-    """The stream is over, and has delivered that. Internal."""
+    """Report that the stream has delivered its end. Internal."""
 
 
 class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
-    """A stream that reconnects until it is closed.
+    """Keep a stream open: reconnect it until it is closed.
 
     `deliver` is called on the stream's thread, one call at a time. `patience` is the timeout for a
-    silent server, and `name` that of the thread.
+    silent server, and `name` is the name of the thread.
     """
 
     def __init__(
@@ -93,9 +93,9 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
         self._delivery = threading.RLock()
         self._lock = threading.Lock()
         self._call: Answers[AnswerT] | None = None
-        self._channel: CountedChannel | None = None  # that the call is on
+        self._channel: CountedChannel | None = None  # the channel of the call
         self._heard_at: float | None = None
-        self._has_answered = False  # the call now open
+        self._has_answered = False  # the open call
         self._backoff = Backoff(first=0.05, longest=0.5)
         self._failed_at: float | None = None  # the first failure since a call was answered
         self._troubles: dict[str, str] = {}  # by endpoint, until a call is answered
@@ -109,8 +109,8 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
     def close(self) -> None:
         """Stop the stream, and wait until the current delivery has ended.
 
-        `deliver` itself may call this: then there is no wait. In a forked child this does nothing,
-        since the stream belongs to the parent.
+        If `deliver` itself calls this, there is no wait. In a forked child this does nothing, since
+        the stream belongs to the parent.
         """
         if self._transport.is_forked:
             return

@@ -42,7 +42,7 @@ def boot_clock() -> float:
 
 
 class Client:
-    """A client of one etcd cluster. Thread-safe.
+    """Send requests to one etcd cluster. Thread-safe.
 
     Nothing is opened before the first call. The endpoint that answered last is tried first. If it
     fails, the next one is tried.
@@ -57,10 +57,10 @@ class Client:
             those of gRPC. Files are read again for each new connection.
         cert: PEM file or bytes of a client certificate, together with `key`.
         key: PEM file or bytes of its key, unencrypted.
-        clock: gives `KeepAliveAnswer.sent_at`, in seconds.
+        clock: function that returns the time of `KeepAliveAnswer.sent_at`, in seconds.
 
     Raises:
-        rink.errors.ConfigError: a setting that cannot work; the message names it.
+        rink.errors.ConfigError: a setting cannot work; the message names it.
     """
 
     def __init__(

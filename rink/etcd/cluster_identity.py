@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class NoClusterIdError(EtcdError):
-    """An answer has no cluster id."""
+    """Report that an answer has no cluster id."""
 
 
 @attrs.frozen
 class KnownCluster:
-    """Knowledge of the cluster at one moment.
+    """Hold the knowledge of the cluster at one moment.
 
     Attributes:
         epoch: how many changes of the cluster have been seen.
@@ -74,9 +74,9 @@ class ClusterIdentity:
             header: the answer's header.
             known: the knowledge before the request was sent.
             endpoint: the server that answered, for messages.
-            quorum: the answer needed a quorum, so its raft term counts. (A server that is alone and
-                calls for elections raises its term without ever winning.)
-            revision: the answer is linearizable, so its revision counts.
+            quorum: True if the answer needed a quorum, so its raft term counts. (A server that is
+                alone and calls for elections raises its term without ever winning.)
+            revision: True if the answer is linearizable, so its revision counts.
 
         Raises:
             EtcdClusterChanged: the answer comes from another cluster or an earlier state of this

@@ -47,8 +47,8 @@ class Connection:
 
     Attributes:
         name: the endpoint's address, for messages.
-        is_proven: the endpoint answered, and nothing failed since. A request that may be sent only
-            once is sent only on such a connection.
+        is_proven: True if the endpoint answered, and nothing failed since. A request that may be
+            sent only once is sent only on such a connection.
     """
 
     def __init__(self, name: str, make: Callable[[], grpc.Channel]) -> None:
@@ -80,7 +80,7 @@ class Connection:
     def failed(self, channel: CountedChannel, *, is_silent: bool) -> None:
         """Use another channel from now on, unless this one may recover.
 
-        It is silent if no answer came in time. Otherwise gRPC reported a failure.
+        `is_silent` says that no answer came in time. Otherwise gRPC reported a failure.
         """
         if is_silent and not channel.has_answered:
             return  # it is still connecting, and a new channel would start over
@@ -133,7 +133,7 @@ class Connection:
 
 
 class OwnConnection(Connection):
-    """A connection made from settings."""
+    """Connect to an endpoint of the settings."""
 
     def __init__(self, endpoint: Endpoint, tls: TlsSource) -> None:
         super().__init__(endpoint.url, self._open)
@@ -159,7 +159,7 @@ _never_collected: list[CountedChannel] = []
 
 
 class BorrowedConnection(Connection):
-    """A connection over the channel of an application's own client.
+    """Connect over the channel of an application's own client.
 
     Only the application may close the channel, and only it can make a new one.
     """

@@ -22,13 +22,13 @@ _DEFAULT_PORT = 2379
 
 @attrs.frozen
 class Endpoint:
-    """One etcd server's client address.
+    """Hold one etcd server's client address.
 
     Attributes:
         url: the address as people write it, for messages.
         host: name or address, without brackets.
         port: TCP port.
-        tls: whether to connect over TLS.
+        tls: True to connect over TLS.
     """
 
     url: str
@@ -49,10 +49,10 @@ def read_endpoints(endpoints: Sequence[str], *, tls: bool) -> tuple[Endpoint, ..
     Args:
         endpoints: `http://host:port`, `https://host:port` or `host:port`, which is https if
             certificates are given. The default port is 2379.
-        tls: whether certificates are given.
+        tls: True if certificates are given.
 
     Raises:
-        ConfigError: there are none, one cannot be read, or http and https are mixed.
+        ConfigError: there is no endpoint, one cannot be read, or http and https are mixed.
     """
     if isinstance(endpoints, str):
         raise ConfigError(

@@ -14,7 +14,7 @@ from rink.etcd.setting_names import setting
 
 
 class Kind(enum.Enum):
-    """The consequence of an error."""
+    """Name the consequence of an error."""
 
     SILENT = "no answer: try another endpoint"
     STALE_TOKEN = "the token was refused: authenticate again"  # noqa: S105 - no password
@@ -23,14 +23,14 @@ class Kind(enum.Enum):
 
 @attrs.frozen
 class Fault:
-    """The meaning of one RPC error.
+    """Hold the meaning of one RPC error.
 
     Attributes:
         kind: the consequence.
         code: gRPC's status code.
         words: the message of gRPC or etcd, or Rink's explanation of it.
-        never_sent: certainly no server received the request.
-        is_refused: the connection was refused, since nothing listens there.
+        never_sent: True if certainly no server received the request.
+        is_refused: True if the connection was refused, since nothing listens there.
     """
 
     kind: Kind

@@ -52,10 +52,10 @@ _FORGOTTEN = -1
 
 @attrs.frozen
 class Sent:
-    """A request that was sent.
+    """Hold a request that was sent.
 
-    `sent_at` is by the caller's clock, and `handed_at` is monotonic. `epoch` is the guard's, since
-    a request to one cluster must not be sent to another.
+    `sent_at` is by the caller's clock, and `handed_at` is monotonic. `epoch` is the guard's epoch,
+    since a request to one cluster must not be sent to another.
     """
 
     lease: int
@@ -67,8 +67,8 @@ class Sent:
 class Unanswered:
     """Keep the unanswered requests of one client.
 
-    Those on the stream are in order. The others wait for a stream: at most one for each lease,
-    since a later request replaces an earlier one. Not thread-safe.
+    The requests on the stream are in order. The others wait for a stream: at most one for each
+    lease, since a later request replaces an earlier one. Not thread-safe.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class KeepAliveStream(
         self._call_number = 0  # the number of the call that is open
 
     def send(self, lease: int) -> None:
-        """Request one renewal; never blocks.
+        """Request one renewal, without blocking.
 
         While the stream is down, one request for each lease waits for it.
         """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Answer(Protocol):
-    """An answer of etcd, which has a header."""
+    """Describe an answer of etcd, which has a header."""
 
     @property
     def header(self) -> pb.ResponseHeader:
@@ -35,7 +35,7 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 
 @attrs.frozen
 class Method(Generic[Request, AnswerT]):
-    """One method of etcd; `name` is used for counts and messages."""
+    """Describe one method of etcd; `name` is for counts and messages."""
 
     name: str
     path: str

@@ -44,7 +44,7 @@ _HAS_LEADER = ("hasleader", "true")
 
 
 class NotAnsweredError(Exception):
-    """One endpoint gave no answer. Internal."""
+    """Report that one endpoint gave no answer. Internal."""
 
     def __init__(self, words: str, *, perhaps_applied: bool, is_refused: bool = False) -> None:
         super().__init__(words)
@@ -54,19 +54,19 @@ class NotAnsweredError(Exception):
 
 
 class AppliedBeforeError(Exception):
-    """An earlier try was applied, and its answer was lost. Internal."""
+    """Report that an earlier try was applied without an answer. Internal."""
 
 
 @attrs.frozen
 class RequestKind:
-    """The rules for sending a request and for reading its answer.
+    """Hold the rules for sending a request and for reading its answer.
 
     Attributes:
         doing: the request in messages, such as `txn on b'rink/a'`.
-        once: it must not be sent again after a server may have received it.
+        once: True if it must not be sent again after a server may have received it.
         says_applied: etcd's refusal if the request was applied before.
-        revision: its answer is linearizable, so its revision counts for the guard.
-        quorum: its answer needs a quorum, so its raft term counts for the guard.
+        revision: True if its answer is linearizable, so its revision counts for the guard.
+        quorum: True if its answer needs a quorum, so its raft term counts for the guard.
     """
 
     doing: str
@@ -77,7 +77,7 @@ class RequestKind:
 
 
 class Transport:
-    """Hold what a `Client` shares with its streams. Thread-safe.
+    """Hold the state that a `Client` and its streams share. Thread-safe.
 
     With `fail_refused`, a call fails at once if every endpoint refuses the connection.
     """

@@ -79,8 +79,8 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         # All events of the last delivered revision, which prove the history of a new call.
         self._last: tuple[KeyChange, ...] = ()
         self._listed = 0.0  # the revision of the last list of the range; infinity during a list
-        # Whether the open call is proven to have the history of `_last`, and since when (monotonic)
-        # a server has followed the range for it.
+        # `_is_proven`: the open call is proven to have the history of `_last`. `_created_at`: when
+        # (monotonic) a server began to follow the range for this call, or None.
         self._is_proven = True
         self._created_at: float | None = None
         self._was_refused = False

@@ -1,7 +1,7 @@
 """Describe a group from its keys in etcd, for members and others.
 
-The command line joins no group and shows this. `status()` of a member has all of this, and also
-what only the member knows (`rink.inspect.member_status`).
+The command line shows this without joining a group. A member's `status()` has all of this, and also
+the state that only the member knows (`rink.inspect.member_status`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class MemberStatus:
 
 @attrs.frozen
 class InTheWay:
-    """A member that keeps the group from being settled, and why."""
+    """Name a member that keeps the group from being settled, and why."""
 
     member: str
     why: str

@@ -1,7 +1,7 @@
 """Build the value that a member's `status()` returns.
 
-The sidecar and tests read it, too. Its base `rink.inspect.group_status.GroupStatus` has what
-anybody can read in etcd, which the command line shows.
+The sidecar and tests read it, too. Its base `rink.inspect.group_status.GroupStatus` has the part
+that anybody can read in etcd, which the command line shows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["MemberStatus", "Status", "status_of"]
 
 @attrs.frozen
 class Status(GroupStatus):
-    """A group as one member sees it, and what only that member knows.
+    """Show a group as one member sees it, and that member's own state.
 
     `not_ranked` says why this member has no rank, and when the group grows for it. It is empty if
     the member has a rank, or does not wait for one. `leaving` says what this member's leave waits
@@ -36,11 +36,11 @@ class Status(GroupStatus):
 
     `next_change_at` is the wall-clock time at which the coordinator changes the ranks if nothing
     happens before. It is None if no change is planned, if `stagger` waits for the group to settle,
-    and on all other members. `next_change_because` says who waits for which delay.
+    and on all other members. `next_change_because` says which member waits for which delay.
 
     `session_remaining` is the seconds until the deadline, and negative after it. `grants_resume_in`
-    is above 0 if this member has found another history of etcd: for so many seconds it grants
-    nothing.
+    is above 0 if this member has found another history of etcd. It grants nothing for so many
+    seconds.
     """
 
     me: str

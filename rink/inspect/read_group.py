@@ -25,7 +25,7 @@ def read_status(etcd: Etcd, prefix: str, group: str) -> GroupStatus:
 def fail_refused(etcd: Etcd) -> None:
     """Make requests fail at once if every endpoint refuses the connection.
 
-    A command uses it: somebody waits for its answer, and can start etcd.
+    Commands use this, because their user waits for the answer, and can start etcd.
     """
     if isinstance(etcd, Client):
         etcd.fail_refused()

@@ -22,7 +22,7 @@ from rink.inspect.group_status import UNREADABLE, GroupStatus, MemberStatus
 
 @attrs.frozen
 class Standby:
-    """A role's owner, and its next owner if only that member were gone.
+    """Hold a role's owner, and its next owner if that member were gone.
 
     `owner` is None while nobody is ranked, or if the group's scheme is unknown in this process.
     `next` is None if no other member could take over.

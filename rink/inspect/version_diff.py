@@ -12,7 +12,7 @@ from rink.core.view import View
 
 @attrs.frozen
 class Move:
-    """A rank (a number) or a pinned role that moved; None is nobody."""
+    """Hold a move of a rank (a number) or a pinned role; None is nobody."""
 
     what: int | str
     before: str | None
@@ -25,7 +25,7 @@ class Move:
 
 @attrs.frozen
 class VersionDiff:
-    """The differences between two versions."""
+    """Hold the differences between two versions."""
 
     ranks: tuple[Move, ...]
     pins: tuple[Move, ...]
@@ -40,7 +40,7 @@ class VersionDiff:
 
 @attrs.frozen
 class VersionStep:
-    """A version with its changes; None if the version before it is missing."""
+    """Hold a version and its changes, None if the one before is missing."""
 
     entry: Proclaimed
     changed: VersionDiff | None
