@@ -51,7 +51,7 @@ def owner_of_name(member: BaseRink[Any, Any]) -> str:
 def member_count_of(member: BaseRink[Any, Any]) -> int:
     """Return how many live members the group has.
 
-    A status has this number, too, but takes time for each role that is waited for.
+    A status has this number, too, but takes time for each awaited role.
     """
     return len(view_of(member).by_age)
 

@@ -30,11 +30,11 @@ class Tracker(Generic[R]):
     It may be held while the engine's lock is taken, and never the other way round.
 
     Invariant: a grant and its loss are taken in this order, or both are dropped. A loss is taken
-    without its grant only if the grant was taken before. It holds because the loss of a role is
-    registered only after its grant was added, and because `_drop_undelivered` decides by one atomic
-    step: either it removes the grant before `take` gets it, and then removes the loss, too; or
-    `take` has it, and then the loss stays. While somebody iterates, no pair is dropped, because the
-    iteration releases each lost role by `done`.
+    without its grant only if the grant was taken before. It holds for two reasons. The loss of a
+    role is registered only after its grant was added. And `_drop_undelivered` decides by one atomic
+    step. If it removes the grant before `take` gets it, it also removes the loss. If `take` has the
+    grant, the loss stays. While somebody iterates, no pair is dropped, because the iteration
+    releases each lost role by `done`.
 
     Attributes:
         held: the roles held now, by name.

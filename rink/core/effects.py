@@ -93,7 +93,7 @@ class ReadRecord(Effect):
 
 @attrs.frozen
 class PostRequest(Effect):
-    """Post a request under this id, unless it lies in etcd already."""
+    """Post a request under this id, unless it is in etcd already."""
 
     id: str
     request: Request

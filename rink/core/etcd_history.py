@@ -12,11 +12,11 @@ none of the three needs to differ. A member finds the proof of another history i
 * another member's record at a lower revision than in the view before. Within one history, the
   revision of a record only rises, even if the record is deleted and created again.
 
-A view is replaced only by a list, so the last three are looked for in each list. A missing record
-is an ordinary lost session, and a single missing version proves nothing, since old ones are pruned.
+A view is replaced only by a list, so each list is checked for the last three. A missing record is
+an ordinary lost session. A single missing version proves nothing, since old versions are pruned.
 
-A member that has proof does not know which others are cut off. It waits, by its own clock, for the
-largest TTL that it had seen. By then each of the others has noticed, or is past its deadline.
+A member that has proof does not know which members are cut off. It waits, by its own clock, for the
+largest TTL that it has seen. By then each of them has noticed the change, or is past its deadline.
 """
 
 from __future__ import annotations

@@ -37,10 +37,10 @@ def why_closed(
     `awaits` says why the newest version is not followed yet; `share` is then of an older version.
     `unrankable` says why the member waits for a rank in vain.
     """
-    # Invariant: "" means that this member's record, as the view has it, claims `share` of the
-    # newest version of the view, and that no write is unsettled which could replace it. So each
-    # member that grants by a later view finds this claim there. The order of the checks decides
-    # only which reason people read.
+    # Invariant: "" means that this member's record in the view claims `share` of the view's newest
+    # version. It also means that no unsettled write could replace the record. So each member that
+    # grants by a later view finds this claim there. The order of the checks decides only which
+    # reason people read.
     newest, own = view.newest, view.members.get(name)
     if not living.serves:
         return f"the member is {living.state.value}"

@@ -7,9 +7,9 @@ and loses them when it sees the claim. So nobody holds the roles for the time of
 holder's own. That time does not include the newcomer's write, nor any wait for a newcomer that is
 slow or frozen.
 
-No rule of safety depends on this. To every other member, a member that waits here looks like one
-whose watch is late: its record claims the roles by the version before, until it follows. It grants
-nothing meanwhile, since R2 demands the newest version of the view.
+No rule of safety depends on this. To others, a member that waits here looks as if its watch were
+late. Its record claims the roles by the version before, until it follows. It grants nothing
+meanwhile, since R2 demands the newest version of the view.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def jump_hash(key: int, size: int) -> int:
     If one bucket is added, 1 / (size + 1) of the keys move, all of them into the new bucket.
 
     Source: "A Fast, Minimal Memory, Consistent Hash Algorithm" (Lamping, Veach; 2014), in the
-    arithmetic of Go's `github.com/dgryski/go-jump`: the quotient is taken first, in 64-bit
+    arithmetic of Go's `github.com/dgryski/go-jump`. The quotient is computed first, in 64-bit
     floats, and the product is cut towards zero. The order matters, since floats round.
     """
     mask = _UINT64

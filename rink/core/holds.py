@@ -84,7 +84,7 @@ class Hold:
 
 
 def made_by(handle: Handle) -> str:
-    """Return the file and line that asked for a handle, or "" if unknown."""
+    """Return the file and line that requested a handle, or "" if unknown."""
     if handle.made_at is None:
         return ""
     code, at = handle.made_at
@@ -94,7 +94,7 @@ def made_by(handle: Handle) -> str:
 
 @attrs.define(eq=False)
 class Table:
-    """Keep the roles that are held, lost or waited for, and the gate.
+    """Keep the roles that are held, lost or awaited, and the gate.
 
     `unplaced` are the roles that are new since a step last placed every role
     (`rink.core.scheme_prefetch`). `is_offered` says that the member offers its rank, and serves
@@ -183,7 +183,7 @@ class Table:
     def _forget(self, role: str) -> None:
         """Forget that a role is new, if it is not here any more.
 
-        Otherwise `unplaced` would grow with each name that user code asks for between two steps.
+        Otherwise `unplaced` would grow with each name that user code requests between two steps.
         """
         if role not in self.held and role not in self.lost and role not in self.waits:
             self.unplaced.discard(role)

@@ -21,10 +21,10 @@ VERSIONS = "versions/"
 REQUESTS = "requests/"
 
 OFFSETS = ":offsets"
-"""Suffix of a group's name under which its offsets lie: no encoded name contains a `:`."""
+"""Suffix of a group's name in the keys of its offsets. No encoded name contains a `:`."""
 
 SLOTS = ":slots"
-"""Suffix of a group's name under which the slots of `rink run --once-per` lie."""
+"""Suffix of a group's name in the keys of the slots of `rink run --once-per`."""
 
 
 def check_name(what: str, name: object) -> str:
@@ -102,8 +102,8 @@ class Keys(_KeyRange):
 class OffsetKeys(_KeyRange):
     """Build the keys of the offsets of one topic of a group.
 
-    They lie beside the group's own range, because every member watches that range, and no commit
-    concerns a member.
+    The keys are outside of the group's own range, because every member watches that range, and no
+    commit concerns a member.
     """
 
     @classmethod
@@ -118,7 +118,7 @@ class OffsetKeys(_KeyRange):
 
 @attrs.frozen
 class SlotKeys(_KeyRange):
-    """Build the keys of the slots of one role, beside the group's range.
+    """Build the keys of the slots of one role, outside of the group's range.
 
     There is one slot for each scheduled run.
     """

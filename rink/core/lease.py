@@ -52,7 +52,7 @@ class MemberLease:
     def margin(self) -> float:
         """Return the seconds from the deadline to the lease's earliest end.
 
-        etcd may grant a larger TTL than was asked for. A clock that is slow by a tenth then falls
+        etcd may grant a larger TTL than was requested. A clock that is slow by a tenth then falls
         behind by a tenth of the granted TTL, so the default margin is a tenth of the larger TTL.
         """
         if self.margin_set is not None:

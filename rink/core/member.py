@@ -55,7 +55,7 @@ class Node(MemberState):
     ) -> list[Effect]:
         """Take in events, oldest first, and return everything to be done now.
 
-        The `unplaced` roles are waited for and were not placed before this step. This step leaves
+        The `unplaced` roles are awaited, and were not placed before this step. This step leaves
         them out, and another step must follow.
         """
         return self.step_own(now, events, unplaced) + self.step_group(now, unplaced)
@@ -229,7 +229,7 @@ class Node(MemberState):
         self.table.gate = Gate(share, find, token, number, because, ranks, known)
 
     def _grant(self, now: float, unplaced: Collection[str]) -> None:
-        """Grant the free roles that are waited for.
+        """Grant the awaited roles that are free.
 
         A role that was tried before stays blocked until an unsettled record, a share or the number
         of schemes changes. Only then are all roles tried again. A role whose lost handle was
@@ -245,7 +245,7 @@ class Node(MemberState):
                 self.out.do(effect)
 
     def _report_waits(self, now: float, unplaced: Collection[str]) -> None:
-        """Report the roles that have been waited for long, and why."""
+        """Report the roles that have been awaited long, and why."""
         roles, look_at = self.table.waits.lasting(now)
         self.out.wake(look_at)
         if not roles:

@@ -1,4 +1,4 @@
-"""Define the record of a member, which lies under its key.
+"""Define the record of a member, which is the value of its key.
 
 `rink.core.codec` turns it into JSON and back.
 """

@@ -140,8 +140,8 @@ def plan(situation: Situation, now: float, settings: RankSettings) -> RankPlan:
     waiting = [member for member in waiting if member.name not in ranked]
     kept_back = (Phase.LEAVING, Phase.OFFERING) if waiting else (Phase.LEAVING,)
     leaving = [name for name in ranks if name in live and live[name].phase in kept_back]
-    # With `stagger`, the members that have waited longest get the ranks of leaving ones, with the
-    # next versions. The group grows only for the others.
+    # With `stagger`, the members that have waited longest get the ranks of leaving members, with
+    # the next versions. The group grows only for the other waiting members.
     growing = waiting[len(leaving) :]
     delayed = _grow(ranks, growing, situation, starting, now, settings, budget, because)
     if because and (starting or situation.was_empty):
@@ -307,7 +307,7 @@ def _turns(
 def _with_movers_dropped(
     ranks: Sequence[str], dropped: set[str], never_move: Collection[str]
 ) -> set[str]:
-    """Return the dropped members, and those that would have to move.
+    """Return the dropped members, and others that have to go with them.
 
     `never_move` has the members that are gone, leave, or offer their ranks. In another rank, they
     would serve for a moment or not at all. So they are dropped if they are above the new size. Each

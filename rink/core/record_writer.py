@@ -1,7 +1,7 @@
 """Write this member's record (R1).
 
 Invariant: at most one write is unsettled, and only the answer to its newest try settles it. A
-transaction whose answer was lost may be applied much later: a frozen follower of etcd forwards it
+transaction whose answer was lost may be applied much later. A frozen follower of etcd forwards it
 when it thaws, and a linearizable read in between does not find it. So a read or the watch never
 settles a write. All tries of a write have the same compare, so within one history at most one of
 them is ever applied.
@@ -37,7 +37,7 @@ class Writer:
     """Keep the known state of this member's record, and the next write.
 
     `compare` is the record's mod_revision by the last answer, or 0. `known` is its content by that
-    answer. `must_write` asks for one more transaction, even if the content is right. It stays set
+    answer. `must_write` requests one more transaction, even if the content is right. It stays set
     until a later transaction is sent. `taken_by` is the record that has the name. `taken_at` is the
     revision of the answer that showed it. `is_doubted` says that a try of this write was given up
     because of a new call of keepalives (R11). The answer to that try is ignored. `awaited` is the

@@ -57,7 +57,7 @@ class Renewals:
     `call` is the number of the call whose answers count. `new_call` is the number of the call whose
     answers are held back, or None. `sent_at` is when the request of its last answer was sent.
     `is_reading` says whether this member's record is being read for the new call. A read for an
-    earlier call may hang, and is not waited for. Answers come in the order of their calls, since
+    earlier call may hang, and nobody waits for it. Answers come in the order of their calls, since
     one thread reads the calls one after another.
     """
 

@@ -1,6 +1,6 @@
 """Map roles to ranks by named schemes, and register custom ones.
 
-A scheme is a pure function with a name. The name lies in etcd, in versions and in records. Two
+A scheme is a pure function with a name. Versions and records in etcd contain the name. Two
 members that read the same name must compute the same ranks, because the no-overlap promise depends
 on it. Hence a name has exactly one spelling, and a custom scheme's name contains its version and a
 hash over samples of its ranks.

@@ -1,6 +1,6 @@
-"""Define the values that lie in etcd, and the entries of a view.
+"""Define the values that are stored in etcd, and the entries of a view.
 
-In etcd lie `Version`, `Request` and the `MemberRecord` of `rink.core.member_record`.
+etcd stores `Version`, `Request` and the `MemberRecord` of `rink.core.member_record`.
 `rink.core.codec` turns them into JSON and back, and `rink.core.keys` has their keys. Everything
 here is frozen.
 """
@@ -22,7 +22,7 @@ FORMAT = 1
 class Version:
     """Map each rank to its member: `ranks[i]` is the member with rank i.
 
-    `skipped` does not lie in etcd, and does not count when two versions are compared. Only
+    `skipped` is not stored in etcd, and does not count when two versions are compared. Only
     `versions()` sets it, to the numbers that the iteration left out just before this version.
     """
 

@@ -41,7 +41,7 @@ class Waits(Mapping[str, list[W]]):
     Every method is called with the engine's lock held.
 
     The roles were last sorted by `share`. `unsorted` and `mine` are ordered sets. `_since` says
-    since when each role is waited for, oldest first, until that is reported.
+    since when each role is awaited, oldest first, until the wait is reported.
     """
 
     share: Share | None = None
@@ -141,12 +141,12 @@ class Waits(Mapping[str, list[W]]):
         return new
 
     def all_mine(self) -> list[str]:
-        """Return every role of the share that is waited for."""
+        """Return every awaited role of the share."""
         # A new dict, because one that has lost most of its entries is as slow to iterate as before.
         self.mine = dict.fromkeys(self.mine)
         return list(self.mine)
 
     def try_again(self, role: str) -> None:
-        """Try a role again at the next look, if it is waited for."""
+        """Try a role again at the next look, if it is awaited."""
         if role in self._handles:
             self.unsorted[role] = None

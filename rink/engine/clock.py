@@ -33,10 +33,10 @@ class _Ring:
     If no thread waits, one ring is kept for the next wait. Ringing is one step in C, so a signal
     handler or a finalizer may ring in the middle of a wait, or of another ring.
 
-    A `queue.SimpleQueue` cannot replace this, because its `get(timeout)` may wait for ever. If the
-    time ends while it prepares to sleep, or while a signal handler runs, the rest of the time is
-    negative, and it takes that for no timeout (seen with CPython 3.11). A lock checks the time
-    again.
+    A `queue.SimpleQueue` cannot replace this, because its `get(timeout)` may wait for ever. The
+    time may end while it prepares to sleep, or while a signal handler runs. Then the rest of the
+    time is negative, and it takes that for no timeout (seen with CPython 3.11). A lock checks the
+    time again.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Keep a two-way call open: reopen it elsewhere if it ends or is silent.
 
 Each stream has a thread that reads it and delivers the answers. Each client has one more thread,
-the ticker. It checks all streams regularly, and cancels those whose server is silent. This is
+the ticker. It checks all streams regularly, and cancels the calls of silent servers. This is
 needed because the TCP connection of a frozen server stays open, and gRPC's own keepalive takes 7 s
 to notice it.
 """

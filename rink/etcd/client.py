@@ -54,7 +54,7 @@ class Client:
         user: etcd user, together with `password`.
         password: the user's password.
         ca: PEM file, or PEM text as bytes, of the certificate authority of the servers; None uses
-            those of gRPC. Files are read again for each new connection.
+            gRPC's authorities. Files are read again for each new connection.
         cert: PEM file or bytes of a client certificate, together with `key`.
         key: PEM file or bytes of its key, unencrypted.
         clock: function that returns the time of `KeepAliveAnswer.sent_at`, in seconds.

@@ -6,7 +6,7 @@ compared with the answers that had come *before its request was sent*. Answers o
 so only a request that was sent later can prove that history went back.
 
 A change ends the guard's **epoch**. Calls, watches and keepalive streams of an earlier epoch fail
-with `EtcdClusterChanged`. Later ones use the cluster as it is now.
+with `EtcdClusterChanged`. Later calls use the cluster as it is now.
 
 An answer without a cluster id proves nothing, so it is refused, and nothing is learned from it.
 etcd's grpc-proxy gives such answers if a watch joins the stream of another watch. When they were

@@ -195,10 +195,10 @@ class KeepAliveStream(
                 self._hand_over(opened.requests, attrs.evolve(request, handed_at=now))
 
     def _received(self, opened: OpenCall, answer: pb.LeaseKeepAliveResponse) -> None:
-        # An answer is delivered only if it proves a renewal of this very request: the server's raft
-        # term is not older than any seen, the answer is next in order, and the cluster is the one
-        # that the call was opened on. The order matters: an answer of an old leader must stay
-        # unanswered, so its request is sent again.
+        # An answer is delivered only if it proves the renewal by its request. Three checks show
+        # that: its raft term is not below any seen, it is next in order, and it is of the cluster
+        # that the call was opened on. Their order matters: an answer of an old leader must leave
+        # its request unanswered, so the request is sent again.
         guard = self._transport.guard
         if answer.header.raft_term < guard.known.raft_term:
             # A former leader may still renew its own copy of a lease that has ended long ago.

@@ -8,7 +8,7 @@ nothing if other events come, if none comes within `_PROOF_TIMEOUT_S`, if that r
 compacted, or if only deletions were delivered since the list. Then `WatchOpened` is delivered
 first, and the receiver lists the range again.
 
-Further rules, each with a test of its name in integration/etcd:
+Further rules, each with a test in integration/etcd or tests/etcd:
 - The header of the `created` answer is the store's revision, and events below it may still be on
   their way. Progress answers of older servers overtake events, so they are only signs of life.
 - etcd never splits a revision over two answers, since this watch does not set `fragment`.

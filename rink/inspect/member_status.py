@@ -30,8 +30,8 @@ class Status(GroupStatus):
     the member has a rank, or does not wait for one. `leaving` says what this member's leave waits
     for, and how long at most. It is empty if the member stays.
 
-    `held` maps each role to its fencing token. `waiting_for` maps each role that is waited for here
-    to the member in the way, and why. `draining` lists roles that are lost here and not released.
+    `held` maps each role to its fencing token. `waiting_for` maps each role that is awaited here to
+    the member in the way, and why. `draining` lists roles that are lost here and not released.
     `overruns` counts roles that were not released within `grace`, or before the member was gone.
 
     `next_change_at` is the wall-clock time at which the coordinator changes the ranks if nothing

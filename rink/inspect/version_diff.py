@@ -34,7 +34,7 @@ class VersionDiff:
 
     @property
     def moves(self) -> tuple[Move, ...]:
-        """Return the moves of ranks, then those of pins."""
+        """Return the moves of ranks, then the moves of pins."""
         return self.ranks + self.pins
 
 
