@@ -32,7 +32,7 @@ class Lost:
 
 
 class Role(AsyncWith, BaseRole):
-    """Hold a role, on the asyncio face.
+    """Hold a role on the asyncio face.
 
     `async with role:` releases the role at the end. It cancels its body when the role is lost, or
     when another task releases it. Only this cancellation ends at the `async with`. A body that

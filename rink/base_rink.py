@@ -125,7 +125,7 @@ class BaseRink(Generic[R, S]):
         check_callback("on_role_change", on_role_change, "role", "is_held")
         self._listeners = Listeners(on_coordinator_change, on_rank_change, on_role_change)
         self._opened: Engine | None = None
-        self._table = Table()  # of the engine, once joined; empty before
+        self._table = Table()  # the engine's table, once joined
         self._supervisors: list[S] = []
 
     # ── roles, without waiting ───────────────────────────────────────────────────────────────

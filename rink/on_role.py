@@ -19,7 +19,7 @@ from rink.event_loops import asyncio_loop
 log = logging.getLogger("rink")
 
 JOIN_TIMEOUT_S = 1.0
-"""How long a leave waits for each function to end, after all roles were released."""
+"""Longest wait of a leave for each function to end, after all roles were released."""
 
 MAX_BACKOFF_S = 30.0
 """Longest pause before a function that keeps raising is called again."""
@@ -62,7 +62,7 @@ class Supervisor(abc.ABC):
         """Start once: both the decorator and the join may call this."""
 
     def _pause(self, failures: int) -> float | None:
-        """Return the pause after failures in a row, or None until the loss."""
+        """Return the pause after failures in a row, or None to await a loss."""
         name = f"{self._rink.name}/{self._name}"
         return backoff(failures, name, MAX_BACKOFF_S) if failures else None
 

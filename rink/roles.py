@@ -191,7 +191,7 @@ def warn_unreleased(what: str) -> None:
 
 
 class Role(PlainWith, BaseRole):
-    """Hold a role, on the blocking face.
+    """Hold a role on the blocking face.
 
     As a context manager, it releases the role at its end.
     """

@@ -37,7 +37,7 @@ from rink.with_statements import PlainWith
 log = logging.getLogger("rink")
 
 EXIT_TIMEOUT_S = 5.0
-"""How long a leave may take when the interpreter exits with open sessions."""
+"""Longest leave when the interpreter exits with open sessions, in seconds."""
 
 
 class BaseSession:
@@ -112,7 +112,7 @@ class BaseSession:
         self._read_threads = RequestThreads(clock, "rink-read")
         self._lease_renewal = LeaseRenewal(self.etcd, clock)
         self._engines: list[Engine] = []
-        self._lock = threading.RLock()  # it knows its owner, which finds an interrupted call
+        self._lock = threading.RLock()  # it knows its owner, so an interrupted call is noticed
         self._closed = False
         self._is_ended = False
         self._pid = os.getpid()

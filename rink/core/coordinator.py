@@ -45,7 +45,7 @@ class Coordinator:
     the member waits until `retry_at` for a view with version `answered_number`, or with a revision
     above `refused_at`. `upcoming` is the next change of the ranks, and None during a proclamation.
     `wishes` is the number of requests that the proclamation answers. `wishes_at_once` is the
-    maximum of the next one: half of the number that was too large for etcd. `_sources` holds the
+    largest number for the next one: half of the number that etcd refused. `_sources` holds the
     inputs of the last draft if it changed nothing. It is empty while another draft is due.
     """
 

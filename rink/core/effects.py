@@ -47,7 +47,7 @@ class RevokeLease(Effect):
 
 @attrs.frozen
 class WriteRecord(Effect):
-    """Put this member's record if its mod_revision is `compare`, 0 if absent."""
+    """Put this member's record if its mod_revision is `compare` (0: absent)."""
 
     attempt: int
     lease: int
@@ -60,8 +60,8 @@ class Proclaim(Effect):
     """Put a version if this member still coordinates (R4).
 
     The transaction checks that this member's record was created at `create_revision`. It also
-    checks that the version before has the mod_revision `after`, so the new version was planned from
-    that version. For the first version, `after` is 0.
+    checks that the version before has the mod_revision `after`, so it still is the version that
+    this one was planned from. For the first version, `after` is 0.
     """
 
     version: Version

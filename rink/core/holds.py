@@ -42,9 +42,9 @@ Every grant notes a place, so it must cost next to nothing. `made_by` looks up t
 class Handle:
     """Hold one user's part in a role, from the wait to the release.
 
-    A handle waits for a grant, has one in `hold`, or is released. It exists before the table knows
-    it, because a signal handler may raise between any two steps on a user's thread. So its release
-    can undo any part of the steps.
+    A handle waits for a grant, has a grant in `hold`, or is released. It exists before the table
+    knows it, because a signal handler may raise between any two steps on a user's thread. So its
+    release can undo any part of the steps.
 
     `signal` is set when the wait is over, and `lost` when the role is lost or the handle is
     released. The core only carries both. `made_at` is the place in user code that requested the

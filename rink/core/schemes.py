@@ -98,7 +98,7 @@ class _Balanced:
 class First:
     """Give some or all roles rank 0; they move only when its member goes.
 
-    `roles` is None if it is all roles. `rest` is the scheme of the other roles.
+    `roles` is None for all roles. `rest` is the scheme of the other roles.
     """
 
     name: str

@@ -358,7 +358,7 @@ class Engine:
                         self._release(message)
                     is_nudged = True
                 case _Stop():
-                    self._give_everything_up(STOPPED)  # also roles granted after stop() did this
+                    self._give_everything_up(STOPPED)  # also roles that were granted after stop()
                     self.left.set()
                     return
                 case _:

@@ -59,7 +59,7 @@ class GroupWatch:
         self._watch: Watch | None = None
         self._round = 0
         self._lists = 0  # the number of requested lists; only the newest counts
-        self._is_list_posted = False  # the newest list
+        self._is_list_posted = False  # True once the newest list was posted
         self._listed = 0  # the revision of the newest list
         self._early: list[MemberEvent] = []  # changes that came before that list was posted
         self._wanted = 0

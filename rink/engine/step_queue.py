@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 
 TURN_TIMEOUT_S = 0.1
-"""How long an engine waits while no turn ends. It is short against the shortest TTL, 2 s."""
+"""Longest wait of an engine while no turn ends, in seconds; the shortest TTL is 2 s."""
 
 
 class StepQueue:

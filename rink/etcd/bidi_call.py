@@ -95,7 +95,7 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
         self._call: Answers[AnswerT] | None = None
         self._channel: CountedChannel | None = None  # the channel of the call
         self._heard_at: float | None = None
-        self._has_answered = False  # the open call
+        self._has_answered = False  # True after an answer to the open call
         self._backoff = Backoff(first=0.05, longest=0.5)
         self._failed_at: float | None = None  # the first failure since a call was answered
         self._troubles: dict[str, str] = {}  # by endpoint, until a call is answered

@@ -40,7 +40,7 @@ class VersionDiff:
 
 @attrs.frozen
 class VersionStep:
-    """Hold a version and its changes, None if the one before is missing."""
+    """Hold a version and its changes (None without the version before)."""
 
     entry: Proclaimed
     changed: VersionDiff | None
