@@ -41,22 +41,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class App:
-    """Streams and what processes them, under one name.
+    """Declare streams, processors and tasks under one name.
 
     Args:
-        name: of the app: part of every key in Redis and of every group in etcd.
-        redis: a URL as redis-py takes it (`rediss://` for TLS, `unix://`, user and password in it),
-            or a function that makes a client of redis-py's: with its own settings, from a Sentinel,
-            or a RedisCluster. The client and its pool are this app's from then on.
-        etcd: endpoints, as `rink.Session` takes them; or a function that makes a client, one for
-            each worker.
+        name: the app's name, a part of every key in Redis and of every group in etcd.
+        redis: a URL for redis-py (`rediss://` for TLS, `unix://`, with user and password), or a
+            function that makes a redis-py client: with its own settings, of a Sentinel, or a
+            RedisCluster. The app then owns the client and its pool.
+        etcd: endpoints, as `rink.Session` takes them, or a function that makes a client for each
+            worker.
         ttl: seconds until a crashed worker loses its partitions.
         session: more settings of `rink.Session`: prefix, user, password, ca, cert, key, margin,
             timeout; in tests also clock.
-        max_reply_bytes: about how many bytes one request reads from Redis or sends to it; one event
-            at least.
-        max_in_flight_bytes: about how many bytes of events a worker, or a sender, holds; a commit
-            with more outputs is refused.
+        max_reply_bytes: about the most bytes that one request reads from Redis or sends to it. A
+            single event may be larger.
+        max_in_flight_bytes: about the most bytes of events that a worker or a sender holds. A
+            commit with more bytes of outputs is refused.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class App:
         self.limits = ByteLimits(max_reply_bytes, max_in_flight_bytes)
         self.connections = Connections(self.name, redis, self.limits)
 
-    # ── what it consists of ──────────────────────────────────────────────────────────────────
+    # ── declarations ─────────────────────────────────────────────────────────────────────────
 
     def stream(
         self,
@@ -111,31 +111,31 @@ class App:
         """Declare a stream.
 
         Args:
-            name: of the stream, within the app.
-            record: what it carries: a subclass of `Record`.
-            partition_by: the field, or a function of the record, that is its key: records of one
-                key are processed in order.
+            name: the stream's name within the app.
+            record: the class of its records, a subclass of `Record`.
+            partition_by: the field that is a record's key, or a function that returns the key.
+                Records of one key are processed in order.
             partition_count: the number of partitions, which can never change.
             partition_size: the most events that a partition holds, including committed ones that
-                are not trimmed yet. With `keep` or `keep_bytes`, only events count that some
-                processor has not committed.
+                are not trimmed yet. With `keep` or `keep_bytes`, only events that some processor
+                has not committed count.
             trim: `committed` makes senders wait when a partition is full of events that some
                 processor has not committed; `oldest` drops the oldest events and counts them.
-                `oldest` with `keep` or `keep_bytes` drops what exceeds these, processed or not, and
-                senders never wait.
+                `oldest` with `keep` or `keep_bytes` drops the events beyond these limits, processed
+                or not, and senders never wait.
             codec: encodes records; None for JSON.
             hasher: turns a key's text into an int; its partition is that number modulo
                 `partition_count`. None for the built-in hash. It must be the same in all programs,
-                for ever: Redis keeps its answers for sample keys, and a program with other answers
-                is refused.
-            keep: how long events stay that every processor has committed, for new and reset
-                processors: "7d", "12h", "30m", "90s", a timedelta, or seconds. 0 ends it; None
-                leaves the setting in Redis.
-            keep_bytes: the bytes of such events in each partition. With both, the first limit that
-                is reached counts.
+                and never change. Redis keeps its answers for sample keys, and a program with other
+                answers is refused.
+            keep: how long to keep events that every processor has committed, for new and reset
+                processors: "7d", "12h", "30m", "90s", a timedelta, or seconds. 0 ends the
+                retention; None leaves the setting in Redis.
+            keep_bytes: how many bytes of such events to keep in each partition. With both, the
+                first limit that is reached counts.
 
         Raises:
-            ConfigError: a setting cannot be used, or there is such a stream already.
+            ConfigError: a setting cannot be used, or the app has a stream of this name already.
         """
         if name in self.streams:
             raise ConfigError(f"app {self.name!r} has a stream {name!r} already")
@@ -176,55 +176,54 @@ class App:
     ) -> Declares[R]:
         """Declare a function as the processor of a stream.
 
-        The function is called with `Events` for each partition.
-
-        An `async def` function runs on the event loop; a plain one in a thread for each partition.
+        An `async def` function runs on the event loop, and gets the `Events` of a partition. A
+        plain function runs in a thread for each partition, and gets `BlockingEvents`.
 
         Args:
-            stream: of this app.
-            name: the function's name where None: the name of its offsets, so rename with care.
-            start: where it begins in a partition that it has never seen.
-            commit: `auto` commits an event when the next is asked for; `manual` only by
-                `events.commit()`.
-            on_error: what happens to an event that is given up, see `Policy`. None is
-                `dead-letter`, and `quarantine` for a stream of dead letters.
+            stream: a stream of this app.
+            name: the name of its offsets, so rename with care; None takes the function's name.
+            start: where the processor begins in a partition that is new to it.
+            commit: `auto` also commits events that are done because the next one was asked for;
+                `manual` commits only in `events.commit()`.
+            on_error: what happens to an event that is given up, see `Policy`. None means
+                `dead-letter`, or `quarantine` for a stream of dead letters.
             max_attempts: how often an event must fail alone before it is given up.
             max_crashes: how many crashes an event may cause before it is given up.
-            retry_for: seconds for which an event is retried, at least; its partition waits for it.
-            transient: errors that pass by themselves, such as an outage: exception classes, and
-                functions that tell whether an exception is one. They blame no event: the partition
-                waits and tries again. Extend the default: `(*TRANSIENT, MyError)`.
-            transient_for: seconds that a partition waits for that, at most; then it is quarantined.
-            timeout: seconds for an event, and for a batch that many for each of its events; None
-                for no limit. An `async def` function is cancelled, and its event has failed. A
+            retry_for: the least seconds for which an event is retried. Its partition waits then.
+            transient: errors that pass by themselves, such as an outage: exception classes, or
+                functions that return whether an exception is transient. They blame no event: the
+                partition waits and tries again. Extend the default: `(*TRANSIENT, MyError)`.
+            transient_for: the most seconds that a partition waits for transient errors to pass.
+                Then it is quarantined.
+            timeout: the most seconds for an event; a batch has that many for each of its events.
+                None for no limit. An `async def` function is cancelled, and its event has failed. A
                 plain function goes on, and the timeout is logged and counted.
-            breaker: how many events in a row may fail: then the program is to blame, and the
-                partition is quarantined before the last of them is given up. Half of the last 100
+            breaker: how many failed events in a row quarantine the partition, since the program is
+                to blame then. The last of them is not given up. 50 failures among the last 100
                 events have the same effect. None for no limit.
-            backoff: seconds: the first pause between tries, and the longest one; a millisecond at
-                least.
-            on_data_loss: what follows where Redis has older data than the owner knows: `quarantine`
+            backoff: the first pause between tries and the longest one, in seconds; at least 0.001.
+            on_data_loss: what follows if Redis has older data than the owner knows: `quarantine`
                 stops the partition; `continue` accepts the data of Redis, and logs an error.
-            prefetch: how many events of a partition are in memory, at most.
-            max_uncommitted: how many events may be given and not committed. So many may come again
-                after a crash, and `take` takes so many at most.
-            middleware: goes around each batch, see `Middleware`.
+            prefetch: the most events of a partition in memory.
+            max_uncommitted: the most events that the function may get before a commit. They may
+                come again after a crash. This is also the limit of `take`.
+            middleware: context managers around each batch, see `Middleware`.
             rebalance_delay: seconds that new workers wait for partitions while all are owned.
-            initial_delay: the same while the group begins.
-            leave_delay: seconds that the partitions of a crashed worker wait for one of its name; a
-                planned stop hands over at once.
-            grace: seconds until another worker may have a partition that was lost here. The
-                function has three quarters of them to return; then it is cancelled, and its events
-                come again.
-            on_partition_start: a function that is called with an `OwnedPartition` when this worker
-                has taken a partition, before any event. After an error it is called again, with the
-                pauses of `backoff`; no event is blamed.
-            on_partition_stop: a function that is called with it after the last commit and before
-                another worker may have the partition, if the start has succeeded. It has what is
-                left of `grace`; an error is logged.
+            initial_delay: seconds that new workers wait instead while the group is starting.
+            leave_delay: seconds that the partitions of a crashed worker wait for a worker of the
+                same name. A planned stop hands over at once.
+            grace: seconds from a partition's loss until another worker may have it. The function
+                must return within three quarters of them. Then it is cancelled, and its events come
+                again.
+            on_partition_start: called with the `OwnedPartition` after this worker has taken the
+                partition, before any event. After an error it is called again, with the pauses of
+                `backoff`, and no event is blamed.
+            on_partition_stop: called with the `OwnedPartition` after the last commit, and before
+                another worker may have the partition, if the start has succeeded. It has the rest
+                of `grace`; an error is logged.
 
         Raises:
-            ConfigError: a setting cannot be used, or there is such a processor already.
+            ConfigError: a setting cannot be used, or the app has such a processor already.
         """
         if not isinstance(stream, Stream):
             raise ConfigError(f"{stream!r} is no stream: write `@app.processor(stream)`")
@@ -267,10 +266,10 @@ class App:
     def on_worker_start(self, hook: F) -> F:
         """Call a function when a worker starts, before it joins any group.
 
-        It takes no arguments. What it raises ends the worker.
+        The function takes no arguments. An error ends the worker.
 
         Raises:
-            ConfigError: it cannot be called so.
+            ConfigError: the function cannot be called without arguments.
         """
         check_function("on_worker_start", hook)
         self.worker_starts.append(hook)
@@ -279,13 +278,11 @@ class App:
     def on_worker_stop(self, hook: F) -> F:
         """Call a function after a worker has left its groups.
 
-        It is called whatever ended the worker.
-
-        It takes no arguments. Hooks are called in reverse order, and not at all if a hook at the
-        start has failed.
+        The function takes no arguments. It is called after any end of the worker, unless a hook at
+        the start has failed. Several functions are called in reverse order.
 
         Raises:
-            ConfigError: it cannot be called so.
+            ConfigError: the function cannot be called without arguments.
         """
         check_function("on_worker_stop", hook)
         self.worker_stops.append(hook)
@@ -300,24 +297,25 @@ class App:
         on_leader: bool = False,
         name: str | None = None,
     ) -> Callable[[F], F]:
-        """Run a function in the workers: at the start, or now and then.
+        """Run a function in the workers: at the start, or on a schedule.
 
-        It runs beside the processors. An error is logged, and ends that run alone. For work that
+        It runs beside the processors. An error is logged, and ends only that run. For work that
         must succeed before any event is processed, use `on_worker_start`.
 
         Args:
             every: seconds from one start to the next; the first run is at once.
             cron: a cron expression in UTC, such as `0 4 * * *`.
-            at_start: when the worker starts; after an error it is tried again, with growing pauses
-                up to a minute, until it has succeeded once.
-            on_leader: in one worker only: the one that has the role `leader` of the app's group. A
+            at_start: run it when the worker starts. After an error it runs again, with growing
+                pauses up to a minute, until it has succeeded once.
+            on_leader: run it only in the worker that has the role `leader` of the app's group. A
                 task with `at_start` or `every` begins at once on each new leader.
-            name: the function's name where None.
+            name: the task's name; None takes the function's name.
 
         Raises:
-            ConfigError: not just one of `every`, `cron` and `at_start`, or one that cannot be used.
+            ConfigError: none or several of `every`, `cron` and `at_start` are given, or a value
+                cannot be used.
         """
-        # Where an app's streams alone are wanted, no cron needs to be installed.
+        # Only tasks need the cron package.
         from rink.streams.consumer.app_tasks import Task
 
         def declare(function: F) -> F:
@@ -333,14 +331,14 @@ class App:
 
     @property
     def redis_url(self) -> str | None:
-        """The URL of its Redis; None where a function makes the client."""
+        """Return the URL of Redis, or None if a function makes the client."""
         redis = self.connections.redis
         return None if callable(redis) else redis
 
     async def close(self) -> None:
         """Close the connections of the running event loop.
 
-        Callers that wait for them get a ClosedError.
+        Callers that wait for a connection get a ClosedError.
         """
         await self.connections.close()
 

@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 
 class OpenStore:
-    """An open store, with an appender for each partition that was sent to."""
+    """Hold an open store, and an appender for each partition with sends."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self._appenders: dict[tuple[str, int], Appender] = {}
 
     async def close(self) -> None:
-        """End the sends that are under way, and the connections."""
+        """End the present sends, and close the connections."""
         for appender in list(self._appenders.values()):
             await appender.close()
         await self.store.close()
@@ -58,7 +58,7 @@ class Connections:
 
     Attributes:
         redis: a URL, or a function that makes a client.
-        server: the address of Redis, for messages; known once a store was made.
+        server: the address of Redis, for messages; known after the first `connect`.
         times_closed: how often `close` was called; `reach` compares it.
     """
 
@@ -81,7 +81,7 @@ class Connections:
         return Store(client, self.limits)
 
     async def open(self) -> OpenStore:
-        """Return the store of the running event loop, opened by the first call.
+        """Return the store of the running event loop; the first call opens it.
 
         Raises:
             ClosedError: `close` was called meanwhile.
@@ -97,7 +97,8 @@ class Connections:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            # By `close`, unless this task was cancelled too. Its count may be above 0 from before.
+            # `close` cancelled it, unless this task was cancelled too. The count of cancellations
+            # may be above 0 from before.
             if task.cancelled() and this.cancelling() == cancelled_before:
                 raise ClosedError(
                     f"<App {self._app!r}> was closed while it was reaching for Redis"
@@ -107,7 +108,7 @@ class Connections:
     async def reach(
         self, subject: str, settle: Callable[[Store], Awaitable[None]], timeout: float
     ) -> tuple[OpenStore, float]:
-        """Open the store and settle a stream, however long Redis is unavailable.
+        """Open the store and settle a stream; retry while Redis is unavailable.
 
         Returns:
             The store, and the seconds left of the timeout.
@@ -153,9 +154,9 @@ class Connections:
     async def close(self) -> None:
         """Close the store of the running event loop.
 
-        Callers that wait for it get a ClosedError.
+        Callers that wait for the store get a ClosedError.
         """
-        loop = _loop()  # first: if it is refused, nothing counts as closed
+        loop = _loop()  # comes first: after an error here nothing counts as closed
         with self._lock:
             self.times_closed += 1
             task = self._opening.pop(loop, None)
@@ -190,7 +191,7 @@ class Connections:
 
 
 class _LoopThread:
-    """Runs an event loop in a daemon thread, for plain scripts."""
+    """Run an event loop in a daemon thread, for plain scripts."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -201,7 +202,7 @@ class _LoopThread:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there, and wait for its end.
+        """Run a coroutine in the thread, and wait for its end.
 
         Raises:
             UsageError: the caller is on that thread.
@@ -215,7 +216,7 @@ class _LoopThread:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
-        except BaseException:  # such as Ctrl-C: the coroutine must not go on
+        except BaseException:  # such as Ctrl-C, after which the coroutine must not go on
             future.cancel()
             raise
 

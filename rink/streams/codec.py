@@ -16,9 +16,9 @@ R = TypeVar("R")
 
 
 class Codec(Protocol[R]):
-    """Encodes and decodes records, on the event loop and in threads.
+    """Encode and decode records, on the event loop and in threads.
 
-    The stream turns each other error into a RecordError.
+    The stream turns all other errors into RecordErrors.
     """
 
     def encode(self, record: R) -> bytes:
@@ -29,7 +29,7 @@ class Codec(Protocol[R]):
         """
 
     def decode(self, data: bytes) -> R:
-        """Return the record of these bytes.
+        """Return the record that `data` encodes.
 
         Raises:
             RecordError: the bytes are no record.
@@ -37,23 +37,23 @@ class Codec(Protocol[R]):
 
 
 class JsonCodec(Generic[R]):
-    """Encodes a record as a JSON object.
+    """Encode a record as a JSON object.
 
     Unknown fields are ignored, and missing fields take their defaults. So a class may gain and lose
     fields while older events lie in the stream. Types are checked both ways: "7" is no int, and 7.5
     is not turned into 7. NaN and Infinity are not sent, since JSON has no such numbers, and other
     readers would fail. Each encoded record is decoded at once and compared. It is not sent if it
-    would come back as another.
+    would come back as another record.
 
     Args:
         record_class: a subclass of `Record`, a dataclass or an attrs class.
-        hooks: two functions for each type that is not built in, or that is to be replaced. The
-            first turns a value into JSON (text, numbers, lists, dicts with text as keys), the
+        hooks: two functions for each type that is not built in, or whose form is replaced. The
+            first turns a value into JSON (text, numbers, lists, dicts with text as keys). The
             second turns JSON into a value.
 
     Raises:
-        ConfigError: the type of a field is not known, or JSON cannot tell two members of a union
-            apart.
+        ConfigError: the type of a field is unknown, or JSON cannot distinguish two members of a
+            union.
     """
 
     def __init__(self, record_class: type[R], *, hooks: Hooks | None = None) -> None:
@@ -86,7 +86,7 @@ class JsonCodec(Generic[R]):
         raise RecordError(f"{brief(record)} does not match {self._name}: {why}")
 
     def decode(self, data: bytes) -> R:
-        """Return the record of these bytes.
+        """Return the record that `data` encodes.
 
         Raises:
             RecordError: the bytes do not match; the error names the field.
@@ -113,7 +113,7 @@ class JsonCodec(Generic[R]):
 
 
 def _why_not_sent(shape: Shape, value: Any, path: str) -> str | None:
-    """Return what is wrong with a value, and its innermost place; or None."""
+    """Return the problem of a value, with its innermost place, or None."""
     try:
         for step, part, inner in shape.parts(value):
             if why := _why_not_sent(part, inner, path + step):

@@ -11,14 +11,14 @@ R = TypeVar("R")
 
 @attrs.frozen(kw_only=True)
 class DeadLetter(Generic[R]):
-    """Holds an event that a processor has given up.
+    """Hold an event that a processor has given up.
 
     Attributes:
-        record: what was sent; its bytes where they do not decode.
-        event: the id that it had in its partition.
+        record: the event's record; its bytes if they do not decode.
+        event: the id of the event in its partition.
         error: the last error, in one line.
         trace: the traceback, or "".
-        attempts: how often it was tried, or how many crashes it caused.
+        attempts: how often the event was tried, or how many crashes it caused.
         processor: the processor that gave it up.
     """
 

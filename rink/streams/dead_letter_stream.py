@@ -5,12 +5,12 @@
         async for letter in events.records():
             await page(f"{letter.event}: {letter.error}")
 
-Each partition of it is the Redis stream into which the commits of `bill` write its dead letters. So
-a letter has the number of its event's partition, and letters of one key come in the order in which
+Each of its partitions is the Redis stream into which the commits of `bill` write dead letters. So a
+letter has the number of its event's partition, and letters of one key come in the order in which
 their events were given up.
 
-The letters stay when they have been read: only `requeue` and `discard` remove them. So nothing is
-trimmed here, and the letter at an offset may be gone.
+Reading removes no letters: only `requeue` and `discard` do. So nothing is trimmed here, and the
+letter at an offset may be gone.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ R = TypeVar("R")
 
 
 class DeadLetterStream(Stream[DeadLetter[R]]):
-    """Holds the dead letters of one processor; made by `dead_letters`.
+    """Hold the dead letters of one processor; made by `dead_letters`.
 
-    It has the partitions of its source, and nobody sends to it but the processor's commits.
+    It has as many partitions as its source. Only the processor's commits write to it.
 
     Attributes:
         source: the stream that the processor reads.
-        processor: its name.
+        processor: the processor's name.
     """
 
     def __init__(self, source: Stream[R], processor: str) -> None:
@@ -72,11 +72,11 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
         return PartitionBounds(0, loses=True)
 
     def decode(self, entry: Entry) -> DeadLetter[R]:
-        """Return an entry as a letter, whatever its record is by now."""
+        """Return an entry as a dead letter, even if its record does not decode."""
         fields = entry.fields or {}
         try:
             record: R | bytes = self.source.codec.decode(entry.data)
-        except Exception:  # that may be why it was given up
+        except Exception:  # it may have been given up for that
             record = entry.data
         return DeadLetter(
             record=record,
@@ -88,7 +88,7 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
         )
 
     def entry_of(self, record: DeadLetter[R]) -> list[bytes]:
-        """Return a letter as it lies in Redis, for tests of processors."""
+        """Return the entry of a letter in Redis, for tests of processors."""
         original = record.record
         data = original if isinstance(original, bytes) else self.source.codec.encode(original)
         fields = {
@@ -106,17 +106,17 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
         return 0 if isinstance(record.record, bytes) else self.source.partition_of(record.record)
 
     def dead_letters(self, processor: str) -> NoReturn:
-        """Refuse it: what its processors cannot process stays here."""
+        """Refuse dead letters of dead letters."""
         raise ConfigError(
             f"stream {self.name!r} has no dead letters of processor {processor!r}: a letter that "
             "cannot be processed stays where it is"
         )
 
     def on_error(self, wanted: OnError | None) -> OnError:
-        """Return what follows when a letter fails too often: a quarantine.
+        """Return the policy for a letter that fails too often: a quarantine.
 
         Raises:
-            ConfigError: it should become a dead letter again.
+            ConfigError: the letter would become a dead letter again.
         """
         if wanted == "dead-letter":
             raise ConfigError(
@@ -126,7 +126,7 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
         return wanted or "quarantine"
 
     async def _settle(self, store: Store) -> None:
-        """Settle the source, and refuse a processor that nobody knows."""
+        """Settle the source, and refuse an unknown processor."""
         await settle(self.source, store)
         declared = self.app._processor_names(self.source)  # noqa: SLF001 - of this package
         if self.processor in declared:
@@ -142,7 +142,7 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
         )
 
     async def _has_letters(self, store: Store) -> bool:
-        """Return whether there are letters of a processor that was forgotten."""
+        """Return whether there are letters of a forgotten processor."""
         for number in range(self.partition_count):
             async for _ in store.entries(self.names.partition(number).stream, most=1):
                 return True
@@ -150,7 +150,7 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
 
 
 class _WrittenByCommits:
-    """Stands in for a codec, and refuses to send."""
+    """Replace the codec, and refuse to send."""
 
     def __init__(self, source: str, processor: str) -> None:
         self._told = (

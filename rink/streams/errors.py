@@ -45,10 +45,7 @@ class RedisRolledBack(StateError):  # noqa: N818 - as the other public errors ar
 
 
 class OffsetMoved(RinkError):  # noqa: N818 - as the other public errors are named
-    """An operator moved the offset, so the partition is taken again.
-
-    Users do not see this error.
-    """
+    """An operator moved the offset, so the owner takes the partition again."""
 
 
 class EventTimeout(RinkError):  # noqa: N818 - as the other public errors are named

@@ -13,7 +13,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Event(Generic[R_co]):
-    """One event.
+    """Hold one event of a partition.
 
     Attributes:
         id: the event's id in the partition, `milliseconds-sequence`.
@@ -39,8 +39,8 @@ class Event(Generic[R_co]):
 
 
 Middleware = Callable[[list[Event[R]]], AbstractAsyncContextManager[object]]
-"""Goes around each batch that a processor gets.
+"""A function that returns a context manager around each batch of a processor.
 
-It is entered before the batch and left when the batch is finished, with the exception if it failed.
-If it yields a list, the processor gets that list instead of the batch.
+It is entered before the batch. It is left when the batch is done, or with the exception if it
+failed. If it yields a list, the processor gets that list instead of the batch.
 """

@@ -1,4 +1,4 @@
-"""Define what happens to an event that fails, as the user declares it."""
+"""Define the user's policy for events that fail."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MAX_TRACE = 16_384
 
 @attrs.frozen
 class Policy:
-    """Decides when an event is given up, and what follows.
+    """Decide when an event is given up, and what follows.
 
     Attributes:
         on_error: see `OnError`.
@@ -42,9 +42,9 @@ class Policy:
         retry_for: the least seconds for which each owner retries an event.
         transient: errors that pass by themselves, so no event is blamed for them.
         transient_for: seconds until a partition with only such errors is quarantined.
-        timeout: seconds for an event; None for no limit.
-        breaker: how many failed events in a row quarantine their partition instead of being given
-            up, as do half of the last 100; None for no limit.
+        timeout: the most seconds for an event; None for no limit.
+        breaker: how many failed events in a row quarantine their partition. 50 failures among the
+            last 100 events have the same effect. None for no limit.
     """
 
     on_error: OnError = "dead-letter"
@@ -90,7 +90,7 @@ class Policy:
         return is_transient(error, self.transient)
 
     def condemns(self, crashes: int) -> bool:
-        """Return whether this many crashes under its mark condemn an event."""
+        """Return whether this many crashes with a mark condemn the event."""
         return crashes + 1 >= self.max_crashes
 
 
@@ -140,7 +140,7 @@ def said(error: BaseException) -> str:
     """Return an error's text, even if its `__str__` raises."""
     try:
         return str(error)
-    except Exception as another:  # such an error must not keep its event from being given up
+    except Exception as another:  # the event must be given up all the same
         return f"(its __str__ raised {type(another).__name__})"
 
 

@@ -1,8 +1,8 @@
 """Call hashers of users, and compare their fingerprints.
 
-A hasher is a function that gives the number of a key's partition, in place of the built-in hash.
+A hasher is a function that returns the number of a key's partition, in place of the built-in hash.
 Every program that sends to the stream must have the same function. Functions cannot be compared,
-but their answers for fixed sample keys can. So the fingerprint of these answers lies in Redis,
+but their answers for fixed sample keys can. So the fingerprint of these answers is stored in Redis,
 beside the number of partitions.
 """
 
@@ -88,7 +88,7 @@ def _sampled(hasher: Hasher, stream: str, key: str, count: int) -> str:
     except Exception:  # the hasher takes only other keys, such as numbers
         return "none"
     try:
-        # `index` takes only ints, also numpy's.
+        # `index` takes only ints, including numpy's.
         return str(operator.index(answer) % count)
     except TypeError as error:
         raise ConfigError(
@@ -98,7 +98,7 @@ def _sampled(hasher: Hasher, stream: str, key: str, count: int) -> str:
 
 
 def hashed(hasher: Hasher, key: str, count: int) -> int:
-    """Return the partition that a user's hasher gives a key.
+    """Return the partition of a key by a user's hasher.
 
     Raises:
         RecordError: the hasher raised an error, or did not return an int.

@@ -32,11 +32,11 @@ _LEAST_S = 0.05
 
 @attrs.frozen(kw_only=True)
 class OwnedPartition:
-    """Describes the partition that a hook is called for.
+    """Describe the partition for which a hook is called.
 
     Attributes:
-        partition: the number of the partition, as `events.partition`.
-        token: the fencing token of the grant, as `events.token`.
+        partition: the number of the partition, like `events.partition`.
+        token: the fencing token of the grant, like `events.token`.
     """
 
     processor: str
@@ -66,9 +66,9 @@ def name_of(hook: Hook) -> str:
 
 @attrs.define
 class PartitionHooks:
-    """Calls the hooks of one processor in one partition, from take to close.
+    """Call the hooks of one processor in one partition, from take to close.
 
-    `given_up` is set when the group was left, and threads are not waited for any more.
+    `given_up` is set after the group was left. Then nobody waits for threads any more.
     """
 
     _on_start: Hook | None
@@ -98,7 +98,7 @@ class PartitionHooks:
             self._error_log.log(error, self._role, then=then)
             return False
         self._has_started = True
-        if is_ending(this):  # the hook turned our cancellation into an error
+        if is_ending(this):  # the hook caught the cancellation of this task
             raise asyncio.CancelledError
         return True
 
@@ -106,7 +106,7 @@ class PartitionHooks:
         """Call the hook at the end, if the start has succeeded; log an error.
 
         Args:
-            within: seconds until it is cancelled.
+            within: seconds until the hook is cancelled.
         """
         if self._on_stop is None or not self._has_started:
             return
@@ -121,7 +121,7 @@ class PartitionHooks:
             if _ends_task(error, this):
                 raise
             failure = error
-        if limit.expired():  # a thread has returned all the same
+        if limit.expired():  # even if a thread has returned late
             what, failure = "did not return in time, and was cancelled", None
         elif failure is not None:
             what = "failed"
@@ -137,13 +137,13 @@ class PartitionHooks:
 async def around_worker(
     starts: Sequence[Hook], stops: Sequence[Hook], stop: asyncio.Event
 ) -> AsyncIterator[bool]:
-    """Call the hooks of a worker around what it does.
+    """Call the hooks of a worker around its work.
 
-    The first error of `starts` ends the worker. `stops` are called in reverse order, each of them,
-    even if another one raises. When `stop` is set, a hook at the start is cancelled.
+    The first error of `starts` ends the worker. All `stops` are called, in reverse order, even if
+    one of them raises. When `stop` is set, a hook at the start is cancelled.
 
     Yields:
-        Whether the worker is to begin; False if it was told to end meanwhile.
+        True if the worker is to begin; False if `stop` was set meanwhile.
     """
     if starts and not await run_unless(stop, _call_in_order(starts)):
         yield False
@@ -187,7 +187,7 @@ async def _stop(hooks: Sequence[Hook]) -> list[BaseException]:
 
 
 def _cancelled(hook: Hook) -> TimeoutError:
-    """Return an error for a cancellation that is not ours."""
+    """Return an error for a cancellation that Rink did not cause."""
     return TimeoutError(
         f"hook {name_of(hook)!r} was cancelled, and not by Rink: a time limit has passed"
     )

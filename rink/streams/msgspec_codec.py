@@ -17,20 +17,20 @@ R = TypeVar("R")
 
 
 class MsgspecCodec(Generic[R]):
-    """Encodes a record as a JSON object with msgspec.
+    """Encode a record as a JSON object with msgspec.
 
-    A worker processes small records faster with this codec than with `JsonCodec`. A record is
-    compared before it is sent: it must come back the same. The codec takes the types of msgspec,
-    and writes the same JSON as `JsonCodec`. So a stream may change from one codec to the other.
+    A worker processes small records faster with this codec than with `JsonCodec`. A record is sent
+    only if it comes back the same. The codec takes the types of msgspec, and writes the same JSON
+    as `JsonCodec`. So a stream may change from one codec to the other.
 
     Args:
         record_class: a `msgspec.Struct`, a dataclass, an attrs class or a subclass of `Record`.
-        enc_hook: turns a value of an unknown type into one that msgspec knows.
+        enc_hook: turns a value of an unknown type into a value that msgspec knows.
         dec_hook: makes a value of an unknown type from the type and the decoded JSON.
 
     Raises:
-        ConfigError: msgspec does not know the type of a field, or cannot tell the members of a
-            union apart.
+        ConfigError: msgspec does not know the type of a field, or cannot distinguish the members
+            of a union.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class MsgspecCodec(Generic[R]):
         return data
 
     def decode(self, data: bytes) -> R:
-        """Return the record of these bytes.
+        """Return the record that `data` encodes.
 
         Raises:
             RecordError: the bytes do not match.
@@ -86,14 +86,14 @@ class MsgspecCodec(Generic[R]):
 
 
 def _difference(value: Any, back: Any, path: str) -> str:
-    """Return where a value and what came back differ; "" if they do not.
+    """Return where a value and its decoded copy differ; "" if they do not.
 
-    Times in the hour that a clock passes twice are never equal across time zones. They are the same
-    if their texts are.
+    Times in the hour that a clock passes twice are never equal across time zones. They count as
+    equal if their texts are.
     """
     # Containers of one class are compared part by part, and only unequal parts are visited. So the
     # innermost difference is named, and a time that differs only by its zone object counts as
-    # equal wherever it lies.
+    # equal at any depth.
     if value.__class__ is back.__class__:
         if isinstance(value, datetime | time) and value.isoformat() == back.isoformat():
             return ""

@@ -1,4 +1,4 @@
-"""A processor: a function of the user's and how it is run."""
+"""Hold a processor: the user's function, and its settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rink.streams.stream import Stream, partition_bounds
 R = TypeVar("R")
 
 OnDataLoss = Literal["quarantine", "continue"]
-"""The policy after Redis lost data: stop the partition, or accept the data."""
+"""The policy after a data loss of Redis: stop the partition, or accept the data."""
 
 
 @attrs.frozen(kw_only=True)
@@ -66,12 +66,12 @@ class Processor(Generic[R]):
 
     @property
     def is_async(self) -> bool:
-        """Return whether it runs on the event loop, and not in threads."""
+        """Return whether the function runs on the event loop, not in threads."""
         return is_async(self.function)
 
     @property
     def group(self) -> str:
-        """The name of its group in etcd."""
+        """Return the name of its group in etcd."""
         return f"{self.stream.app.name}/{self.name}"
 
     @property
@@ -80,7 +80,7 @@ class Processor(Generic[R]):
         return f"balanced:{self.stream.partition_count}"
 
     def place(self, number: int) -> PartitionPlace:
-        """A partition of its stream as this processor sees it."""
+        """Return a partition as this processor's place."""
         stream = self.stream
         return PartitionPlace(
             stream.name,

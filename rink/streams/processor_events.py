@@ -19,11 +19,11 @@ Outputs = Iterable[tuple[Stream[R], R]]
 
 
 class Events(Generic[R_co]):
-    """The events of one partition, in order: `async for event in events`.
+    """Iterate over one partition in order: `async for event in events`.
 
-    Asking for the next event marks the current one as finished. Finished events are committed soon
-    after. The iteration ends when the partition goes to another worker. Return soon then: `grace`
-    says how soon.
+    Asking for the next event marks the current one as done. Done events are committed in batches
+    shortly afterwards. The iteration ends when the partition goes to another worker. Then the
+    function must return: `grace` says how soon.
     """
 
     def __init__(self, delivery: Delivery[R_co]) -> None:
@@ -32,17 +32,17 @@ class Events(Generic[R_co]):
 
     @property
     def partition(self) -> int:
-        """Which partition."""
+        """Return the partition's number."""
         return self._owner.place.number
 
     @property
     def token(self) -> int:
-        """The fencing token: give it along with what is written elsewhere."""
+        """Return the fencing token, for writes to other stores."""
         return self._owner.token
 
     @property
     def is_lost(self) -> bool:
-        """Whether the partition has been lost: finish the current events soon."""
+        """Return whether the partition was lost. Then end the current events."""
         return self._owner.is_lost
 
     async def __aiter__(self) -> AsyncIterator[Event[R_co]]:
@@ -70,34 +70,34 @@ class Events(Generic[R_co]):
         Write `async for batch in events.take(100)`.
 
         Args:
-            count: at most; no more than the processor's `max_uncommitted`.
-            within: how many seconds to wait for that many, from the first one on; 0 takes what is
+            count: the largest size of a list, at most the processor's `max_uncommitted`.
+            within: seconds to wait for more events after the first one; 0 takes the events that are
                 there.
         """
         return Batches(self._delivery, self._check(count), check_seconds("within", within))
 
     async def commit(self, outputs: Outputs[R] = (), count: int | None = None) -> None:
-        """Commit all events given so far, in one step with outputs.
+        """Commit all in-flight events, in one step with outputs.
 
-        Either all of it happens or nothing, so outputs are sent exactly once for these events.
+        Redis does all of it or nothing, so outputs are sent exactly once for these events.
 
         Args:
-            outputs: pairs of a stream (of the same Redis) and a record. Where they are for several
-                streams, make each with `stream.output(record)`, so that type checkers compare each
-                record with its stream.
-            count: only of the first so many of the events given and not committed; None: of all.
+            outputs: pairs of a stream (of the same Redis) and a record. For several streams, make
+                each pair with `stream.output(record)`. Then type checkers compare each record with
+                its stream.
+            count: how many of the in-flight events to commit, from the first one; None commits all.
 
         Raises:
-            StaleToken: the partition belongs to another worker by now; nothing was written.
+            StaleToken: the partition belongs to another worker now; nothing was written.
             RecordError: an output does not match its stream; nothing was written.
             OffsetMoved, RedisRolledBack: an operator moved the offset, or Redis has older data. Do
                 not catch it.
-            CrossSlot: on a Redis Cluster, where this is not possible over several slots.
-            StateError: an output's stream has another number of partitions, or something else lies
-                there.
+            CrossSlot: a Redis Cluster cannot do this over several slots.
+            StateError: an output's stream has another number of partitions, or its key holds other
+                data.
             ConfigError: the count is no whole number of 0 or more; nothing was written.
-            UsageError: there are outputs, and no event was given since the last commit; or there
-                are more for one partition than it holds.
+            UsageError: there are outputs but no event to commit with them, or more outputs for one
+                partition than it holds.
         """
         if count is not None:
             check_count("count", count, least=0)
@@ -114,7 +114,7 @@ class Events(Generic[R_co]):
 
 
 class Batches(Generic[R_co]):
-    """Lists of events; `.records()` gives lists of records."""
+    """Iterate over lists of events; `.records()` gives lists of records."""
 
     def __init__(self, delivery: Delivery[R_co], count: int, within: float) -> None:
         self._delivery = delivery
@@ -122,7 +122,7 @@ class Batches(Generic[R_co]):
         self._within = within
 
     async def next(self) -> list[Event[R_co]]:
-        """Give the next list; [] at the end."""
+        """Return the next list; [] at the end."""
         delivery = self._delivery
         return await delivery.next(delivery.begin(self), self._count, self._within)
 

@@ -1,4 +1,4 @@
-"""Define how long events stay that every processor has passed."""
+"""Define how long to keep events that every processor has passed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NAMES = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 @attrs.frozen
 class Retention:
-    """The time and bytes for which a partition keeps passed events.
+    """Hold the time and bytes for which a partition keeps passed events.
 
-    Without both, events go as soon as all processors have passed them.
+    Without both, events are removed as soon as all processors have passed them.
 
     Attributes:
         ms: milliseconds by the clock of Redis; 0 for no limit.

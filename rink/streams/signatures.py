@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Declares(Protocol[R]):
-    """Decorates a processor, and returns the function as it was."""
+    """Decorate a processor, and return the function unchanged."""
 
     @overload
     def __call__(

@@ -1,4 +1,4 @@
-"""A stream: how records get into its partitions."""
+"""Append records to the partitions of a stream."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ R = TypeVar("R")
 
 MOST_PARTITIONS = 10_000
 _AT_ONCE = 4096
-"""Records that `send_many` holds before it sends them; fewer where they are large."""
+"""The most records that `send_many` collects before it sends them."""
 _HOLDS_PART = 4
-"""The part of `max_in_flight_bytes` that it holds: buffers of the client hold sent records, too."""
+"""`send_many` collects 1/4 of `max_in_flight_bytes`, as client buffers hold sent records, too."""
 
 Trim = Literal["committed", "oldest"]
 
@@ -43,7 +43,7 @@ Trim = Literal["committed", "oldest"]
 def partition_of(key: str, count: int) -> int:
     """Return the partition of a key in a stream without a hasher of its own.
 
-    It is the same hash by which Rink gives roles to ranks.
+    Rink gives roles to ranks with the same hash.
     """
     return jump_hash(fnv1a64(key), count)
 
@@ -63,16 +63,16 @@ class StreamApp(Protocol):
 
 
 class Stream(Generic[R]):
-    """A stream of records in partitions; made by `App.stream`.
+    """Hold a stream of records in partitions; made by `App.stream`.
 
     Attributes:
-        partition_count: how many partitions it has, for ever.
-        partition_size: how many events each may hold; see `App.stream` about retention.
-        trim: `committed` removes only what every processor has passed; `oldest` makes room at any
-            price, and counts what was lost.
+        partition_count: the number of partitions, which never changes.
+        partition_size: the most events in a partition; see `App.stream` about retention.
+        trim: `committed` removes only events that every processor has passed; `oldest` drops the
+            oldest events, and counts the dropped events.
         hasher: the fingerprint of its hasher; "" for the built-in one.
-        retention: how long events stay that every processor has passed; None if this program does
-            not set it.
+        retention: how long to keep events that every processor has passed; None if this program
+            does not set it.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Stream(Generic[R]):
         """Return the partition of a record.
 
         Raises:
-            RecordError: it has no partition key.
+            RecordError: the record has no partition key.
         """
         try:
             key = self._key(record)
@@ -152,10 +152,10 @@ class Stream(Generic[R]):
         return self, record
 
     def written(self, record: R) -> Output:
-        """Return a record as a commit writes it.
+        """Return the output that writes a record with a commit.
 
         Raises:
-            RecordError: it does not match, or has no partition key.
+            RecordError: the record does not match, or has no partition key.
         """
         names = self.names.partition(self.partition_of(record))
         return Output(names, self._bounds, ("d", self.encode(record)))
@@ -164,11 +164,11 @@ class Stream(Generic[R]):
         """Return the bytes of a record.
 
         Raises:
-            RecordError: it does not match; this replaces any error of its codec.
+            RecordError: the record does not match; this replaces any error of its codec.
         """
         try:
             return self.codec.encode(record)
-        except RinkError:  # of ours
+        except RinkError:  # an error of Rink
             raise
         except Exception as error:
             raise RecordError(
@@ -177,14 +177,14 @@ class Stream(Generic[R]):
             ) from error
 
     def record_of(self, data: bytes) -> R:
-        """Return the record of such bytes.
+        """Return the record that `data` encodes.
 
         Raises:
-            RecordError: they are no record; this replaces any error of its codec.
+            RecordError: the bytes are no record; this replaces any error of its codec.
         """
         try:
             return self.codec.decode(data)
-        except RinkError:  # of ours
+        except RinkError:  # an error of Rink
             raise
         except Exception as error:
             raise self._not_read(data, error) from error
@@ -196,11 +196,11 @@ class Stream(Generic[R]):
         )
 
     def entry_of(self, record: R) -> list[bytes]:
-        """Return a record as its entry in Redis: names and values in turn."""
+        """Return the entry of a record in Redis: names and values in turn."""
         return [DATA, self.encode(record)]
 
     def decode(self, entry: Entry) -> R:
-        """Return the record of an entry; raises what the codec raises."""
+        """Return the record of an entry; raise the codec's errors."""
         return self.codec.decode(entry.data)
 
     @property
@@ -209,31 +209,31 @@ class Stream(Generic[R]):
         return True
 
     def on_error(self, wanted: OnError | None) -> OnError:
-        """Return what follows for an event that fails too often."""
+        """Return the policy for an event that fails too often."""
         return wanted or "dead-letter"
 
     def dead_letters(self, processor: str) -> Stream[DeadLetter[R]]:
         """Return the dead letters of a processor as a stream to process.
 
-        Reading removes none of them: `rink streams requeue` and `discard` do.
+        Reading does not remove them: `rink streams requeue` and `discard` do.
 
         Args:
-            processor: its name; it may be declared later, or in another program.
+            processor: the processor's name; it may be declared later, or in another program.
 
         Raises:
-            ConfigError: it is no name, or this stream holds dead letters itself.
+            ConfigError: the name cannot be used, or this stream holds dead letters itself.
         """
         return self.app._dead_letters(self, processor)  # noqa: SLF001 - a part of the same package
 
     @property
     def _bounds(self) -> PartitionBounds:
-        """Return what each partition may hold."""
+        """Return the bounds of each partition."""
         return PartitionBounds(self.partition_size, self.trim == "oldest", self.retention)
 
     async def send(self, record: R, *, timeout: float = 30.0) -> str:
         """Append a record to its partition.
 
-        It is appended once, also where an answer of Redis is lost and it is sent again.
+        It is appended once, even if it is sent again after a lost answer of Redis.
 
         Args:
             record: an instance of the stream's class.
@@ -245,8 +245,8 @@ class Stream(Generic[R]):
         Raises:
             RecordError: the record does not match, or has no partition key; nothing was sent.
             PartitionFull: there was no room; nothing was sent.
-            RedisUnavailable, RedisOutOfMemory: Redis did not take it in time; it may have been
-                sent.
+            RedisUnavailable, RedisOutOfMemory: Redis did not take the record in time; it may have
+                been sent.
             StateError: Redis has another number of partitions; nothing was sent.
             ClosedError: the app was closed meanwhile.
             ConfigError: the timeout is no number of seconds.
@@ -267,18 +267,18 @@ class Stream(Generic[R]):
         """Append records, in their order within each partition.
 
         Args:
-            records: any number; they are taken as they are sent.
+            records: any number of records; they are iterated over while they are sent.
             timeout: seconds to wait for room, or for Redis, each time.
-            progress: called with how many have been sent so far.
+            progress: called with the number of records that have been sent so far.
 
         Returns:
-            How many were sent.
+            The number of sent records.
 
         Raises:
-            RecordError: as `send`; the records before it have been sent.
-            PartitionFull, RedisUnavailable, RedisOutOfMemory, ClosedError: as `send`; some of the
-                records have been sent. So it is where this is cancelled.
-            StateError, ConfigError: as `send`.
+            RecordError: as in `send`; the records before the invalid one have been sent.
+            PartitionFull, RedisUnavailable, RedisOutOfMemory, ClosedError: as in `send`; some of
+                the records have been sent. The same holds after a cancellation.
+            StateError, ConfigError: as in `send`.
         """
         timeout = check_seconds("timeout", timeout)
         waiting: dict[int, list[bytes]] = {}
@@ -295,7 +295,7 @@ class Stream(Generic[R]):
                     if progress:
                         progress(sent)
         except Exception:
-            # A record that cannot be sent: those before it are. Not so where this is cancelled.
+            # Send the records before the invalid one. A cancellation sends nothing more.
             await self._send_all(waiting, timeout)
             raise
         sent += await self._send_all(waiting, timeout)
@@ -331,14 +331,13 @@ class Stream(Generic[R]):
         return await self.app.connections.reach(f"stream {self.name!r}", self._settle, timeout)
 
     async def read(self, partition: int, *, after: str = entry_ids.NONE) -> AsyncIterator[Event[R]]:
-        """Read what lies in a partition now, in order, whoever has processed it.
+        """Read the present events of a partition, in order.
 
-        For state that a processor keeps in its outputs, and reads back when a partition comes to
-        it.
+        Use it to read back state that a processor keeps in its outputs.
 
         Args:
             partition: 0 to `partition_count` - 1.
-            after: an event's id to begin behind.
+            after: the id of the event to begin behind.
 
         Raises:
             RecordError: an event does not decode.
@@ -350,7 +349,7 @@ class Stream(Generic[R]):
             entry = Entry(entry_id.decode(), fields.get(DATA, b""), fields=fields)
             try:
                 record = self.decode(entry)
-            except RinkError:  # of ours
+            except RinkError:  # an error of Rink
                 raise
             except Exception as error:
                 raise self._not_read(entry.data, error) from error
@@ -377,7 +376,7 @@ class Stream(Generic[R]):
 
 
 def partition_bounds(stream: Stream[Any]) -> PartitionBounds:
-    """Return what each partition of a stream may hold."""
+    """Return the bounds of each partition of a stream."""
     return stream._bounds  # noqa: SLF001 - a part of the same package
 
 
@@ -385,7 +384,7 @@ async def settle(stream: Stream[Any], store: Store) -> None:
     """Check that Redis has the partitions and the hasher of a stream.
 
     Raises:
-        StateError: it has others.
+        StateError: Redis has others.
         ConfigError: the stream holds dead letters of a processor that nobody knows.
     """
     await stream._settle(store)  # noqa: SLF001 - a part of the same package

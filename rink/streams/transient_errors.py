@@ -1,4 +1,4 @@
-"""Recognize transient errors: they pass, and are no event's fault."""
+"""Recognize transient errors, which pass by themselves and blame no event."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _NETWORK_IS_DOWN = {
 def is_disconnect(error: BaseException) -> bool:
     """Return whether a connection broke, or could not be made.
 
-    It knows the errors of the operating system, and by name those of aiohttp, httpx, redis-py,
+    It knows the errors of the operating system, and by name the errors of aiohttp, httpx, redis-py,
     requests and SQLAlchemy.
     """
-    # The order matters: `gaierror` is an OSError of its own meaning, so it comes before the plain
-    # OSError, and only one of its numbers is transient. The names come last, since they cost most.
+    # The order matters. `gaierror` is an OSError with numbers of its own, so it comes before the
+    # plain OSError, and only one number is transient. The names come last, since they cost most.
     # A class counts by the names of its bases, so a subclass of a known class counts as well.
     if isinstance(error, socket.gaierror):
         return error.errno == socket.EAI_AGAIN
@@ -57,7 +57,8 @@ def is_disconnect(error: BaseException) -> bool:
 
 
 def _is_sql_disconnect(error: Any, names: set[tuple[str, str]]) -> bool:
-    # SQLAlchemy does not count a failure to connect as a disconnect. But it has no statement.
+    # SQLAlchemy does not count a failure to connect as a disconnect, but that error has no
+    # statement.
     if error.connection_invalidated:
         return True
     could_not_connect = {("sqlalchemy", "OperationalError"), ("sqlalchemy", "InterfaceError")}
@@ -86,7 +87,7 @@ def check_transient(kinds: object) -> tuple[TransientError, ...]:
 
 
 def is_transient(error: BaseException, kinds: Sequence[TransientError]) -> bool:
-    """Return whether an error, or a cause of it, is of these kinds.
+    """Return whether an error, or one of its causes, is of these kinds.
 
     A group of errors is transient only if each of its errors is.
     """
@@ -106,7 +107,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while cause is not None and id(cause) not in passed:
         yield cause
         passed.add(id(cause))
-        # A timeout is the event's fault, even if the cancelled call raised a transient error.
+        # A timeout blames the event, even if the cancelled call raised a transient error.
         cause = None if isinstance(cause, EventTimeout) else cause.__cause__
 
 

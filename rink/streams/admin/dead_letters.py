@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class DeadLetterRow(Row):
-    """An event that was given up.
+    """Show an event that was given up.
 
     Attributes:
         id: the id of the dead letter.
@@ -45,7 +45,7 @@ class DeadLetterRow(Row):
 
 @attrs.frozen
 class DeadLetters:
-    """The number of dead letters, and the newest of them, oldest first."""
+    """Hold the number of dead letters, and the newest ones, oldest first."""
 
     total: int
     letters: tuple[DeadLetterRow, ...]
@@ -53,7 +53,7 @@ class DeadLetters:
 
 @attrs.frozen(kw_only=True)
 class Requeued(Row):
-    """A dead letter that is an event again, only for its processor.
+    """Report a dead letter that is an event again, only for its processor.
 
     Attributes:
         letter: the id of the dead letter.
@@ -66,7 +66,7 @@ class Requeued(Row):
 
 @attrs.frozen(kw_only=True)
 class Discarded(Row):
-    """The number of removed dead letters of a processor in a partition."""
+    """Report how many letters of a processor were removed in a partition."""
 
     letters: int
 
@@ -131,11 +131,11 @@ async def requeue(
 
     The events are added at the end of their partitions, behind events that were sent since. So the
     order of their keys is not kept. `letter` is the id of one dead letter. Without it, all present
-    ones of the processor, stream or partition are requeued, oldest first.
+    dead letters of the processor, stream or partition are requeued, oldest first.
 
     Raises:
         StateError: there is no dead letter with this id, several partitions have one, or its
-            processor is not registered (any more).
+            processor is no longer registered, or not yet.
         PartitionFull: there is no room; the dead letters before it are events again.
         ConfigError, RedisError: as `dead_letters`.
     """
@@ -216,7 +216,7 @@ async def discard(
 
 
 async def _discard_all(store: Store, item: ProcessorPartition) -> Discarded | None:
-    """Remove the present letters, and none that arrive meanwhile."""
+    """Remove the present letters, but no letters that arrive meanwhile."""
     key = _key(item)
     last = await read(store, key, lambda redis: redis.xrevrange(key, count=1))
     if not last:

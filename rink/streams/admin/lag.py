@@ -17,17 +17,18 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Lag(Row):
-    """The lag of one processor in one partition.
+    """Show the lag of one processor in one partition.
 
     Attributes:
-        declared: the app has this processor. Redis may know others, which hold trimming back, too.
+        declared: the app has this processor. Trimming also waits for processors that only Redis
+            knows.
         lag: events that the processor has not committed. If it was never started, these are all
             events, or none with `start="latest"`.
         offset: the last committed event; "" if the processor was never registered.
         oldest: when the first event behind the offset was sent, by the clock of Redis; "" if there
             is none.
         kept: all events in the partition, including processed ones that are not trimmed yet.
-        bytes: the size of these events, at most one segment too large.
+        bytes: the size of these events, too large by at most one segment.
         since: when the first of these events was sent, by the clock of Redis; "" if there is none.
         keep: how long the partition keeps processed events, in words; "" if they go at once.
         held: events that count towards `size`. With retention, only the events that some processor
@@ -64,7 +65,7 @@ class Lag(Row):
 
     @property
     def is_sparks(self) -> bool:
-        """Return whether this is a query of Spark, and no former processor."""
+        """Return whether this is a query of Spark, not a former processor."""
         return not self.declared and self.processor.startswith(OF_SPARK)
 
 
@@ -75,9 +76,10 @@ async def lag(
     stream: str | None = None,
     partition: int | None = None,
 ) -> tuple[Lag, ...]:
-    """Return the lag of each processor, also of those that only Redis knows.
+    """Return the lag of each processor.
 
-    `processor`, `stream` and `partition` select rows. This changes nothing in Redis.
+    They include processors that only Redis knows. `processor`, `stream` and `partition` select
+    rows. This changes nothing in Redis.
 
     Raises:
         ConfigError: there is no such processor, stream or partition.

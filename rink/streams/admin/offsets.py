@@ -37,7 +37,7 @@ _CULPRIT = re.compile(r"event (\d+-\d+) of ")
 
 @attrs.frozen(kw_only=True)
 class Unquarantined(Row):
-    """A partition that is processed again.
+    """Report a partition that is processed again.
 
     Attributes:
         reason: why it was quarantined.
@@ -52,13 +52,13 @@ class Unquarantined(Row):
 
 @attrs.frozen(kw_only=True)
 class Moved(Row):
-    """An offset that was moved.
+    """Report an offset that was moved.
 
     Attributes:
         before: the id before the move.
         after: the id after the move; the event behind it comes next.
-        gone_before: events behind `after` that were sent before this time may be gone; "" if none
-            is.
+        gone_before: events behind `after` that were sent before this time may be gone; "" if no
+            event is.
     """
 
     before: str
@@ -68,7 +68,7 @@ class Moved(Row):
 
 @attrs.frozen(kw_only=True)
 class Forgotten(Row):
-    """A processor for which trimming no longer waits.
+    """Report a processor for which trimming no longer waits.
 
     Attributes:
         declared: the app still has the processor. Then the next worker registers it again, at its

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class PartitionOwner:
-    """One partition of a processor, by etcd and by Redis.
+    """Show one partition of a processor, by etcd and by Redis.
 
     Attributes:
-        owner: the worker that has it by the group's newest version; None where nobody has, or that
-            one is gone.
-        standby: the worker that would have it if just that one were gone; None where there is
-            nobody.
-        draining: workers that have lost it and not released it yet: until then the owner waits.
-        token: the highest fencing token that Redis has seen; 0 where nobody ever took it.
-        is_open: an owner has taken it in Redis and not ended in order.
+        owner: the worker that owns it by the group's newest version; None if no worker owns it, or
+            if its owner is gone.
+        standby: the next owner if only the owner were gone; None if there is no other worker.
+        draining: workers that have lost the partition and not released it; the owner waits for
+            them.
+        token: the highest fencing token that Redis has seen; 0 if no worker has taken it.
+        is_open: the last owner in Redis has not shut down cleanly.
         quarantined: why the partition is quarantined; "" if it is not.
         paused: an operator has paused the processor here.
     """
@@ -47,14 +47,14 @@ class PartitionOwner:
 
 @attrs.frozen(kw_only=True)
 class Owners:
-    """A processor's workers and partitions.
+    """Show a processor's workers and partitions.
 
     Attributes:
         declared: the app has this processor.
-        group: its name in etcd: `rink status` shows more of it.
-        version: of the group; 0 before there is one.
-        settled: as of `rink status`.
-        workers: all members, those that wait for a rank included, oldest first.
+        group: the name of its group in etcd, for `rink status`.
+        version: the group's version; 0 before the first one.
+        settled: the group is settled, as in `rink status`; None if that is unknown.
+        workers: all members, oldest first, including members that wait for a rank.
     """
 
     processor: str
@@ -68,7 +68,7 @@ class Owners:
 
     @property
     def is_sparks(self) -> bool:
-        """Return whether it is a query of Spark, which has no workers."""
+        """Return whether this is a query of Spark, which has no workers."""
         return not self.declared and self.processor.startswith(OF_SPARK)
 
 
@@ -81,7 +81,7 @@ async def owners(
 ) -> tuple[Owners, ...]:
     """Return the owner and the standby of each partition, by processor.
 
-    Nothing is changed. The processor may be one that only Redis knows.
+    This changes nothing. The processor may be one that only Redis knows.
 
     Raises:
         ConfigError: there is no such processor, stream or partition.

@@ -1,6 +1,6 @@
 """Pause a processor, and resume it.
 
-Meanwhile its partitions keep their owners, and yield no events.
+Its partitions keep their owners in a pause, but yield no events.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Paused(Row):
-    """A partition in which a processor was paused.
+    """Report a partition in which a processor was paused.
 
     Attributes:
-        lag: events that the processor had not committed by then, counted up to 100,000.
+        lag: events that the processor had not committed then, counted up to 100,000.
     """
 
     lag: int
@@ -36,7 +36,7 @@ class Paused(Row):
 
 @attrs.frozen(kw_only=True)
 class Resumed(Row):
-    """A partition in which a processor was resumed; `lag` as in `Paused`."""
+    """Report a partition that was resumed; `lag` is that of `Paused`."""
 
     lag: int
 
@@ -48,7 +48,7 @@ async def pause(
 
     Partitions that are paused already are left alone. Workers notice within about two seconds, and
     finish and commit their in-flight events. A partition keeps its owner. It stays paused if its
-    owner ends or another one takes over.
+    owner ends or another worker takes over.
 
     The processor may be one that only Redis knows, or that was never started.
 

@@ -28,15 +28,15 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 MAX_REQUESTS = 16
-"""The most requests under way at a time, since each has a connection of its own."""
+"""The most requests at a time, since each has a connection of its own."""
 
 
 @attrs.frozen
 class ProcessorPartition:
-    """One partition as one processor sees it, with all offsets.
+    """Hold one partition as one processor's place, with all offsets.
 
     Attributes:
-        stream: the stream, as the app declares it.
+        stream: the stream of the app.
         place: the processor's place, even if the app does not declare the processor.
         offsets: the offset of each registered processor, by name.
         declared: the app has this processor.
@@ -58,7 +58,7 @@ class ProcessorPartition:
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """A result for one processor in one partition."""
+    """Hold the result for one processor in one partition."""
 
     processor: str
     stream: str
@@ -98,8 +98,8 @@ async def change(
         The results except None, which means that there was nothing to change.
 
     Raises:
-        RinkError: the first error. Its note names the targets that were changed all the same, and
-            those that may have been.
+        RinkError: the first error. Its note names the targets that were changed, and the targets
+            that may have been.
     """
     places, unavailable = list(targets), asyncio.Event()
 
@@ -178,9 +178,8 @@ async def find(
         RedisError: a call to Redis failed.
     """
     # Every filter must name something that exists, so that a typing error is no empty result. A
-    # processor that is unknown in all wanted partitions may still have dead letters there: they
-    # stay when it is forgotten. They are searched for only after the processor was not found, as
-    # that costs one more request for each partition.
+    # processor that is unknown in all wanted partitions may still have dead letters, which stay
+    # when it is forgotten. They are searched for last, since that costs a request per partition.
     store, streams = await store_of(app), _streams(app, stream)
     for each_stream in streams:
         # Check only: unlike a worker, an operator's command must not settle the count.
