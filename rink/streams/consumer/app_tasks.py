@@ -1,4 +1,4 @@
-"""Run the tasks of an app: at the start, or on a timer.
+"""Run the tasks of an app: at the start, or on a schedule.
 
 They run in every worker, or only on the leader.
 """
@@ -37,7 +37,7 @@ LEADER = "leader"
 
 @attrs.frozen
 class Task:
-    """A task that `App.task` declared."""
+    """Hold a task that `App.task` declared."""
 
     name: str
     function: Callable[..., Any]
@@ -140,8 +140,8 @@ class Task:
         due = _now()
         while True:
             now = _now()
-            # If the clock was set back by less than a minute, the same minute comes twice, and the
-            # run that it had must not come again. If it was set back far, the dates start again.
+            # If the clock was set back by less than a minute, the same minute comes twice, and its
+            # run must not be repeated. If it was set back further, the dates start again.
             due = next(CronSim(cron, due if now < due < now + _A_MINUTE else now))
             while (left := (due - _now()).total_seconds()) > 0:  # noqa: ASYNC110 - no event is set
                 await asyncio.sleep(min(left, _CLOCK_INTERVAL_S))
@@ -149,7 +149,7 @@ class Task:
 
 
 async def _outlast_thread(work: Coroutine[Any, Any, T], name: str) -> T:
-    # So the leader's role is kept until the thread has returned.
+    # This wait keeps the leader's role until the thread has returned.
     running = asyncio.create_task(work)
     try:
         return await asyncio.shield(running)

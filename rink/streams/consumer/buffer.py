@@ -1,17 +1,16 @@
-"""Hold the events of one grant in memory: read, in flight, finished. Pure.
+"""Hold the events of one grant in memory: read, in flight, done. Pure.
 
 An entry moves one way only:
 
-    read (`feed`) → yielded (`give`) → finished (`finish`) → settled (`settled`)
+    read (`feed`) → yielded (`give`) → done (`finish`) → settled (`settled`)
 
 It goes back a step only if it was not processed. The processor failed, and the entry comes again
 alone (`fail`). Or the entry did not reach the processor, or the processor could not keep it
 (`take_back`, `put_back`). Or a commit was refused (`unfinish`).
 
-Entries finish in the order of their ids, and a commit passes a prefix of the finished entries. So
-the offset never passes an event that was not finished. Only one way ends an event without
-processing: the event is *condemned*. It is skipped then, and its dead letter goes along with the
-commit that passes it.
+Entries are done in the order of their ids, and a commit passes a prefix of the done entries. So the
+offset never passes an event that is not done. Only a *condemned* event ends without processing. It
+is skipped, and the commit that passes it also writes its dead letter.
 
 At most `prefetch` entries are held. At most `max_uncommitted` of them are yielded and not settled,
 which bounds the events that may come again after a crash of this owner.
@@ -20,17 +19,18 @@ Careful mode: after a crash, the events that the crashed owner may have begun co
 each is marked in Redis before it is processed. Two bounds decide this, and `_alone` is never lower
 than `_careful`:
 
-    `_careful`  events up to it were possibly begun at a crash: alone, and marked (`must_mark`)
-    `_alone`    events up to it come alone: those up to `_careful`, and after a failure all events
-                up to the last one that was in flight (`fail`)
+    `_careful`  events up to it may have been begun at a crash: they come alone, and are marked
+                (`must_mark`)
+    `_alone`    events up to it come alone: the events up to `_careful`, and after a failure all
+                events up to the last one that was in flight (`fail`)
 
 The invariant: while an event that came alone is in flight, no other event is. `_give_with_care`
 yields nothing while anything is in flight, if either the next entry or the last yielded one comes
 alone. So an error or a crash then has exactly one event to blame. The mode ends when the next entry
-to yield lies above `_alone`. By then every entry up to `_alone` was finished or condemned, since
-each one came alone, and the next entry came only after that.
+to yield lies above `_alone`. Every entry up to `_alone` is done or condemned then, since each came
+alone, and the next entry comes only after that.
 
-Deliberately absent: time, Redis, tasks. `partition.py` decides what waits for what.
+This module has no time, no Redis and no tasks. `owner.py` decides what waits for what.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ONLY = b"only"
 
 @attrs.frozen
 class Letter:
-    """The reason why an event was given up.
+    """Hold the reason why an event was given up.
 
     Attributes:
         error: the error, in one line.
@@ -65,11 +65,11 @@ class Letter:
 
 @attrs.define(eq=False)
 class Entry:
-    """One event of the partition, as it was read.
+    """Hold one event of the partition, as it was read.
 
     Attributes:
-        only: the one processor that the event is for; None for all.
-        skipped: the event is passed without being processed, see `letter`.
+        only: the only processor that gets the event; None for all.
+        skipped: the event is passed without processing, see `letter`.
         letter: why the event was given up; None if it is for another processor.
         fields: all fields of the entry, by name; None if it has only `data`.
     """
@@ -88,7 +88,7 @@ class Entry:
 
     @classmethod
     def of(cls, raw: RawEntry) -> Entry:
-        """Return an entry as Redis sent it."""
+        """Return the entry that Redis sent."""
         key, fields = raw
         if len(fields) == 2 and fields[0] == DATA:  # nearly all entries
             return cls(key.decode(), fields[1])
@@ -98,7 +98,7 @@ class Entry:
 
 @attrs.frozen
 class Passage:
-    """The events that one commit passes, from the offset `expected` to `new`."""
+    """Hold the events that one commit passes, from `expected` to `new`."""
 
     expected: str
     new: str
@@ -110,20 +110,20 @@ class Buffer:
     """Holds the events of one grant of a partition.
 
     Args:
-        processor: the processor's name; an entry that is only for another one is skipped.
+        processor: the processor's name; an entry for only another processor is skipped.
         offset: the committed offset.
         prefetch: how many entries may be held.
         max_uncommitted: how many entries may be yielded and not settled.
-        careful: each entry up to this id comes alone, and is marked before; "" for none.
+        careful: each entry up to this id comes alone, and is marked first; "" for none.
 
     Attributes:
         offset: the offset that is known to be committed.
         read_to: the id that was read last; reading continues behind it.
         stopped: no more events are yielded.
-        count_finished: how many events have been finished.
+        count_finished: how many events are done, including settled ones.
         size: the bytes of all held events.
         held_back: how many of the last yielded entries have not reached the processor yet. They are
-            being gathered for a batch, and `finish` leaves them.
+            gathered for a batch, and `finish` leaves them.
     """
 
     def __init__(
@@ -173,14 +173,14 @@ class Buffer:
 
     @property
     def may_yield(self) -> int:
-        """Return how many events may be yielded before another is settled."""
+        """Return how many events may be yielded before the next commit."""
         return self.max_uncommitted - self._unsettled
 
     @property
     def next_ceiling(self) -> str:
-        """Return the last id that may be yielded for now.
+        """Return the last id that may be yielded before the next ceiling.
 
-        It is at most `max_uncommitted` events ahead, however many were read. If this owner crashes,
+        It is at most `max_uncommitted` events ahead, even if more were read. If this owner crashes,
         the next owner runs the events up to it one by one.
         """
         if not self._read:
@@ -194,11 +194,11 @@ class Buffer:
 
     @property
     def is_held_up(self) -> bool:
-        """Return whether an event must be finished before another is yielded."""
+        """Return whether an event must be done before the next is yielded."""
         return self._unsettled >= self.max_uncommitted and not self._finished
 
     def behind(self, entry: Entry, count: int) -> list[Entry]:
-        """Return up to `count` entries behind one that will be yielded."""
+        """Return up to `count` entries behind `entry` that will be yielded."""
         position = entry_ids.order(entry.id)
         later = (
             other
@@ -242,7 +242,7 @@ class Buffer:
 
     def _give_with_care(self, count: int, entries: list[Entry]) -> None:
         # See "Careful mode" above. The check comes before the entry leaves `_read`. So an entry
-        # that comes alone is yielded only if no other is in flight, and no other joins it.
+        # that comes alone is yielded only if no other entry is in flight, and none joins it.
         while self._read and len(entries) < count:
             entry = self._read[0]
             alone = self._is_alone(entry)
@@ -278,7 +278,7 @@ class Buffer:
     # ── the end of an event ──────────────────────────────────────────────────────────────────
 
     def finish(self, count: int | None = None) -> None:
-        """Finish all in-flight events, or the first `count` not skipped."""
+        """Mark all in-flight events as done, or the first `count` not skipped."""
         if self.held_back:
             reached = sum(not entry.skipped for entry in self._out) - self.held_back
             count = reached if count is None else min(count, reached)
@@ -291,10 +291,7 @@ class Buffer:
             self._finished.append(self._out.popleft())
 
     def unfinish(self) -> None:
-        """Put the finished events back in flight, after a refused commit.
-
-        Nothing of such a commit was written.
-        """
+        """Put the done events back in flight after a commit that wrote nothing."""
         self._under_way = None
         while self._finished:
             entry = self._finished.pop()
@@ -309,7 +306,7 @@ class Buffer:
         """Put the in-flight events back after an error, to come again alone.
 
         Returns:
-            The event to blame and how often it has failed; None if several were in flight.
+            The event to blame and its number of failures; None if several events were in flight.
         """
         in_flight = self.in_hand
         if not in_flight:
@@ -324,7 +321,7 @@ class Buffer:
         return last, self._attempts[last.id]
 
     def put_back(self) -> None:
-        """Put the in-flight events back, and finish the skipped ones before them."""
+        """Put the in-flight events back; mark skipped ones before them as done."""
         self._finish_skipped()
         while self._out:
             entry = self._out.pop()
@@ -337,7 +334,7 @@ class Buffer:
         self._alone = self._careful = None
 
     def take_back(self, first: Entry) -> None:
-        """Put the entries from `first` on back, unseen by the processor."""
+        """Put back the entries from `first` on, which no processor has seen."""
         entry = None
         while entry is not first:
             entry = self._out.pop()
@@ -345,12 +342,12 @@ class Buffer:
             self._read.appendleft(entry)
 
     def condemn(self, entry_id: str, letter: Letter) -> None:
-        """Skip an event, which is not in flight, when its turn comes."""
+        """Skip an event when its turn comes; it must not be in flight."""
         self._condemned[entry_id] = letter
 
     @property
     def in_hand(self) -> list[Entry]:
-        """Return the in-flight events: yielded, not finished, not skipped."""
+        """Return the in-flight events: yielded, not done, not skipped."""
         return [entry for entry in self._out if not entry.skipped]
 
     @property
@@ -362,15 +359,15 @@ class Buffer:
 
     @property
     def has_finished(self) -> bool:
-        """Return whether there is anything to commit, or a commit under way."""
+        """Return whether there are events to commit, or in the present commit."""
         return bool(self._finished)
 
     def passage(self, max_bytes: int | None = None) -> Passage | None:
         """Return the next commit, or None; it stays the same until settled.
 
         Args:
-            max_bytes: limits the dead letters of one commit, at least one; None for no limit. The
-                events behind them go into the next commit.
+            max_bytes: limits the dead letters of one commit, which has at least one; None for no
+                limit. The events behind them go into the next commit.
         """
         if self._under_way is None and self._finished:
             passed = list(self._finished)
@@ -386,7 +383,7 @@ class Buffer:
         return self._under_way
 
     def settled(self) -> None:
-        """Forget the events of the commit under way, which is done."""
+        """Forget the events of the present commit after its success."""
         passage = self._under_way
         assert passage is not None, "no commit is under way"
         self._under_way = None

@@ -1,11 +1,11 @@
-"""Stop a partition if the program is to blame for failures. Pure."""
+"""Stop a partition if the program is to blame for its failures. Pure."""
 
 from __future__ import annotations
 
 from collections import deque
 
 LAST = 100
-"""How many outcomes of events are remembered."""
+"""The number of remembered outcomes of events."""
 
 
 class CircuitBreaker:
@@ -24,15 +24,15 @@ class CircuitBreaker:
         self._passed = 0
 
     def room(self, passed: int) -> int | None:
-        """Return how many more failures in a row trip it; None if it is off."""
+        """Return how many more failures in a row trip it, or None if off."""
         self._note_passed(passed)
         return None if self._limit is None else self._limit - self._in_a_row()
 
     def note(self, passed: int, error: str) -> str:
-        """Note that an event is to be given up, after `passed` processed ones.
+        """Note a failed event after `passed` processed events.
 
         Returns:
-            Why the partition is to be quarantined instead; "" if it is not.
+            The reason to quarantine the partition instead of giving the event up; "" for none.
         """
         self._note_passed(passed)
         self._ends.append(error)

@@ -1,6 +1,6 @@
-"""Commit the finished events of one grant.
+"""Commit the done events of one grant.
 
-Each commit is one step, which is repeated until Redis answers it.
+Each commit is one step, which is repeated until Redis answers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Committer:
     """Commits for one owner, one step at a time.
 
     Attributes:
-        ceiling: the last event that may be yielded, as Redis knows it; a key of `entry_ids.order`.
+        ceiling: the last event that may be yielded according to Redis; a key of `entry_ids.order`.
     """
 
     _processor: Processor[Any]
@@ -48,8 +48,8 @@ class Committer:
     _finished: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)
     _committing: asyncio.Lock = attrs.field(init=False, factory=asyncio.Lock)
     _closes: bool = attrs.field(init=False, default=False)
-    # The commit under way. It is repeated unchanged until it is answered: Redis may have carried
-    # it out, so a changed commit would be refused, or pass events twice.
+    # The present commit. It is repeated unchanged until Redis answers. Redis may have carried it
+    # out, so a changed commit would be refused, or pass events twice.
     _step: CommitStep | None = attrs.field(init=False, default=None)
     _untrimmed: int = attrs.field(init=False, default=0)
 
@@ -57,12 +57,12 @@ class Committer:
         self.ceiling = entry_ids.order(self._buffer.read_to)
 
     def note_finished(self) -> None:
-        """Schedule a commit of the finished events."""
+        """Schedule a commit of the done events."""
         if self._buffer.has_finished:
             self._finished.set()
 
     async def keep(self) -> None:
-        """Commit finished events until closed; raise the error of a commit."""
+        """Commit done events until closed; raise the error of a commit."""
         while True:
             await self._finished.wait()
             self._finished.clear()
@@ -71,12 +71,12 @@ class Committer:
                 return
 
     def close(self) -> None:
-        """Make `keep` return after a last commit: no more events finish."""
+        """Make `keep` return after a last commit; no event may follow."""
         self._closes = True
         self._finished.set()
 
     async def flush(self) -> None:
-        """Commit all finished events, and wait until that is done."""
+        """Commit all done events, and wait for the answer."""
         async with self._committing:
             await self._settle_all()
 
@@ -111,7 +111,7 @@ class Committer:
                 raise
 
     async def cover(self, last: Entry) -> None:
-        """Raise the ceiling in Redis up to an entry, before it is yielded."""
+        """Raise the ceiling in Redis to an entry before it is yielded."""
         if entry_ids.order(last.id) > self.ceiling:
             ceiling = self._buffer.next_ceiling
             extend = partial(self._store.extend, self._place, self._token, self._epoch, ceiling)
@@ -133,7 +133,7 @@ class Committer:
         passage = self._buffer.passage()
         assert passage is not None
         letters = tuple(self._letter(entry) for entry in passage.dead)
-        # In a commit, the new ceiling costs nothing. By itself it would cost a request.
+        # A new ceiling costs nothing in a commit, but a request by itself.
         ceiling = self._buffer.next_ceiling
         return CommitStep(
             token=self._token,
@@ -158,7 +158,7 @@ class Committer:
         return Output(dead, None, fields)
 
     async def _settle(self) -> None:
-        """Repeat the commit under way until Redis answers it."""
+        """Repeat the present commit until Redis answers."""
         step = self._step
         if step is None:
             return

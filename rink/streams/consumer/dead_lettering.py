@@ -1,4 +1,4 @@
-"""Give up the events of one owner that fail, or that do not decode."""
+"""Give up the events of one owner that fail or do not decode."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ log = logging.getLogger("rink.streams")
 
 
 class DeadLettering(Generic[R]):
-    """Gives up events as the processor's policy says, and decodes them.
+    """Decode events, and give them up by the processor's policy.
 
     Attributes:
-        verdict: why the partition is to be quarantined, even if the processor catches the error.
+        verdict: why the partition must be quarantined, even if the processor catches this error.
     """
 
     def __init__(self, processor: Processor[R], place: PartitionPlace, buffer: Buffer) -> None:
@@ -29,14 +29,14 @@ class DeadLettering(Generic[R]):
         self._what = f"of {place.role!r}, processor {processor.name!r}"
         self._buffer = buffer
         self._breaker = CircuitBreaker(processor.policy.breaker)
-        # The event that does not decode, and since when its verdict is awaited.
+        # The event that does not decode, and the time since which it waits for its verdict.
         self._waits: tuple[str, float] = ("", 0.0)
 
     def bury(self, entry_id: str, letter: Letter) -> None:
-        """Give an event up, or quarantine the partition, as the policy says.
+        """Give an event up, or quarantine the partition, by the policy.
 
         Raises:
-            Quarantined: the policy says so, or too many events were given up.
+            Quarantined: the policy demands it, or too many events were given up.
         """
         if self._policy.on_error != "dead-letter":
             self._quarantine(entry_id, letter)
@@ -46,7 +46,7 @@ class DeadLettering(Generic[R]):
         self._buffer.condemn(entry_id, letter)
 
     def raise_verdict(self) -> None:
-        """Raise the verdict, if there is one; the processor may have caught it."""
+        """Raise the verdict, if any; the processor may have caught it."""
         if self.verdict is not None:
             raise self.verdict
 
@@ -67,7 +67,7 @@ class DeadLettering(Generic[R]):
     def decode(self, entries: list[Entry]) -> list[tuple[Entry, R]]:
         """Decode entries up to the first that does not decode.
 
-        The entries from that one on are taken back.
+        The entries from there on are taken back.
 
         Raises:
             Undecodable: the first entry does not decode.
@@ -91,7 +91,7 @@ class DeadLettering(Generic[R]):
         field. Then the partition is quarantined before this event.
 
         Returns:
-            The time until which to wait, in seconds; None if the event was given up.
+            The end of the wait, by the clock of `now`; None if the event was given up.
 
         Raises:
             Quarantined: the partition waits for an operator.

@@ -1,7 +1,7 @@
 """Deliver the events of one partition to the function of its processor.
 
-A delivery has one iteration at a time: the one that began last. Asking for the next events finishes
-those before, so two iterations at once would finish events that the other one still works on.
+Only the iteration that began last gets events. Asking for the next events marks the current ones as
+done. So a second iteration would mark events as done that the first one still processes.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Delivery(Generic[R_co]):
-    """Gives the events of an owner to its processor, through middleware."""
+    """Deliver the events of an owner to its processor, through middleware."""
 
     def __init__(self, owner: GrantOwner[R_co]) -> None:
         self.owner = owner
         self._around: AsyncExitStack | None = None  # the middleware of the current batch
-        self._iteration: object = None  # the one that began last
-        # What middleware raised last, unless the function has gone on since.
+        self._iteration: object = None  # the iteration that began last
+        # The last error of middleware, unless the function has continued since.
         self._failure: Exception | None = None
 
     def begin(self, iteration: object) -> object:
-        """Begin an iteration, which ends any other one."""
+        """Begin an iteration, and end any other."""
         self._iteration = iteration
         return iteration
 
@@ -52,7 +52,7 @@ class Delivery(Generic[R_co]):
                 "begun, and asking for an event finishes the one before: iterate in one place, and "
                 "share the events there"
             )
-        if self._failure is not None:  # the function has caught it: the batch comes again
+        if self._failure is not None:  # the function has caught it, so the batch comes again
             self._failure = None
             self.owner.buffer.put_back()
         await self._leave_middleware()
@@ -62,31 +62,31 @@ class Delivery(Generic[R_co]):
                 batch = await self._surround(batch)
             if batch:
                 return batch
-            await self._leave_middleware()  # it left nothing of the batch, so the next one follows
+            await self._leave_middleware()  # middleware has emptied the batch
         return []
 
     async def fetch(self, count: int) -> list[Event[R_co]]:
-        """Return up to `count` events for a thread that gets them one by one."""
+        """Return up to `count` events for a thread that takes them one by one."""
         one_by_one = self.owner.processor.commits_by_hand or self.owner.processor.middleware
         return await self.next(self.begin(self), 1 if one_by_one else count)
 
     async def hand_back(self, finished: int) -> None:
-        """Finish the first events that were given, and have the others come again."""
+        """Mark the first `finished` events as done, and put the others back."""
         self.finish(finished)
         self.owner.buffer.put_back()
 
     def finish(self, count: int | None) -> None:
-        """Finish the first `count` events that were given, or all.
+        """Mark the first `count` in-flight events as done, or all.
 
-        Manual commits finish events by themselves, so nothing is done then.
+        With manual commits this does nothing, since only commits mark events as done.
         """
         if not self.owner.processor.commits_by_hand:
             self.owner.finish(count)
 
     def raise_failure(self) -> None:
-        """Raise what middleware raised last, even if the function caught it.
+        """Raise the last error of middleware, even if the function caught it.
 
-        The batch is not finished then.
+        The batch is not done then.
         """
         if self._failure is not None:
             raise self._failure
@@ -97,7 +97,7 @@ class Delivery(Generic[R_co]):
             around, self._around = self._around, None
             if error is None:
                 await around.aclose()
-            else:  # whatever the middleware makes of the error: the failure policy decides
+            else:  # the failure policy decides, even if middleware swallows or replaces the error
                 with contextlib.suppress(Exception):
                     await around.__aexit__(type(error), error, error.__traceback__)
 

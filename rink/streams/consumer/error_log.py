@@ -1,6 +1,6 @@
-"""Log each error once with its traceback, then how often it came again.
+"""Log each error once with its traceback, then the number of repeats.
 
-The end of an outage is logged, too.
+This also logs the end of an outage.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = logging.getLogger("rink.streams")
 _FIRST_SUMMARY_S = 1.0
 """The time from the traceback to the first summary.
 
-By then the other partitions have met the same error.
+The other partitions meet the same error in this time.
 """
 _FORGET_AFTER_S = 300.0
 """The time after which the same error is logged with its traceback again."""
@@ -38,12 +38,12 @@ class _Seen:
 
 
 class ErrorLog:
-    """Collects the errors of one processor in all partitions of a worker."""
+    """Collect the errors of one processor in all partitions of a worker."""
 
     def __init__(self, processor: str) -> None:
         self._processor = processor
         self._seen: dict[Kind, _Seen] = {}
-        # The partitions in an outage, with the events that each had finished before it.
+        # The partitions in an outage, with the number of events that each had done before it.
         self._waiting: dict[str, int] = {}
         self._outage_since = 0.0
 
@@ -61,7 +61,7 @@ class ErrorLog:
             error: the processor's error.
             role: the role of the partition.
             event: the id of the event to blame; "" for none.
-            then: what follows.
+            then: the consequence, for the log.
             level: the level of the line with the traceback.
         """
         loop = asyncio.get_running_loop()
@@ -85,16 +85,16 @@ class ErrorLog:
 
     # ── outages ──────────────────────────────────────────────────────────────────────────────
     # An outage lasts from the first partition that waits for a transient error to pass, to the
-    # last one that finishes an event again.
+    # last partition that has an event done again.
 
     def note_wait(self, role: str, finished: int) -> None:
-        """Note that a partition waits, with so many events finished by now."""
+        """Note that a partition waits, with `finished` events done before."""
         if not self._waiting:
             self._outage_since = loop_time()
         self._waiting[role] = finished
 
     def note_finished(self, role: str, finished: int) -> None:
-        """Log the end of an outage once each partition has finished an event."""
+        """Log the end of an outage after each partition has an event done."""
         if self._waiting.get(role, finished) >= finished:
             return
         del self._waiting[role]

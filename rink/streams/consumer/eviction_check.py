@@ -18,7 +18,7 @@ _KEEPS_ALL = "noeviction"
 
 
 class Evictions:
-    """Checks for one worker whether its Redis evicts keys."""
+    """Check for one worker whether its Redis evicts keys."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -40,7 +40,7 @@ class Evictions:
     async def _info(self) -> dict[str, Mapping[str, Any]]:
         """Return the memory statistics of each master.
 
-        They come from INFO, which is allowed even where CONFIG is refused.
+        They come from INFO, which is allowed even if CONFIG is refused.
         """
         redis = self._store.redis
         with explained(self._store.server):

@@ -26,18 +26,18 @@ from rink.streams.store.store import Store
 log = logging.getLogger("rink.streams")
 
 LEAVE_TIMEOUT_S = 10.0
-"""Timeout of a group version without this worker, and again of etcd's end of its lease."""
+"""Timeout for a group version without this worker, and again for etcd to end its lease."""
 
 _END_TIMEOUT_S = 2.0
-"""Timeout of the partitions' end after the group was left, in case a thread does not return."""
+"""Timeout for the partitions to end after the group was left, if a thread does not return."""
 
 
 class Executor:
     """Runs one processor over the partitions that its group gives this worker.
 
     Args:
-        name: the worker's name, which is its member's name in each group.
-        suspects: shared by all executors of the worker, see `GrantOwner`.
+        name: the worker's name, which is its member name in each group.
+        suspects: the turns of suspects, shared by all executors of the worker.
         held: the memory that all executors share.
         halt: called with the reason when the policy ends the worker.
         handover_wait: seconds that leaving waits for a successor.
@@ -100,7 +100,7 @@ class Executor:
         stopped = asyncio.create_task(orders.leave.wait())
         async with contextlib.AsyncExitStack() as leaving:
             # The callback that is pushed last runs first. So the partitions end before the reader
-            # that they use. Each callback runs, also after an error in another.
+            # that they use. Each callback runs, even after an error in another callback.
             leaving.callback(self._context.error_log.close)
             leaving.push_async_callback(self._context.reader.close)
             leaving.push_async_callback(end, [reading, stopped])
@@ -121,7 +121,7 @@ class Executor:
     async def _until_over(
         self, stopped: asyncio.Task[Any], working: list[asyncio.Task[None]]
     ) -> None:
-        """Wait until the worker is to leave, or raise a task's error."""
+        """Wait until the worker must leave, or raise a task's error."""
         done, _ = await asyncio.wait([stopped, *working], return_when=asyncio.FIRST_COMPLETED)
         for ended in done - {stopped}:
             # Rink has not cancelled it, and a task group would ignore a cancelled task.

@@ -1,4 +1,4 @@
-"""Decide what is to blame for an error of a processor, and what follows."""
+"""Decide which event an error of a processor blames, and what follows."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ from rink.streams.transient_errors import is_transient
 log = logging.getLogger("rink.streams")
 
 _BLAMELESS = (RedisError, PartitionFull, UsageError)
-"""Errors that blame no event, however long they last: of Redis, back-pressure, or the program."""
+"""Errors of Redis, of back-pressure or of the program; they blame no event, even if they last."""
 
 
 class NoProgress(Exception):  # noqa: N818 - not an error of an event
-    """A processor returned without finishing an event."""
+    """A processor returned, and no event is done."""
 
 
 @attrs.define(eq=False)
 class FailureHandler:
-    """Judges the errors of one owner's processor.
+    """Judge the errors of one owner's processor.
 
     The clocks of `retry_for` and `transient_for` start again with each owner, and after a pause by
-    an operator. So an event may be retried for longer than they say, but never for less.
+    an operator. So an event may be retried longer than these times, but never shorter.
     """
 
     _processor: Processor[Any]
     _owner: GrantOwner[Any]
     _error_log: ErrorLog
     _metrics: WorkerMetrics
-    # Since when there are only transient errors.
+    # The time since which all errors are transient.
     _waits_since: float | None = attrs.field(init=False, default=None)
-    # The event that fails alone, and since when.
+    # The event that fails alone, and the time since which it fails.
     _failing: tuple[str, float] = attrs.field(init=False, default=("", 0.0))
 
     def note_success(self) -> None:
-        """Note that the processor returned in order."""
+        """Note that the processor returned without an error."""
         self._waits_since = None
 
     def handle(self, error: Exception, *, has_come_further: bool) -> bool:
-        """Put the unfinished events back, and handle the one to blame.
+        """Put the in-flight events back, and handle the event to blame.
 
         Args:
             error: the processor's error.
-            has_come_further: the processor had finished events before the error.
+            has_come_further: this call of the processor had events done before the error.
 
         Returns:
             Whether an event was given up.
@@ -67,10 +67,10 @@ class FailureHandler:
             Quarantined: the partition waits for an operator.
             StateError: the partition waits until the data in Redis is corrected.
         """
-        # The order of the checks: first the errors that blame no event, whatever the counts are.
-        # Then `fail` puts the events back to come again one by one, and blames an event only if it
-        # came alone. So an event is given up only after an error that certainly is its own, and
-        # only if both limits of the policy are reached.
+        # The errors that blame no event are checked first. Then `fail` puts the events back to come
+        # again one by one, and blames an event only if it came alone. So an event is given up only
+        # after an error that is certainly its own, and only if both limits of the policy are
+        # reached.
         role, policy = self._owner.place.role, self._processor.policy
         if has_come_further or self._owner.has_idled:  # the transient errors have ended meanwhile
             self._waits_since = None
@@ -133,9 +133,9 @@ def to_handle(
 
     `work` is the task that called the processor.
     """
-    # The order of the checks: a verdict was decided before, and the processor may have caught or
-    # replaced it. A cancellation ends the processor only if it comes from Rink, which `is_ending`
-    # says. Any other cancellation is a timeout: of the stopwatch, or of the user's code.
+    # A verdict comes first: it was decided before, and the processor may have caught or replaced
+    # it. A cancellation ends the processor only if it comes from Rink, which `is_ending` shows. Any
+    # other cancellation is a timeout of the stopwatch or of the user's code.
     if owner.dead_lettering.verdict is not None:
         return owner.dead_lettering.verdict
     if isinstance(error, BaseExceptionGroup):

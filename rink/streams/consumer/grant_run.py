@@ -42,11 +42,11 @@ _CLOSE_TIMEOUT_S = 1.0
 
 @attrs.frozen(kw_only=True)
 class ProcessorContext:
-    """The parts that all partitions of a processor in one worker share.
+    """Hold the parts that all partitions of a processor in one worker share.
 
     Attributes:
         suspects: decides which partition may process a suspect now.
-        halt: ends the worker; gets the reason.
+        halt: a function that ends the worker, and takes the reason.
         given_up: set when the worker no longer waits for threads.
     """
 
@@ -61,10 +61,10 @@ class ProcessorContext:
 
 
 class GrantRun:
-    """Let an owner work from its take to the drain.
+    """Run an owner from its take to the drain.
 
     Attributes:
-        is_closed: Redis has the clean shutdown of this owner.
+        is_closed: the clean shutdown of this owner is marked in Redis.
         has_exited: the processor called sys.exit(), or raised KeyboardInterrupt.
     """
 
@@ -91,12 +91,12 @@ class GrantRun:
         # The order at the end:
         # 1. `owner.stop` comes first, in every case. From then on no event is yielded.
         # 2. An error of the commits or of the reader is raised before a drain. It means that Redis
-        #    refuses this owner, or has other data than the owner knows, so a drain would only
-        #    process events that cannot be committed.
+        #    refuses this owner, or has other data than the owner knows. A drain would only process
+        #    events that cannot be committed.
         # 3. The error of the processor's task is raised after the drain, which commits the events
-        #    that finished before. It is raised even if the loss is known, since the error may be
+        #    that were done before. It is raised even if the loss is known, since the error may be
         #    known earlier than the loss that it explains.
-        # 4. The cleanup ends the processor before the committer: the processor may wait for a
+        # 4. The cleanup ends the processor before the committer, since the processor may wait for a
         #    commit. The hooks stop last, when no event is in flight any more. Each step of the
         #    cleanup is in a `finally`, since `end` raises if this task is cancelled meanwhile. So
         #    no task of this run outlives it, and only one owner per token works.
@@ -129,7 +129,7 @@ class GrantRun:
                     await self._hooks.stop(self._seconds_left())
 
     def _seconds_left(self) -> float:
-        """Return the rest of `grace`, or all of it if the role was not lost."""
+        """Return the seconds left of `grace`; all if the role was not lost."""
         if self._ends_at is None:
             return self._context.processor.grace
         return self._ends_at - loop_time()
@@ -138,7 +138,7 @@ class GrantRun:
         """Mark a clean shutdown, let the processor finish, and commit."""
         owner, grace = self._owner, self._context.processor.grace
         self._ends_at = loop_time() + grace
-        # The mark comes first: a planned stop must never count as a crash.
+        # The mark comes first, since a planned stop must never count as a crash.
         closing = asyncio.create_task(end_in_order(self._context.store, self._place, self._token))
         await asyncio.wait([work], timeout=grace * _DRAIN_PART)
         if not work.done():
@@ -186,7 +186,7 @@ class GrantRun:
                 await asyncio.sleep(0)
 
     async def _call(self, work: asyncio.Task[None]) -> None:
-        """Call the processor once, at most until the task `work` is cancelled."""
+        """Call the processor once, until the task `work` is cancelled."""
         processor, owner = self._context.processor, self._owner
         owner.ended_early = owner.has_idled = owner.stopwatch.has_expired = False
         watching = asyncio.create_task(owner.stopwatch.watch(partial(self._expire, running_task())))
@@ -196,7 +196,7 @@ class GrantRun:
         try:
             if processor.is_async:
                 await processor.function(Events(delivery))
-                # Only here: a thread that returned, even late, has finished its events.
+                # Not for a thread: if it returns late, its events are done all the same.
                 _raise_if_ending(work)
             else:
                 given_up = self._context.given_up
@@ -227,7 +227,7 @@ class GrantRun:
         """End a call whose events take longer than `timeout`.
 
         Returns:
-            False if it cannot be ended, since it runs in a thread.
+            False if the call runs in a thread, and cannot be ended.
         """
         processor, owner = self._context.processor, self._owner
         if not owner.stopwatch.has_expired:
@@ -244,7 +244,7 @@ class GrantRun:
         return False
 
     def _note_exit(self, error: BaseException) -> None:
-        """Note that a processor ends this process, as a crash of its event."""
+        """Note that a processor ends this process: a crash of its events."""
         self.has_exited = True
         log.error(
             "processor %r raised %r in %s: this process ends, and that counts as a crash during "
@@ -252,7 +252,7 @@ class GrantRun:
         )  # fmt: skip
 
     def _returned(self, *, has_come_further: bool) -> None:
-        """Put back the unfinished events of a processor that has returned."""
+        """Put back the in-flight events of a processor that has returned."""
         owner, processor = self._owner, self._context.processor
         is_open, was_alone = owner.buffer.has_yielded, owner.ended_early
         is_full, size = owner.is_full, owner.buffer.size
@@ -272,9 +272,9 @@ class GrantRun:
 
 
 def _raise_if_ending(work: asyncio.Task[None]) -> None:
-    """Raise CancelledError if the task `work` is to end.
+    """Raise CancelledError if the task `work` must end.
 
-    Then the events count as unfinished, even though the processor has returned.
+    Then the events are not done, even though the processor has returned.
     """
     if is_ending(work):
         raise asyncio.CancelledError
@@ -284,7 +284,7 @@ async def end_in_order(store: Store, place: PartitionPlace, token: int) -> bool:
     """Mark a clean shutdown of an owner in Redis (best effort, 1 s).
 
     Returns:
-        Whether Redis has the mark.
+        True if Redis has the mark.
     """
     with contextlib.suppress(TimeoutError, RinkError):
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):

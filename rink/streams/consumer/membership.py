@@ -1,4 +1,4 @@
-"""Join a group and leave it, by a worker's orders."""
+"""Join and leave a group by a worker's orders."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Orders:
     """Holds a worker's orders.
 
     Attributes:
-        leave: set when the worker is to leave its groups.
-        now: set when the worker is to leave without waiting for a successor.
+        leave: set when the worker must leave its groups.
+        now: set when the worker must leave without waiting for a successor.
     """
 
     def __init__(self) -> None:
@@ -27,18 +27,18 @@ class Orders:
 
 
 async def join(rink: aio.Rink, orders: Orders) -> bool:
-    """Join a group, unless the worker is to leave before.
+    """Join a group, unless the worker must leave before.
 
     A join may take long while another member has the name.
 
     Returns:
-        Whether the group was joined, and must be left.
+        True if the group was joined, and must be left.
     """
     return await run_unless(orders.leave, rink.join())
 
 
 async def leave(rink: aio.Rink, orders: Orders) -> None:
-    """Leave a group, also if this is cancelled meanwhile.
+    """Leave a group, even if this is cancelled meanwhile.
 
     The member serves until a successor takes over, or until the wait ends. Then it waits for the
     release of the roles, as long as `grace` allows. A cancellation ends the wait for a successor.

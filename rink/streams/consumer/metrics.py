@@ -1,4 +1,4 @@
-"""Count what a worker does, for Prometheus."""
+"""Count the work of a worker, for Prometheus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ M = TypeVar("M", bound=MetricWrapperBase)
 
 
 class WorkerMetrics:
-    """The counters of one worker, in a registry of its own."""
+    """Hold the counters of one worker, in a registry of its own."""
 
     def __init__(self, app: str) -> None:
         self._app = app
@@ -81,7 +81,7 @@ class WorkerMetrics:
                 self.paused(place, False)
 
     def show(self, place: PartitionPlace) -> None:
-        """Show all counters: a rate needs a value from before the first event."""
+        """Show all counters, since a rate needs a value before the first event."""
         for counter in (
             self._processed, self._dead, self._retried, self._transient, self._timeouts,
         ):  # fmt: skip

@@ -55,7 +55,7 @@ async def monitor_partitions(
 async def _check(store: Store, reader: Reader, owner: GrantOwner[Any]) -> None:
     place, known = owner.place, owner.known.epoch
     position = await store.position(place)
-    # A lower epoch means that Redis has older data. The next commit or reconnect finds that; the
+    # A lower epoch means that Redis has older data. The next commit or reconnect finds that. The
     # take that follows OffsetMoved would not.
     if position.fence == owner.token and int(position.epoch) > int(known):
         move = f"the offset of {place.at!r} was moved to {position.offset}"

@@ -31,14 +31,14 @@ R = TypeVar("R")
 log = logging.getLogger("rink.streams")
 
 SUSPECT_DELAY_S = 0.5
-"""How long a suspect waits for other partitions; three times as long if it was marked."""
+"""The time that a suspect waits for other partitions; three times as long if it was marked."""
 
 _MAX_EVENTS_PER_TURN = 64
 """The most events that are yielded before other tasks of the event loop run."""
 
 
 class GrantOwner(Generic[R]):
-    """A partition that this worker owns under one token.
+    """Own one partition under one token.
 
     Args:
         is_held: returns whether the role is held at this moment.
@@ -47,12 +47,12 @@ class GrantOwner(Generic[R]):
         may_hold: returns how many bytes of events the owner may hold before it stops reading.
 
     Attributes:
-        left_out: bytes of the event behind those of the take if it had no room; otherwise 0.
+        left_out: bytes of the first event that the take had no room for; 0 for none.
         changed: set by new events, a commit, a pause or the end, for a waiting call.
         has_idled: the processor has waited for events in its present call.
         looks_ahead: the owner reads events behind one that does not decode, even if memory is full.
-        ended_early: the processor got the end of its events before the partition's end, so that an
-            event that came alone is judged by itself.
+        ended_early: the processor got the end of its events before the partition's end. So an event
+            that came alone is judged by itself.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class GrantOwner(Generic[R]):
 
     @property
     def is_full(self) -> bool:
-        """Return whether more events come only after a commit."""
+        """Return whether no more events can come before a commit."""
         buffer = self.buffer
         return not buffer.ready and not buffer.has_finished and buffer.size >= self._may_hold()
 
@@ -163,7 +163,7 @@ class GrantOwner(Generic[R]):
         self._suspects.forget(self)
 
     async def next(self, count: int, within: float) -> list[tuple[Entry, R]]:
-        """Finish the in-flight events, and yield `count` more; [] at the end."""
+        """Mark the in-flight events as done, and yield more; [] at the end."""
         if self._is_waited_for:
             raise UsageError(
                 f"processor {self.processor.name!r} iterates over the events of "
@@ -207,9 +207,9 @@ class GrantOwner(Generic[R]):
 
     def next_now(self) -> tuple[Entry, R] | None:
         """Yield one event like `next(1, 0)`; None if that may have to wait."""
-        # The fast way of nearly all events. It skips what `next` does besides, so it must give way
-        # wherever that would have an effect: a timeout to raise, a pause, a mark to settle, a turn
-        # for other tasks, a second task in `next`, manual commits, middleware, or a loss.
+        # This is the fast way of nearly all events. It skips some steps of `next`, so it returns
+        # None if such a step would have an effect: a timeout to raise, a pause, a mark to settle, a
+        # turn for other tasks, a second task in `next`, manual commits, middleware, or a loss.
         # `give_plain` leaves events that are special, or above the ceiling, to `next`.
         if self.stopwatch.has_expired or self._is_paused:
             return None
@@ -238,7 +238,7 @@ class GrantOwner(Generic[R]):
             entries.clear()
 
     def finish(self, count: int | None = None) -> None:
-        """Mark the in-flight events as processed: all, or the first `count`."""
+        """Mark the in-flight events as done: all, or the first `count`."""
         self.buffer.finish(count)
         self.commits.note_finished()
 
@@ -246,7 +246,7 @@ class GrantOwner(Generic[R]):
         """Wait for entries to add, unless the partition ends or must commit."""
         # Invariants:
         # 1. The gathered entries are yielded in the buffer, and `held_back` counts them. So a
-        #    commit from another task cannot finish them before they reach the processor.
+        #    commit from another task cannot mark them as done before they reach the processor.
         # 2. No entry reaches the processor before `_admit` has raised the ceiling in Redis, and
         #    `_admit` is the last step of the loop. So after a crash the ceiling covers every event
         #    that may have been begun.
@@ -358,7 +358,7 @@ class GrantOwner(Generic[R]):
             self._suspects.end()
 
     async def _await_verdict(self, error: Undecodable) -> None:
-        """Give up an event that does not decode, or wait for those behind it."""
+        """Give up an event that does not decode, or wait for later events."""
         until = self.dead_lettering.judge_undecodable(error, self._now())
         if until is None:
             self.commits.note_finished()
@@ -391,7 +391,7 @@ class GrantOwner(Generic[R]):
         self, outputs: Iterable[tuple[Stream[Any], Any]], count: int | None = None
     ) -> None:
         """Commit the in-flight events, or the first `count`, with outputs."""
-        self.stopwatch.stop()  # Redis may be unavailable for long, which is no event's fault
+        self.stopwatch.stop()  # no event is to blame if Redis is unavailable for long
         try:
             await self.commits.commit(outputs, count)
         finally:

@@ -1,4 +1,4 @@
-"""Take one partition under its role, and handle what ends each run."""
+"""Take one partition under its role, and handle the end of each run."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from rink.streams.store.values import PartitionPlace, Taken
 log = logging.getLogger("rink.streams")
 
 _RETAKE_INTERVAL_S = 1.0
-"""How long a partition that cannot be processed waits before the next take."""
+"""The time that a partition waits for its next take if it cannot be processed."""
 
 
 @attrs.define(eq=False)
 class PartitionGrant:
-    """One grant of one partition's role."""
+    """Handle one grant of one partition's role."""
 
     _context: ProcessorContext
     _place: PartitionPlace
     _role: aio.Role
-    # Since when this grant waits for its first take; None after that take.
+    # The time since which this grant waits for its first take; None after that take.
     _waits_since: float | None = attrs.field(init=False, factory=loop_time)
     _quarantined: str = attrs.field(init=False, default="")
     # A take was sent, so the partition may be open in Redis.
@@ -49,7 +49,7 @@ class PartitionGrant:
                 await self._once(lost)
         finally:
             lost.cancel()
-            if self._is_open:  # whatever ended this grant, no event has crashed this process
+            if self._is_open:  # the grant has ended, but no event has crashed this process
                 await end_in_order(self._context.store, self._place, self._role.token)
 
     async def _once(self, lost: asyncio.Task[bool]) -> None:
@@ -57,13 +57,13 @@ class PartitionGrant:
         # Invariants:
         # 1. `_is_open` is True from before the first take is sent (`_take`) until Redis has the
         #    clean shutdown, or until the processor has ended the process. So `run` marks a clean
-        #    shutdown in every case but one: `sys.exit()` in a processor counts as a crash of its
-        #    event. A quarantine closes the partition in Redis, and a second close changes nothing.
-        # 2. Every error but a cancellation ends in a wait or in a new take, and never in a second
-        #    owner with this token: the run has ended all its tasks before the error comes here.
+        #    shutdown, except that `sys.exit()` in a processor counts as a crash of its event. A
+        #    quarantine closes the partition in Redis, and a second close changes nothing.
+        # 2. Every error except a cancellation ends in a wait or in a new take. It never ends in a
+        #    second owner with this token, since the run has ended all its tasks before.
         # 3. The order of the handlers matters. OffsetMoved, RedisRolledBack and StaleToken must be
-        #    caught before their base classes. OffsetMoved needs no wait: the next take gets the
-        #    new offset. After StaleToken, only the loss of the role may follow.
+        #    caught before their base classes. OffsetMoved needs no wait, since the next take gets
+        #    the new offset. After StaleToken, only the loss of the role may follow.
         place, metrics = self._place, self._context.metrics
         try:
             taken = await self._take(lost)
@@ -108,7 +108,7 @@ class PartitionGrant:
             metrics.owned(place, False)
 
     async def _wait_for_successor(self, error: StaleToken, lost: asyncio.Task[bool]) -> None:
-        """Wait for the loss of the role: Redis knows a later owner."""
+        """Wait for the loss of the role, since Redis knows a later owner."""
         log.warning("%s", error)
         await _until(lost, _RETAKE_INTERVAL_S)
         if self._role.is_held:
@@ -139,8 +139,8 @@ class PartitionGrant:
 
         After a timeout, the next answer may have half as many bytes of events.
         """
-        # A take under way is not cancelled at a loss: in Redis it must not come after the close of
-        # this owner, which it would open again.
+        # A loss does not cancel the present take. If the take came after the close of this owner
+        # in Redis, it would open the owner again.
         context, processor = self._context, self._context.processor
         pauses, part = RetryPauses(self._place.role), 1
         while not lost.done():
@@ -167,7 +167,7 @@ class PartitionGrant:
         if isinstance(error, RedisRolledBack):
             reason += "; `rink streams unquarantine` accepts the present data"
         pauses = RetryPauses(place.role)
-        # Repeat until the loss: without the quarantine, another worker may accept the data.
+        # Repeat until the loss. Without the quarantine, another worker may accept the data.
         while not lost.done():
             try:
                 epoch = (await store.position(place)).epoch

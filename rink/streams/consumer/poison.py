@@ -13,14 +13,14 @@ _CHECK_INTERVAL_S = 0.1
 """How often a waiting partition checks whether it is lost."""
 
 _BEGIN_TIMEOUT_S = 5.0
-"""How long a partition waits for the others while none of them begins.
+"""The time that a partition waits for other partitions while none of them begins.
 
 Their processors may be busy with other events.
 """
 
 
 class Taker(Protocol):
-    """Waits for a turn, unless it is lost."""
+    """Represent a partition that waits for a turn, unless it is lost."""
 
     @property
     def is_lost(self) -> bool:
@@ -28,7 +28,7 @@ class Taker(Protocol):
 
 
 class PoisonSuspects:
-    """Gives turns to the partitions of a worker whose previous owner crashed.
+    """Give turns to the partitions of a worker whose previous owner crashed.
 
     One marked event is processed at a time, so that a crash counts only against that event. The
     first turns are in the order of the previous owners' last writes to Redis. A process writes
@@ -72,7 +72,7 @@ class PoisonSuspects:
         return False
 
     def end(self) -> None:
-        """End the turn: the marked event is no longer processed."""
+        """End the turn, since the marked event is no longer processed."""
         self._marked.release()
 
     def _has_others_before(self, taker: Taker) -> bool:

@@ -1,7 +1,7 @@
 """Read all partitions of a processor in one blocking XREAD.
 
 On a cluster, each partition has a read of its own. XREAD changes nothing in Redis. So an answer is
-simply dropped if it arrives late, or for a grant that has ended.
+dropped if it arrives late, or for a grant that has ended.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger("rink.streams")
 
 _UNBLOCK_INTERVAL_S = 0.001
 _FIRST_REST_S, _MAX_REST_S = 5.0, 60.0
-"""Bounds of the pause before an event is read again that did not come in time."""
+"""Bounds of the pause before the next read of an event that did not come in time."""
 
 Broken = asyncio.Future[None]
 """A future that fails if an owner's partition cannot be read, or was rolled back."""
@@ -40,10 +40,10 @@ def make_reader(store: Store, prefetch: int, held: SharedMemory) -> Reader:
 
 
 class Reader:
-    """Reads for all owners of one processor in this worker.
+    """Read for all owners of one processor in this worker.
 
     Args:
-        chunk: how many events to read of a partition at once. A partition is read only if it has
+        chunk: how many events of a partition to read at once. A partition is read only if it has
             room for a chunk, unless it has nothing else to do.
         held: the memory that all owners of the worker share.
     """
@@ -65,7 +65,7 @@ class Reader:
         return task
 
     async def close(self) -> None:
-        """Cancel all reads that are under way."""
+        """Cancel all present reads."""
         await end(list(self._helpers))
 
     def add(self, owner: GrantOwner[Any]) -> Broken:
@@ -107,7 +107,7 @@ class Reader:
         broken = self._owners.get(owner)
         if broken is not None and not broken.done():
             broken.set_exception(error)
-            # Mark the error as seen: if the owner ends for another reason, no one else reads it.
+            # Mark the error as seen, since nobody reads it if the owner ends for another reason.
             broken.exception()
 
     def wake(self, owner: GrantOwner[Any]) -> None:
@@ -136,9 +136,9 @@ class Reader:
         *,
         waits: bool = True,
     ) -> bool:
-        """Read once for these owners; return whether there were any events."""
+        """Read once for these owners; return whether there were events."""
         # Another read or a retake may have moved an owner meanwhile. So an answer counts only for
-        # an owner that is still there, and only from the position that was read.
+        # an owner that still exists, and only from the position that was read.
         reads = {owner.place.names.stream: (owner, owner.buffer.read_to) for owner in owners}
         positions = {key: position for key, (_, position) in reads.items()}
         try:
@@ -195,12 +195,12 @@ class Reader:
 
 
 class SharedReader(Reader):
-    """Reads all partitions with one connection and one blocking read."""
+    """Read all partitions with one connection and one blocking read."""
 
     def __init__(self, store: Store, chunk: int, held: SharedMemory) -> None:
         super().__init__(store, chunk, held)
         self._woken = asyncio.Event()
-        # The owners without an event among those that are read in turn.
+        # The owners that are read in turn and had no event.
         self._empty: set[GrantOwner[Any]] = set()
         self._reading: frozenset[GrantOwner[Any]] = frozenset()
         self._round = 0
@@ -288,8 +288,8 @@ class SharedReader(Reader):
             elif is_turn:
                 self._empty.update(planned)
         except RinkError:
-            # Events of all partitions may have come meanwhile, too many bytes for one answer's
-            # timeout. So the next reads take turns again.
+            # Events of all partitions may have come meanwhile, with too many bytes for the timeout
+            # of one answer. So the next reads take turns again.
             self._empty.clear()
             raise
         finally:
@@ -297,7 +297,7 @@ class SharedReader(Reader):
             self._round += 1
 
     async def _unblock(self, round_: int) -> None:
-        """End the read that is under way.
+        """End the present read.
 
         The read may not have reached Redis yet, so this is repeated until the read has ended.
         """
@@ -309,7 +309,7 @@ class SharedReader(Reader):
 
 
 class ReaderPerPartition(Reader):
-    """Reads each partition by itself, since each has its slot on a cluster."""
+    """Read each partition by itself, since each has its slot on a cluster."""
 
     def __init__(self, store: Store, chunk: int, held: SharedMemory) -> None:
         super().__init__(store, chunk, held)
@@ -337,7 +337,7 @@ class ReaderPerPartition(Reader):
             self._woken[owner].set()
 
     async def run(self) -> None:
-        """Wait until cancelled: each partition has its own task."""
+        """Wait until cancelled, since each partition has its own task."""
         await asyncio.Event().wait()
 
     async def _run_one(self, owner: GrantOwner[Any]) -> None:

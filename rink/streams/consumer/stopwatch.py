@@ -7,16 +7,17 @@ from collections.abc import Callable
 
 
 class Stopwatch:
-    """Measures the time since events were yielded to a processor.
+    """Measure the time since events were yielded to a processor.
 
-    It runs from the delivery of events until the processor asks for the next. It stops during
+    It runs from the delivery of events until the processor asks for the next ones. It stops during
     commits.
 
     Args:
         seconds: the limit for each event; None for no limit.
 
     Attributes:
-        has_expired: the stopwatch has cancelled the processor's call, which gets no more events.
+        has_expired: the stopwatch has cancelled the processor's call, and the call gets no more
+            events.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -37,7 +38,7 @@ class Stopwatch:
     async def watch(self, expire: Callable[[], bool]) -> None:
         """Call `expire` when the in-flight events have taken too long.
 
-        It returns whether to call it again a moment later.
+        `expire` returns True to be called again a moment later.
         """
         if self.seconds is None:
             return

@@ -1,4 +1,4 @@
-"""Run processors that are plain functions, each call in a thread.
+"""Run plain functions as processors: each call has a thread.
 
 Their events come from the event loop.
 """
@@ -28,36 +28,36 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 _AT_ONCE = 64
-"""Events that are fetched from the loop in one go; each hop there and back takes 0.1 ms."""
+"""The most events that one request fetches from the loop; each request takes 0.1 ms."""
 
 
 class BlockingEvents(Generic[R_co]):
-    """The events of one partition for a plain function: `for event in events`.
+    """Iterate over one partition in a plain function: `for event in events`.
 
-    An event is finished when the next one is asked for, here too.
+    As in `Events`, asking for the next event marks the current one as done.
     """
 
     def __init__(self, delivery: Delivery[R_co], desk: Desk) -> None:
         self._delivery = delivery
         self._events = Events(delivery)
         self._desk = desk
-        self._fetched: deque[Event[R_co]] = deque()  # and not given to the function yet
-        self._given = 0  # of those that came with them, how many were, since the last commit
-        self._thread = 0  # the one that iterates
+        self._fetched: deque[Event[R_co]] = deque()  # events that the function has not got yet
+        self._given = 0  # events of the last fetch that the function has got since the last commit
+        self._thread = 0  # the iterating thread's id
 
     @property
     def partition(self) -> int:
-        """Which partition."""
+        """Return the partition's number."""
         return self._events.partition
 
     @property
     def token(self) -> int:
-        """The fencing token: give it along with what is written elsewhere."""
+        """Return the fencing token, for writes to other stores."""
         return self._events.token
 
     @property
     def is_lost(self) -> bool:
-        """The partition has been lost: finish what you have, soon."""
+        """Return whether the partition was lost. Then end the current events."""
         return self._events.is_lost
 
     def __iter__(self) -> Iterator[Event[R_co]]:
@@ -67,7 +67,7 @@ class BlockingEvents(Generic[R_co]):
     def _next(self) -> Event[R_co] | None:
         self._refuse_another_thread()
         if not self._fetched:
-            self._given = 0  # the next call finishes all given events
+            self._given = 0  # the fetch marks all events that the function has got as done
             self._fetched.extend(self._desk.ask(self._delivery.fetch(_AT_ONCE)))
         if not self._fetched or self.is_lost:
             return None
@@ -80,16 +80,16 @@ class BlockingEvents(Generic[R_co]):
         return (event.record for event in self)
 
     def take(self, count: int, within: float = 0.0) -> BlockingBatches[R_co]:
-        """Iterate over lists of up to `count` events, as `Events.take`."""
+        """Iterate over lists of up to `count` events, like `Events.take`."""
         return BlockingBatches(self, self._events.take(count, within))
 
     def commit(self, outputs: Outputs[R] = ()) -> None:
-        """Commit all events that were given so far, as `Events.commit`."""
+        """Commit all events that the function has got, like `Events.commit`."""
         self._desk.ask_aside(self._events.commit(outputs, self._given if self._fetched else None))
         self._given = 0
 
     def next_batch(self, batches: Batches[R_co]) -> list[Event[R_co]]:
-        """Return the next list; fetched events that were not given come first."""
+        """Return the next list; events that the function has not got come first."""
         self._refuse_another_thread()
         if self._fetched:
             self._desk.ask(self._delivery.hand_back(self._given))
@@ -107,14 +107,14 @@ class BlockingEvents(Generic[R_co]):
         self._thread = threading.get_ident()
 
     def ended(self, failed: bool) -> int | None:
-        """Return how many events the function has finished; None for all."""
+        """Return how many of the fetched events are done; None for all."""
         if failed:
             return max(self._given - 1, 0)
         return self._given if self._fetched else None
 
 
 class BlockingBatches(Generic[R_co]):
-    """Lists of events; `.records()` gives lists of records."""
+    """Iterate over lists of events; `.records()` gives lists of records."""
 
     def __init__(self, events: BlockingEvents[R_co], batches: Batches[R_co]) -> None:
         self._events = events
@@ -139,11 +139,12 @@ async def call_in_thread(
 ) -> int | None:
     """Call a processor in a thread of its own, and wait for its end.
 
-    A thread cannot be cancelled. Whoever cancels this call waits on: the partition must not be
-    processed twice in one process. Only where the group was left, `given_up`, is it left alone.
+    A thread cannot be cancelled. A cancelled call still waits for the thread, because a partition
+    must not be processed twice in one process. It stops waiting when `given_up` is set, after the
+    group was left.
 
     Returns:
-        How many of the events that were fetched for it are finished; None for all.
+        How many of the fetched events are done; None for all.
     """
     desk = Desk()
     blocking = BlockingEvents(delivery, desk)
@@ -153,7 +154,7 @@ async def call_in_thread(
         error: BaseException | None = None
         try:
             refuse_unrun("the processor", context.run(function, blocking), _ASYNC)
-        except (SystemExit, KeyboardInterrupt) as raised:  # end a thread, and nothing else
+        except (SystemExit, KeyboardInterrupt) as raised:  # they end only the thread
             error = RuntimeError(f"the processor raised {raised!r}")
             error.__cause__ = raised
         except BaseException as raised:
@@ -174,7 +175,7 @@ async def call_in_thread(
     try:
         error = await outlast_thread(serving, given_up)
     finally:
-        if not serving.done():  # it is left alone
+        if not serving.done():  # the thread was given up
             desk.abandon()
             serving.cancel()
     if error is not None:
@@ -183,9 +184,9 @@ async def call_in_thread(
 
 
 class Desk:
-    """Does in one task of the loop what a thread asks for.
+    """Run the requests of a thread in one task of the loop.
 
-    So middleware is left in the task that entered it, as `asyncio.timeout` wants it, and the thread
+    So the task that entered middleware also leaves it, which `asyncio.timeout` needs. The thread
     sees the context variables that middleware sets.
     """
 
@@ -200,7 +201,7 @@ class Desk:
         request = _Request(coroutine, Future())
         try:
             self._loop.call_soon_threadsafe(self._put, request)
-        except RuntimeError:  # the loop was closed: the group was left long ago
+        except RuntimeError:  # the loop was closed, long after the group was left
             coroutine.close()
             raise
         answer, changes = request.answer.result()
@@ -220,8 +221,8 @@ class Desk:
                 variable.reset(self._first_set.pop(variable))
 
     def end(self, error: BaseException | None) -> None:
-        """The thread has come to its end: called in it."""
-        with contextlib.suppress(RuntimeError):  # the loop has been closed: the group was left
+        """Report the end of the thread; call this in the thread."""
+        with contextlib.suppress(RuntimeError):  # the loop was closed, after the group was left
             self._loop.call_soon_threadsafe(self._put, _End(error))
 
     def _put(self, item: _Request | _End) -> None:
@@ -238,11 +239,11 @@ class Desk:
                 item.answer.set_exception(ClosedError("this call of the processor is over"))
 
     def abandon(self) -> None:
-        """Nobody waits for the thread any more: a cancellation ends the service."""
+        """Let a cancellation end the service."""
         self._is_abandoned = True
 
     async def serve(self) -> BaseException | None:
-        """Do what is asked for until the thread ends; returns what it ended with."""
+        """Run requests until the thread ends; return its error, or None."""
         try:
             while isinstance(item := await self._next(), _Request):
                 before = contextvars.copy_context()
@@ -263,7 +264,7 @@ class Desk:
             try:
                 return await self._asked.get()
             except asyncio.CancelledError:
-                # Of a time limit in middleware: a thread cannot be ended by it.
+                # A time limit in middleware cannot end a thread.
                 if self._is_abandoned:
                     raise
 
@@ -275,7 +276,7 @@ _Changes = dict[contextvars.ContextVar[Any], Any]
 
 
 def _changes(before: contextvars.Context) -> _Changes:
-    """Return what differs now from before."""
+    """Return the context variables that differ from before."""
     now = contextvars.copy_context()
     changed = {var: value for var, value in now.items() if before.get(var, _UNSET) is not value}
     return changed | {var: _UNSET for var in before if var not in now}

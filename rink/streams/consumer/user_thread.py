@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 async def outlast_thread(ended: asyncio.Future[T], given_up: asyncio.Event) -> T:
-    """Wait for the end of a thread, however often the wait is cancelled.
+    """Wait for the end of a thread, even if the wait is cancelled.
 
-    After a cancellation, `given_up` ends the wait, too. If the thread returns late, its answer
+    After a cancellation, `given_up` also ends the wait. If the thread returns late, its answer
     still counts.
     """
     try:
@@ -35,8 +35,8 @@ async def outlast_thread(ended: asyncio.Future[T], given_up: asyncio.Event) -> T
 async def run_in_thread(function: Callable[[], T], given_up: asyncio.Event) -> T:
     """Run a function in a thread of its own, and wait for its end.
 
-    The wait goes on after a cancellation, until `given_up`: the function must not run on when
-    others begin.
+    After a cancellation the wait continues until `given_up` is set. The function must not still run
+    when other functions begin.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
@@ -66,4 +66,4 @@ def _settle(ended: asyncio.Future[T], answer: Any = None, error: Exception | Non
         ended.set_result(answer)
     else:
         ended.set_exception(error)
-        ended.exception()  # nobody may be there to ask for it
+        ended.exception()  # mark it as seen, since nobody may wait for it

@@ -40,17 +40,17 @@ def check_processors(app: App, names: Iterable[str]) -> None:
 
 
 class Worker:
-    """Runs an app's processors until it is stopped.
+    """Run an app's processors until it is stopped.
 
     Args:
         app: the app.
-        processors: names of processors; None for all of the app.
+        processors: the names of processors; None for all processors of the app.
         name: the worker's name in all its groups; None for host name, process id and four hex
             digits.
         handover_wait: seconds that leaving waits for a successor; the worker processes meanwhile.
 
     Raises:
-        ConfigError: the app has no processor of such a name, or neither processors nor tasks; or a
+        ConfigError: the app has no processor of such a name, or neither processors nor tasks, or a
             setting cannot be used.
     """
 
@@ -81,7 +81,7 @@ class Worker:
     def leaves_within_s(self) -> float:
         """Return the sum of all waits of a leave, in seconds.
 
-        Tasks of the app are not counted. The end of a task in a thread is always waited for.
+        Tasks of the app are not counted. A worker always waits for the end of a task in a thread.
         """
         graces = [processor.grace for processor in self._processors]
         return self.handover_wait + 2 * LEAVE_TIMEOUT_S + max(graces, default=0.0)
@@ -105,7 +105,7 @@ class Worker:
         """Make the worker leave its groups; call this on its event loop.
 
         Args:
-            now: wait for no successor; if the worker is leaving already, end that wait.
+            now: do not wait for a successor; if the worker is leaving already, end that wait.
         """
         if now:
             self._orders.hurry()
@@ -185,7 +185,7 @@ class Worker:
     async def _register(self, store: Store) -> None:
         """Register all processors of the app before any of them begins.
 
-        So trimming waits for all of them.
+        Then trimming waits for all of them.
         """
         await self._retain(store)
         async with asyncio.TaskGroup() as group:

@@ -1,7 +1,7 @@
 """Append to one partition, one call at a time.
 
-A sender has one call under way, so each call can be repeated. Records that arrive meanwhile go into
-the next call, so many small sends cost a few calls.
+A sender waits for each call before it makes the next, so a call can be repeated. Records that
+arrive meanwhile go into the next call. So many small sends cost a few calls.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ _MAX_RECORDS = 512
 """The most records of one call."""
 
 _GROWTH = 1 / 64
-"""The part of the limit by which each answered call after a timeout lets the next one grow."""
+"""After a timeout, each answered call lets the next call grow by this part of the limit."""
 
 _LAST_ANSWER_TIMEOUT_S = 1.0
-"""How much longer a sender waits for the call under way, if the partition was full before."""
+"""The extra time that a sender waits for the present call if the partition was full before."""
 
 _REPEAT_TIMEOUT_S = 300.0
-"""How long a call is repeated.
+"""The time for which a call is repeated.
 
 Redis keeps the answer for 600 s, and a later retry might append twice.
 """
 
 
 def _fitting(records: Sequence[bytes], max_bytes: int) -> int:
-    """Return how many of the first records one call has."""
+    """Return how many of the first records fit into one call."""
     return batch_length(map(len, records), max_bytes, _MAX_RECORDS)
 
 
 @attrs.define(eq=False)
 class _Parcel:
-    """The records of one call of `send`."""
+    """Hold the records of one call of `send`."""
 
     records: Sequence[bytes]
     wants_ids: bool
@@ -64,7 +64,7 @@ class _Parcel:
 
 
 class Appender:
-    """Appends to one partition."""
+    """Append records to one partition."""
 
     def __init__(
         self, store: Store, names: PartitionNames, bounds: PartitionBounds, stream: str, number: int
@@ -78,11 +78,11 @@ class Appender:
         self._parcels: deque[_Parcel] = deque()
         self._task: asyncio.Task[None] | None = None
         self._number = 0
-        self._max_bytes = store.limits.reply  # of one call; less after a timeout
+        self._max_bytes = store.limits.reply  # the bytes of one call, fewer after a timeout
         self._trouble: RedisUnavailable | RedisOutOfMemory | None = None
         self._in_call: list[_Parcel] = []
         self._is_full = self._is_closed = False
-        self._answered = asyncio.Event()  # set while no call is under way
+        self._answered = asyncio.Event()  # set between calls
         self._answered.set()
 
     async def send(
@@ -94,8 +94,8 @@ class Appender:
             The ids of the records, if they are wanted.
 
         Raises:
-            PartitionFull: there was no room for all records for `timeout` seconds.
-            RedisUnavailable, RedisOutOfMemory: Redis was unavailable, or full, for all that time.
+            PartitionFull: there was no room for all records during `timeout` seconds.
+            RedisUnavailable, RedisOutOfMemory: Redis was unavailable or full during that time.
             ClosedError: the app was closed.
         """
         if self._is_closed:
@@ -116,7 +116,7 @@ class Appender:
             parcel.sent.cancel()
 
     async def _last_call(self) -> None:
-        # Then the error is that the partition is full, and not that Redis does not answer.
+        # After this wait the error is PartitionFull, not RedisUnavailable.
         if self._is_full:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_ANSWER_TIMEOUT_S):
@@ -185,11 +185,11 @@ class Appender:
         """Repeat one call until it is answered, or until no sender waits.
 
         After a timeout it is repeated with fewer records, from the same first record on. It stays
-        the same call: whichever try Redis carries out, the answer has the number of added records,
-        and these are the first ones.
+        the same call. Redis carries out one of the tries, and the answer has the number of added
+        records. These are the first records of the call.
 
         Returns:
-            How many records the last try had, how many were added, and their ids.
+            The number of records in the last try, the number of added records, and their ids.
         """
         pauses, until = Backoff(0.02, 1.0), loop_time() + _REPEAT_TIMEOUT_S
         while not all(parcel.sent.done() for parcel in self._in_call):
@@ -237,7 +237,7 @@ class Appender:
     async def close(self) -> None:
         """Send no more records, and raise ClosedError in waiting sends.
 
-        A waiting sender cannot know whether a part was sent.
+        A waiting sender cannot know whether some records were sent.
         """
         self._is_closed = True
         if self._task is not None:

@@ -14,7 +14,7 @@ from rink.errors import ConfigError
 
 @attrs.frozen
 class Field:
-    """One field of a record class.
+    """Describe one field of a record class.
 
     Attributes:
         name: the attribute's name, and the key in JSON.
@@ -81,7 +81,7 @@ def fields_of(kind: Any) -> tuple[Field, ...]:
 def not_given_by_fields(kind: type[Any]) -> str | None:
     """Return the first required argument of a constructor that is no field.
 
-    It is an `InitVar` of a dataclass, or an argument of a constructor that the user wrote.
+    Such an argument is an `InitVar` of a dataclass, or belongs to a constructor of the user.
     """
     names = {field.alias for field in attrs.fields(kind)} if attrs.has(kind) else {
         field.name for field in dataclasses.fields(kind)
@@ -97,9 +97,9 @@ def not_given_by_fields(kind: type[Any]) -> str | None:
 
 
 def field_names(kind: Any) -> tuple[str, ...] | None:
-    """Return the names of a class's fields; None if it declares none.
+    """Return the names of a class's fields; None if it declares no fields.
 
-    Classes of pydantic and msgspec declare them, too.
+    Classes of pydantic and msgspec also declare fields.
     """
     plain: Any = get_origin(kind) or kind
     if is_record_class(plain):

@@ -24,9 +24,9 @@ def finish(shape: Shape, fields: Sequence[Field], members: Mapping[str, Shape]) 
     `members` has the shapes of the fields that are sent.
     """
     # The shape is filled in place, since shapes of other types may hold it already (`unfinished`).
-    # Generated functions convert the fields that are sent. The comparison takes every field, also
-    # those that are not sent: a record that would lose such a value must not be sent. `parts` and
-    # `difference` serve only messages, so they may be slow, but must raise nothing of their own.
+    # Generated functions convert the fields that are sent. The comparison also takes the fields
+    # that are not sent, since a record that would lose such a value must not be sent. `parts` and
+    # `difference` only serve messages, so they may be slow, but must raise no errors.
     [kind] = shape.classes
     dump, load = _generated(shape.hint, members)
 
@@ -56,8 +56,8 @@ def finish(shape: Shape, fields: Sequence[Field], members: Mapping[str, Shape]) 
         return whole(value, other)
 
     # `to_json` needs no check of the class, since the comparison finds a subclass. `from_json`
-    # needs its check only without a required field. With one, a value that is no object fails by
-    # itself.
+    # needs its check only without a required field. With a required field, a value that is no
+    # object fails by itself.
     shape.to_json, shape.same = dump, _comparison(kind, sames)
     shape.from_json = load if any(field.is_required for field in fields) else from_json
     shape.parts, shape.json_parts, shape.difference = parts, json_parts, difference

@@ -21,14 +21,14 @@ Same = Callable[[Any, Any], bool]
 
 @attrs.frozen
 class Scalar:
-    """Converts a type of single values to JSON and back.
+    """Convert a type of single values to JSON and back.
 
     Attributes:
         to_json: makes JSON of a value; raises if the value is of another type.
         from_json: makes a value of JSON; raises if the JSON has another form. It may get the type
             as a second argument.
         kind: the class of its JSON in Python: str, int, float or bool.
-        same: compares the value that was read with the one that was written.
+        same: compares the value that was read with the value that was written.
     """
 
     to_json: Callable[[Any], Any]
@@ -134,7 +134,7 @@ _DURATION = re.compile(
 
 
 def _duration_out(value: Any) -> str:
-    """Return ISO 8601 in days and seconds: P1DT0.5S."""
+    """Return a duration in ISO 8601, in days and seconds: P1DT0.5S."""
     _need(value, timedelta)
     sign, rest = ("-", -value) if value < timedelta() and value != timedelta.min else ("", value)
     if rest.days < 0:  # timedelta.min has no opposite

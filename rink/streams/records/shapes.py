@@ -1,9 +1,9 @@
 """Convert values of each type to JSON, and check that they come back.
 
-A shape is made for each type when a stream is declared. A type is refused there if its values could
+A shape is made for each type when a stream is declared. A type is refused then if its values could
 come back as other values: two members of a union with the same JSON, keys of a dict that are no
-text, or a class without a known form in JSON. So `send` only has to compare values: it finds a list
-where the annotation has a tuple, or an instance of a subclass.
+text, or a class without a known form in JSON. So `send` only has to compare values. It finds a list
+in place of an annotated tuple, or an instance of a subclass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FromJson = Callable[..., Any]
 """A function of the JSON; cattrs also passes the type."""
 
 Part = tuple[str, "Shape", Any]
-"""A part of a value or of its JSON: its place, its shape, and itself."""
+"""A part of a value or of its JSON: its place, its shape, and the part itself."""
 
 MAX_SHOWN = 300
 
@@ -40,7 +40,7 @@ def whole(value: Any, other: Any) -> tuple[str, Any, Any]:
 
 @attrs.define(eq=False)
 class Shape:
-    """Converts values of one type to JSON and back.
+    """Convert values of one type to JSON and back.
 
     Attributes:
         hint: the type, as annotated.
@@ -48,8 +48,8 @@ class Shape:
         classes: the classes of its values.
         to_json: makes the JSON of a value; raises if there is none.
         from_json: makes a value of JSON; raises if the JSON is of another form.
-        same: compares the value that was read with the one that was written.
-        values: all possible JSON, as pairs of class and value; None if that is unbounded.
+        same: compares the value that was read with the value that was written.
+        values: all possible JSON, as pairs of class and value; None if there is no bound.
         parts: lists the parts of a value, for messages.
         json_parts: lists the parts of its JSON, for messages.
         difference: finds where the value that was read differs, for messages.
@@ -88,7 +88,7 @@ def unfinished(hint: Any, kind: type, classes: tuple[type, ...]) -> Shape:
 
 
 def shown(hint: Any) -> str:
-    """Return a type as users write it."""
+    """Return the text of a type, as users write it."""
     return hint.__name__ if isinstance(hint, type) and not hasattr(hint, "__args__") else str(hint)
 
 
@@ -269,5 +269,5 @@ class UnfitError(Exception):
         self.path = path
 
     def below(self, step: str) -> UnfitError:
-        """Return the error with the path from one level further up."""
+        """Return the error with a path that begins one level further up."""
         return UnfitError(self.why, step + self.path)

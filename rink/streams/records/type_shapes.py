@@ -1,6 +1,7 @@
 """Make the shapes of types when a stream is declared.
 
-A type is refused if it is unknown, or if JSON cannot tell it from another member of its union.
+A type is refused if it is unknown, or if JSON cannot distinguish it from another member of its
+union.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ def shape_of_record(record: Any, hooks: Hooks) -> Shape:
     """Return the shape of a record class.
 
     Raises:
-        ConfigError: it is no record class, or the type of a field cannot be used. The message names
-            the field.
+        ConfigError: the class is no record class, or the type of a field cannot be used. The
+            message names the field.
     """
     if not is_record_class(record):
         raise ConfigError(
@@ -61,7 +62,7 @@ def _checked(hooks: Any) -> Hooks:
 
 
 class _Declaring:
-    """Makes the shapes of one record class."""
+    """Make the shapes of one record class."""
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
@@ -217,7 +218,7 @@ def _unknown(hint: Any, origin: Any) -> str:
 
 def _hooked(hint: Any, to_json: Callable[[Any], Any], from_json: Callable[[Any], Any]) -> Shape:
     def same(value: Any, other: Any) -> bool:
-        if getattr(hint, "__eq__", None) is object.__eq__:  # it compares identities, not values
+        if getattr(hint, "__eq__", None) is object.__eq__:  # its == compares identities, not values
             return bool(to_json(value) == to_json(other))
         return bool(value == other)
 

@@ -38,13 +38,13 @@ def optional(hint: Any, member: Shape) -> Shape:
 def one_of(
     hint: Any, members: tuple[Shape, ...], record_of: Callable[[Any], Shape] | None
 ) -> Shape:
-    """Return the shape of a union whose members have been told apart.
+    """Return the shape of a union whose members JSON can distinguish.
 
-    `record_of` returns the member of a record's JSON; it is None if fewer than two are records.
+    `record_of` returns the member of a record's JSON. It is None with fewer than two records.
     """
     # The invariant: a value and its JSON choose the same member, so a value comes back by the
     # member that wrote it. The JSON of two members never overlaps (`tell_apart`,
-    # `telling_records`), but for values that are their own JSON, where either member does the same.
+    # `telling_records`), except for values that are their own JSON, which all members treat alike.
     # Both directions prefer a member with few values, then the member of the exact class. Only
     # values may also belong to a member by a base class, since JSON has no subclasses.
     # In Literal["a"] | str, for example, "a" belongs to the literal.
@@ -102,8 +102,8 @@ def tell_apart(hint: Any, member: Shape, other: Shape) -> None:
 
     `telling_records` checks two records.
     """
-    # Two members are fine in three cases, from the cheapest on. They share no class of JSON; or
-    # each value is its own JSON, so its class tells it (not for Any, which takes all); or both
+    # Two members are fine in three cases, the cheapest first. They share no class of JSON. Or each
+    # value is its own JSON, so its class shows the member (not for Any, which takes all). Or both
     # have few values, and no value in common. In every other case one JSON may have two meanings.
     if is_record_class(member.hint) and is_record_class(other.hint):
         return
@@ -134,11 +134,11 @@ def telling_records(hint: Any, members: list[Shape]) -> Callable[[Any], Shape]:
     The function reads a literal field, or looks for a field that only one record has.
 
     Raises:
-        UnfitError: the records cannot be told apart.
+        UnfitError: JSON cannot distinguish the records.
     """
-    # A literal field is preferred: it tells the records apart by one lookup. Otherwise each record
-    # but one must have a required field of its own, which is in the JSON of no other record. So at
-    # most one own field is found, and without any, the JSON is that of the rest.
+    # A literal field is preferred, since it shows the record by one lookup. Otherwise all records
+    # except one must have a required field of their own, which is in the JSON of no other record.
+    # So at most one own field is found. Without any, the JSON belongs to the remaining record.
     fields = {member.hint: fields_of(member.hint) for member in members}
     for tag in fields[members[0].hint]:
         if table := _by_tag(tag.name, members, fields):
