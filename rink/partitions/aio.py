@@ -28,7 +28,7 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
         return Lost(self._held_partitions.lost(self._held))
 
     async def commit(self, offset: int) -> None:
-        """Commit an offset, as `rink.partitions.Assignment.commit` does.
+        """Commit an offset, like `rink.partitions.Assignment.commit`.
 
         A cancelled commit may or may not be done, like a commit without an answer.
         """
@@ -51,7 +51,7 @@ class PartitionedConsumer(AsyncFor, BaseConsumer[Role, Assignment]):  # noqa: D1
     _assignment_class = Assignment
 
     async def __aenter__(self) -> Self:
-        """Request every partition; raise as the blocking consumer does."""
+        """Request every partition; raise the errors of the blocking consumer."""
         topic = self._check_group()
         result = await asyncio.to_thread(topic.etcd.range, topic.keys.root, topic.keys.end)
         self._changed = asyncio.Event()
@@ -85,7 +85,7 @@ class PartitionedConsumer(AsyncFor, BaseConsumer[Role, Assignment]):  # noqa: D1
                 return self._take_change(held_partitions)
 
     async def commit(self, partition: int, offset: int) -> None:
-        """Commit an offset of a partition, as the blocking consumer does."""
+        """Commit an offset of a partition, like the blocking consumer."""
         await self._assignment(partition).commit(offset)
 
     async def table(self) -> tuple[PartitionRow, ...]:

@@ -1,4 +1,4 @@
-"""Share what both faces of a `PartitionedConsumer` do without waiting."""
+"""Share the parts of both faces of a consumer, which never wait."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ A_co = TypeVar("A_co", bound="BaseAssignment[Any]", covariant=True)
 
 
 class BaseAssignment(Generic[R]):
-    """A partition to work on, from its committed offset and under its token.
+    """Work on a partition, from its committed offset and under its token.
 
-    When it is lost, finish, commit, and `release()` it, or leave its `with`. Nobody else has it
-    before that, unless the `grace` of the Rink is over. A partition that is released without being
-    lost is assigned to this member again, from its committed offset. Use that to give up half way.
+    When it is lost, finish, commit, and `release()` it, or leave its `with`. No other member has it
+    before that, unless the `grace` of the Rink is over. A partition that is released without a loss
+    is assigned to this member again, from its committed offset. Use that to give up half way.
     """
 
     __slots__ = ("_held", "_held_partitions")
@@ -55,7 +55,7 @@ class BaseAssignment(Generic[R]):
     def token(self) -> int:
         """Return the fencing token.
 
-        It is greater than that of every earlier holder. Pass it on with what you write.
+        It is greater than the token of every earlier holder. Pass it on with your writes.
         """
         return self._held.cursor.token
 
@@ -70,7 +70,7 @@ class BaseAssignment(Generic[R]):
         return not self._held.is_released and self._held.role.is_held
 
     def release(self) -> None:
-        """Release the partition; a second call does nothing. Commit before."""
+        """Release the partition; commit first. A second call does nothing."""
         self._held_partitions.release(self._held)
 
     def _check(self, offset: object) -> int:
@@ -102,9 +102,9 @@ class BaseAssignment(Generic[R]):
 
 @attrs.frozen
 class PartitionChange(Generic[A_co]):
-    """One change of the assignments here.
+    """Report that a partition was assigned here, or lost.
 
-    Both changes of an assignment have the same object.
+    The change at the loss has the same `assignment`.
     """
 
     assignment: A_co
@@ -114,7 +114,7 @@ class PartitionChange(Generic[A_co]):
     def revoked(self) -> bool:
         """Return whether the partition was lost.
 
-        If so: finish, commit, and release the assignment.
+        Then finish, commit, and release the assignment.
         """
         return not self.assigned
 
@@ -131,11 +131,11 @@ class BaseConsumer(Generic[R, A]):
     moves with it. Iterate to get each assignment and revocation.
 
     Args:
-        r: a Rink that has joined, with `scheme="balanced:P"` with P equal to
-            `partitions`, or with `scheme="first:…|balanced:P"`.
+        r: a Rink that has joined, with `scheme="balanced:P"` or `scheme="first:…|balanced:P"`,
+            where P is `partitions`.
         topic: any name. A process may have one consumer for each topic of a group.
-        partitions: how many there are. To change this number, use another topic name, since
-            offsets of another number mean nothing.
+        partitions: the number of partitions. To change it, use another topic name, since offsets
+            mean nothing for another number.
 
     Raises:
         ConfigError: a setting cannot be used; the message says what to write instead.
@@ -165,7 +165,7 @@ class BaseConsumer(Generic[R, A]):
 
     @property
     def assigned(self) -> Mapping[int, A]:
-        """Return the assignments here now, by partition.
+        """Return the present assignments, by partition.
 
         Each was returned by a change, and is neither lost nor released.
         """
@@ -174,7 +174,7 @@ class BaseConsumer(Generic[R, A]):
             number: held.assignment for number, held in held_partitions.items() if held.role.is_held
         }
 
-    # ── what the faces share ─────────────────────────────────────────────────────────────────
+    # ── code for the faces ───────────────────────────────────────────────────────────────────
 
     @property
     def _topic(self) -> Topic:
@@ -191,7 +191,7 @@ class BaseConsumer(Generic[R, A]):
         )
 
     def _check_group(self) -> Topic:
-        """Return the topic if the group's scheme fits it, or there is no version."""
+        """Return the topic; raise if the scheme of the group does not fit it."""
         topic, scheme, version = self._topic, f"balanced:{self.partitions}", self._rink.version
         if self._held_partitions is not None:
             raise UsageError(f"this consumer of {self.topic!r} was used before: make a new one")
@@ -254,7 +254,7 @@ class BaseConsumer(Generic[R, A]):
         return rows(self._rink.status(), self.topic, self.partitions, by_number)
 
     def _read(self, kvs: Iterable[KeyValue]) -> dict[bytes, stored.Stored]:
-        """Return the value of each key, or raise for one of them."""
+        """Return the value of each key, or raise for the first bad value."""
         values = {kv.key: stored.read(kv.key, kv.value) for kv in kvs}
         for key, value in values.items():
             check_partitions(self.topic, self.partitions, key, value)

@@ -32,7 +32,7 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
         return self._held_partitions.lost(self._held)
 
     def commit(self, offset: int) -> None:
-        """Commit an offset: everything before it is done.
+        """Commit an offset, after all work before it is done.
 
         The next owner begins there.
 
@@ -41,7 +41,8 @@ class Assignment(BaseAssignment[Role]):  # noqa: D101 - documented by its base
             UsageError: the offset is smaller than the committed one.
             RoleLost: the assignment was released.
             StaleToken: another member took over, or the session was lost; nothing was changed.
-            EtcdError: no answer; the offset may be committed or not. The next commit settles it.
+            EtcdError: there was no answer, so the offset may be committed or not. The next commit
+                settles it.
         """
         offset = self._check(offset)
         cursor = self._held.cursor
@@ -68,7 +69,7 @@ class PartitionedConsumer(PlainFor, BaseConsumer[Role, Assignment]):  # noqa: D1
             ConfigError: the group's scheme, or a committed offset, has another number of
                 partitions.
             StateError: an offset cannot be read; the message names the key.
-            EtcdError: etcd could not be reached, or refused.
+            EtcdError: etcd could not be reached, or refused the request.
         """
         warn_in_event_loop("PartitionedConsumer()")
         topic = self._check_group()
@@ -113,7 +114,7 @@ class PartitionedConsumer(PlainFor, BaseConsumer[Role, Assignment]):  # noqa: D1
             self._changed.clear()
 
     def commit(self, partition: int, offset: int) -> None:
-        """Commit an offset of a partition, as `Assignment.commit` does.
+        """Commit an offset of a partition, like `Assignment.commit`.
 
         The partition must be assigned here, or revoked and not released yet.
 
@@ -131,7 +132,7 @@ class PartitionedConsumer(PlainFor, BaseConsumer[Role, Assignment]):  # noqa: D1
         Raises:
             ConfigError: an offset of another number of partitions was found.
             StateError: an offset cannot be read; the message names the key.
-            EtcdError: etcd could not be reached, or refused.
+            EtcdError: etcd could not be reached, or refused the request.
         """
         topic = self._topic
         return self._rows(topic.etcd.range(topic.keys.root, topic.keys.end).kvs)

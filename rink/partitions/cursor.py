@@ -5,11 +5,11 @@ These rules hold:
 * Each transaction compares the create revision of the member's record, so it belongs to the session
   of the grant. It also compares the `mod_revision` of the offset's key, so nobody has taken over.
 * A take always writes. So earlier transactions to that key that arrive later are refused.
-* Only an answered transaction shows what is committed (R1). While one is unanswered, later ones
-  have the same compare. So at most one of all of them is ever applied.
+* Only an answered transaction shows the committed offset (R1). While a commit is unanswered, later
+  commits have the same compare. So at most one of them is ever applied.
 * A committed offset never goes back.
 
-There is no etcd here, and no thread or wait. Both faces carry these transactions out.
+This module has no etcd, no threads and no waits. Both faces carry these transactions out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rink.partitions.stored import Stored
 
 
 class Txn(NamedTuple):
-    """A transaction: the arguments of `Etcd.txn`."""
+    """Hold a transaction: the arguments of `Etcd.txn`."""
 
     compare: tuple[Compare, ...]
     then: tuple[Op, ...]
@@ -35,7 +35,7 @@ class Txn(NamedTuple):
 
 @attrs.frozen
 class OffsetPlace:
-    """A partition of a topic, with its member and keys."""
+    """Hold a partition of a topic, with its member and keys."""
 
     topic: str
     partition: int
@@ -61,7 +61,7 @@ def role_of(topic: str, partition: int) -> str:
 
 @attrs.define(eq=False)
 class Cursor:
-    """One partition under one grant; used by one thread at a time.
+    """Track one partition under one grant; for one thread at a time.
 
     `stored` and `seen` are the value in etcd and its `mod_revision`, by the last answer. If `over`
     is set, no transaction of this cursor can succeed any more.
@@ -92,7 +92,7 @@ class Cursor:
         self.stored, self.seen, self.is_taken = self.next_of_take(), revision, True
 
     def found(self, kv: KeyValue | None) -> None:
-        """Note a value that was not expected. Set `over` if it ends the work here."""
+        """Note an unexpected value; set `over` if it ends the work here."""
         try:
             self.stored = self._read(kv)
         except RinkError as error:
@@ -117,7 +117,7 @@ class Cursor:
         Return None if the offset is committed.
 
         Raises:
-            StaleToken: this grant does not count any more.
+            StaleToken: this grant is no longer valid.
             UsageError: the offset is smaller than the committed one.
         """
         if self.over is not None:

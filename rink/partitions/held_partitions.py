@@ -2,7 +2,7 @@
 
 One thread reads the tracker's changes of roles, and the user's releases. It changes the states of
 the partitions, and never waits for etcd. Takes run on threads of their own. So a take that hangs
-delays no revocation, and no other partition except those in its own transaction.
+delays only the partitions of its own transaction, and no revocation.
 
     taking ─ its offset was taken over → ready ─ the user asks for changes → delivered
     delivered ─ its role is lost → revoked ─ the user releases it → its role is released
@@ -40,11 +40,11 @@ log = logging.getLogger("rink")
 R = TypeVar("R", bound=BaseRole)
 
 MAX_TAKEN_AT_ONCE = 32
-"""Largest number of partitions of one transaction. etcd allows 128 operations, and 1.5 MB."""
+"""The most partitions of one transaction; etcd allows 128 operations, and 1.5 MB."""
 
 
 class HeldPartitionState(enum.Enum):
-    """The state of a partition here."""
+    """Represent the state of a partition in this process."""
 
     TAKING = "taking"
     READY = "ready"
@@ -54,11 +54,11 @@ class HeldPartitionState(enum.Enum):
 
 @attrs.define(eq=False)
 class HeldPartition(Generic[R]):
-    """One partition under one grant.
+    """Hold one partition under one grant.
 
     Its state is changed with the lock of `HeldPartitions`. `committing` is the lock of the face
-    that keeps its commits apart. `lost` is made when it is first asked for. It is not the role's
-    own signal: if a partition is released without being lost, another follows under the same grant.
+    that keeps its commits apart. `lost` is made on its first use. It is not the role's own signal,
+    since another `HeldPartition` follows under the same grant after a release without a loss.
     """
 
     role: R
@@ -78,14 +78,14 @@ class HeldPartition(Generic[R]):
 
     @property
     def is_with_user(self) -> bool:
-        """Return whether the user has it, and has not released it."""
+        """Return whether the user has the partition, and has not released it."""
         delivered = {HeldPartitionState.DELIVERED, HeldPartitionState.REVOKED}
         return self.state in delivered and not self.is_released
 
 
 @attrs.frozen
 class Topic:
-    """A topic, with the member that consumes it."""
+    """Hold a topic, with the member that consumes it."""
 
     name: str
     partitions: int
@@ -98,7 +98,7 @@ class Topic:
         """Return a cursor for a partition that has just been granted."""
         engine, name = self.engine, self.engine.node.name
         with engine.lock:
-            record = engine.node.view.members.get(name)  # the grant's, unless it is lost meanwhile
+            record = engine.node.view.members.get(name)  # after a loss: a later record, or None
         key, own = self.keys.partition(partition), self.group_keys.member(name)
         place = OffsetPlace(self.name, partition, self.partitions, key, engine.group, name, own)
         return Cursor(place, token, record.create_revision if record else 0)
@@ -111,7 +111,7 @@ def take_over(etcd: Etcd, cursors: Sequence[Cursor]) -> None:
     etcd refuses for its size is halved until it passes.
 
     Raises:
-        EtcdError: no answer, or etcd refuses a single cursor. Call this again later.
+        EtcdError: etcd did not answer, or refused a single cursor. Call this again later.
     """
     left = [cursor for cursor in cursors if not cursor.is_taken and cursor.over is None]
     while left:
@@ -143,8 +143,7 @@ class HeldPartitions(Generic[R]):
     """Hold the partitions of a topic that are granted to this member.
 
     Each face passes its own classes. `make_lock` makes the lock that keeps two commits of one
-    partition apart. `wake` is called on any thread when there is a change to take, or after the
-    last one.
+    partition apart. `wake` is called on any thread when there is a change to take, or at the end.
     """
 
     def __init__(
@@ -202,9 +201,9 @@ class HeldPartitions(Generic[R]):
         self._tracker.close()
 
     def take_change(self) -> tuple[HeldPartition[R], bool] | None:
-        """Return the next change, a partition and whether it is assigned, or None.
+        """Return the next change (a partition, and True if assigned), or None.
 
-        It raises the error of a partition that cannot be worked on.
+        It raises the error of a partition that cannot be consumed.
         """
         with self._lock:
             if not self._undelivered or self._is_closed:
@@ -283,7 +282,7 @@ class HeldPartitions(Generic[R]):
         return min((held.retry_at for held in self._due), default=None)
 
     def _look(self) -> None:
-        self._is_woken = False  # first: a change from now on posts another look
+        self._is_woken = False  # comes first: a change from now on posts another look
         while (change := self._tracker.take()) is not None:
             if change.gained:
                 self._begin(change.role)
@@ -296,7 +295,7 @@ class HeldPartitions(Generic[R]):
         held.assignment = self._assignment_class(self, held)
         with self._lock:
             self._by_role[role.name] = held
-        if role.is_held:  # otherwise its loss comes next, and there may be no record to compare
+        if role.is_held:  # if not, the loss comes next, and there may be no record to compare
             self._due.append(held)
 
     def _lost(self, role: R) -> None:
@@ -320,7 +319,7 @@ class HeldPartitions(Generic[R]):
             self._let_go(held)
         elif held.role.is_held:
             self._begin(held.role)
-        # Otherwise its loss comes next, and finds it released.
+        # Otherwise the loss comes next, and finds the partition released.
 
     def _let_go(self, held: HeldPartition[R]) -> None:
         with self._lock:

@@ -1,6 +1,6 @@
 """Encode and decode a partition's value in etcd, as JSON.
 
-It has the committed offset and its writer. An unreadable key of a group is ignored, but an
+The value has the committed offset and its writer. An unreadable key of a group is ignored, but an
 unreadable offset is an error. A consumer that began somewhere else would skip or repeat work.
 """
 
@@ -15,12 +15,12 @@ from rink.core.values import FORMAT
 from rink.errors import ConfigError, StateError
 
 LARGEST = 2**63 - 1
-"""Largest offset: the limit of brokers and databases."""
+"""The largest offset, which is the limit of brokers and databases."""
 
 
 @attrs.frozen
 class Stored:
-    """A partition's offset, writer and token, and the number of partitions."""
+    """Hold an offset, its writer and token, and the number of partitions."""
 
     offset: int
     token: int

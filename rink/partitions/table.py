@@ -14,11 +14,11 @@ from rink.partitions.stored import Stored
 
 @attrs.frozen
 class PartitionRow:
-    """One partition, with its owner, standby and committed offset.
+    """Show one partition, with its owner, standby and committed offset.
 
     `owner` is None while nobody is ranked, and `standby` is None if there is no other member. The
-    owner may still wait for an earlier holder to release the partition. `token` is that of the last
-    take, or 0 before the first.
+    owner may still wait for an earlier holder to release the partition. `token` belongs to the last
+    take; it is 0 before the first take.
     """
 
     partition: int

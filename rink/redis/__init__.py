@@ -1,4 +1,4 @@
 """Reach Redis through clients, Lua scripts, error mapping and retries.
 
-Nothing in this package knows streams.
+This package knows nothing of streams.
 """

@@ -21,19 +21,19 @@ AnyRedis = Redis | RedisCluster
 """An asyncio client of redis-py for one server, for Sentinel, or for a cluster."""
 
 Connect = Callable[[], AnyRedis]
-"""A function that makes a client of redis-py, with any settings."""
+"""A function that makes a redis-py client, with any settings."""
 
 _CLOSE_TIMEOUT_S = 1.0
 
 ANSWER_TIMEOUT_S = 5.0
-"""The timeout of an answer if the client has no `socket_timeout`; the default of redis-py 8."""
+"""The timeout of an answer if the client has no `socket_timeout`, as in redis-py 8."""
 
 
 def prepare(redis: AnyRedis) -> float:
     """Set a client up for Rink: no retries, a timeout, requests packed in C.
 
-    The client's retries are switched off, since a reader must know of each reconnect. Every other
-    caller repeats its own requests.
+    The client's retries are switched off, since a reader must learn of each reconnect. All other
+    callers repeat their own requests.
 
     Returns:
         The seconds that the client waits for an answer.
@@ -58,7 +58,7 @@ def prepare(redis: AnyRedis) -> float:
 
 
 def settings_of(redis: AnyRedis) -> dict[str, Any]:
-    """Return the settings of a client's new connections: its own, not a copy."""
+    """Return the settings of a client's new connections, not a copy of them."""
     if isinstance(redis, RedisCluster):
         return redis.connection_kwargs
     kwargs: dict[str, Any] = redis.connection_pool.connection_kwargs
@@ -78,9 +78,9 @@ def server_of(redis: AnyRedis) -> str:
 
 
 async def close(redis: AnyRedis) -> None:
-    """Close a client's connections, also those to its Sentinels.
+    """Close a client's connections, including connections to Sentinels.
 
-    redis-py leaves the connections to Sentinels open. Nothing is raised if a server is unavailable.
+    redis-py leaves the connections to Sentinels open. An unavailable server raises no error.
     Over TLS, redis-py waits until the server confirms the end of a connection, and raises if the
     server does not. Then the connection is aborted.
     """

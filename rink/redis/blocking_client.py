@@ -35,7 +35,7 @@ def client_of(url: str, retry: Retry) -> redis.Redis:
 
 
 def checked(client: object, setting: str) -> Client:
-    """Return the client that a setting's function made, if it can be used.
+    """Return the client that a setting's function made, or raise.
 
     Raises:
         ConfigError: the result is no blocking client, or a client without a timeout.
@@ -78,7 +78,7 @@ def run_scripts(client: Client, calls: Sequence[ScriptCall]) -> list[Any]:
     first error is raised.
 
     Raises:
-        redis.RedisError, OSError: as redis-py raises them.
+        redis.RedisError, OSError: a script failed, or Redis could not be reached.
     """
     steps = run(calls)
     commands = next(steps)
@@ -94,7 +94,7 @@ def run_scripts(client: Client, calls: Sequence[ScriptCall]) -> list[Any]:
 
 
 def _execute(client: Client, commands: Sequence[Command]) -> list[Any]:
-    """Return the replies, errors of the server included."""
+    """Return the replies, including errors of the server."""
     if isinstance(client, redis.RedisCluster) or len(commands) == 1:
         return [_reply(client, command) for command in commands]
     with client.pipeline(transaction=False) as pipeline:
@@ -111,7 +111,7 @@ def _reply(client: Client, command: Command) -> Any:
 
 
 def close_idle(client: Client) -> None:
-    """Close a client's idle connections, also to Sentinels and nodes.
+    """Close a client's idle connections, including Sentinels and nodes.
 
     `RedisCluster.close` leaves the connections to nodes open if `from_url` made the client.
     `Redis.close` leaves the connections to Sentinels open.

@@ -13,7 +13,7 @@ from rink.redis import stored_format
 from rink.redis.errors import CrossSlot, RedisAuth, RedisError, RedisOutOfMemory, RedisUnavailable
 
 _IN_A_PIPELINE = re.compile(r"Command # \d+ .* of pipeline caused error: ", re.DOTALL)
-"""Match what redis-py puts before the server's error message."""
+"""Match the text that redis-py puts before the server's error message."""
 _OTHER_FORMAT = re.compile(r"FORMAT (\S+) (.*?)(?: script: .*)?$", re.DOTALL)
 """Match the error of `check_format` in base.lua, and the text that Redis appends to it."""
 _TRANSIENT_CODES = re.compile(
@@ -73,8 +73,8 @@ def timed_out(error: RedisUnavailable) -> bool:
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the first error of a group, if all its errors are Rink's.
 
-    If Redis is unavailable, each of 64 tasks raises the same error. Any other error in the group is
-    a bug, so then the whole group is returned.
+    If Redis is unavailable, many tasks raise the same error. Any other error in the group is a bug,
+    and then the whole group is returned.
     """
     _, others = group.split(RinkError)
     error: BaseException = group
@@ -89,9 +89,9 @@ def explain(error: Exception, server: str, *keys: str) -> RinkError:
     The first key is the subject of the message.
     """
     # The order of the checks decides. Classes come before text, since the text of a class that
-    # redis-py knows needs no reading. The text comes second: redis-py raises a plain ResponseError
-    # for an error inside a script or a pipeline, with the server's code in the text. An error that
-    # no check knows stays a RedisError, which is never retried.
+    # redis-py knows needs no reading. The text comes second, since redis-py raises a plain
+    # ResponseError for an error inside a script or a pipeline, with the server's code in the text.
+    # An error that no check knows stays a RedisError, which is never retried.
     text = str(error) or type(error).__name__
     key = keys[0] if keys else ""
     at = f"Redis at {server}" + (f", key {key!r}" if key else "")

@@ -1,7 +1,7 @@
-"""Settle how many partitions a stream has, among all programs that use it.
+"""Settle the number of partitions of a stream among all its programs.
 
 The first program writes the number of partitions and the fingerprint of the hasher to the stream's
-hash. Every other program compares. If it has another number or hasher, its keys would go to other
+hash. Every other program compares. With another number or hasher, its keys would go to other
 partitions, and the order of each key would be lost.
 """
 
@@ -22,7 +22,7 @@ FIELDS = ("partitions", stored_format.FIELD, "hasher")
 
 @attrs.frozen
 class PartitionCount:
-    """The number of partitions of a stream, and its hasher's fingerprint.
+    """Hold the number of partitions of a stream, and its hasher's fingerprint.
 
     The fingerprint of the built-in hasher is "".
     """
@@ -31,13 +31,13 @@ class PartitionCount:
     hasher: str = ""
 
     def settle(self, key: str) -> ScriptCall:
-        """Return the call that settles this in a stream's hash, if no program has."""
+        """Return the call that settles this in a stream's hash, unless settled."""
         script = compose([read(__package__, "settle")], "")
         return ScriptCall(script, [key], {"partitions": self.count, "hasher": self.hasher})
 
 
 def stored(reply: Any, server: str, key: str) -> PartitionCount | None:
-    """Return what is settled, or None if no program has settled it.
+    """Return the settled values, or None if no program has settled them.
 
     `reply` has the values of `FIELDS` of the hash `key`.
 
@@ -55,12 +55,12 @@ def stored(reply: Any, server: str, key: str) -> PartitionCount | None:
 def check_same(
     stored: PartitionCount, declared: PartitionCount, stream: str, server: str, key: str
 ) -> None:
-    """Compare this program's partition count and hasher with the settled ones.
+    """Compare this program's count and hasher with the settled values.
 
     The error names the stream as given, such as "stream 'orders'".
 
     Raises:
-        StateError: they differ.
+        StateError: the values differ.
     """
     lost_order = "keys would go to other partitions than before, and their order be lost. Use "
     if stored.count != declared.count:

@@ -1,4 +1,4 @@
-"""Repeat requests to Redis, and log at intervals what waits, and why."""
+"""Repeat requests to Redis, and log waits and their reasons at intervals."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ FIRST_PAUSE_S, MAX_PAUSE_S = 0.02, 1.0
 
 
 class RetryPauses:
-    """The pauses between the tries of one request.
+    """Compute the pauses between the tries of one request.
 
-    The subject of its log lines is `what`, such as the role of a partition.
+    The subject of the log lines is `what`, such as the role of a partition.
     """
 
     def __init__(self, what: str) -> None:
@@ -36,7 +36,7 @@ class RetryPauses:
     def after(self, error: Exception, *, at_once: bool = False) -> float:
         """Return the seconds to wait after a failed try.
 
-        A line is logged every ten seconds, or at once.
+        A line is logged every ten seconds; `at_once` logs it now.
         """
         if at_once or loop_time() - self._logged_at > REPORT_INTERVAL_S:
             self._logged_at = loop_time()
@@ -44,7 +44,7 @@ class RetryPauses:
         return self._pauses.next()
 
     def reset(self) -> None:
-        """Begin with short pauses again, after a try that succeeded."""
+        """Begin with short pauses again, after a success."""
         self._pauses.reset()
 
 
@@ -53,9 +53,9 @@ async def repeat_until_answered(
     request: Callable[[], Awaitable[T]],
     passing: tuple[type[Exception], ...] = PASSING,
 ) -> T:
-    """Repeat a request until Redis answers it, and return the answer.
+    """Repeat a request until Redis answers, and return the answer.
 
-    It is sent again after the errors in `passing`. `what` is the subject of the log lines.
+    The errors in `passing` repeat it. `what` is the subject of the log lines.
     """
     pauses: RetryPauses | None = None  # hardly ever needed
     while True:

@@ -1,8 +1,8 @@
 """Run Lua scripts on asyncio, many in one request.
 
-Calls that are made while others are under way share the next pipeline. So when 64 partitions change
-hands, they cost a few requests on one connection, and the commits of a busy worker share theirs. On
-a cluster each call goes to its node by itself.
+Calls that arrive during a request share the next pipeline. So a handover of 64 partitions costs a
+few requests on one connection, and the commits of a busy worker share requests. On a cluster each
+call goes to its node by itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rink.redis.scripts import Command, ScriptCall, run
 
 @attrs.define(eq=False)
 class ScriptPipeline:
-    """Runs scripts on one client; belongs to one event loop.
+    """Run scripts on one client, for one event loop.
 
     One request has about `max_bytes` of blobs at most, but at least one call.
     """
@@ -33,7 +33,7 @@ class ScriptPipeline:
     _task: asyncio.Task[None] | None = attrs.field(init=False, default=None)
 
     async def run(self, call: ScriptCall) -> Any:
-        """Run a script and return its reply; raise what redis-py raises."""
+        """Run a script and return its reply; raise the errors of redis-py."""
         reply = asyncio.get_running_loop().create_future()
         self._queue.append((call, reply))
         if self._task is None or self._task.done():
@@ -58,7 +58,7 @@ class ScriptPipeline:
             sizes = (sum(map(len, call.blobs)) for call, _ in self._queue)
             batch = self._queue[: batch_length(sizes, self._max_bytes, len(self._queue))]
             answers = await self._run([call for call, _ in batch])
-            # A batch stays in the queue until it is answered: `close` must find its calls.
+            # A batch stays in the queue until it is answered, since `close` must find its calls.
             del self._queue[: len(batch)]
             for (_, reply), answer in zip(batch, answers, strict=True):
                 if reply.done():  # its caller was cancelled
@@ -85,7 +85,7 @@ class ScriptPipeline:
             async with self._redis.pipeline(transaction=False) as pipeline:
                 for command in commands:
                     pipeline.execute_command(*command)
-                # Errors are taken as replies: redis-py 6.0 to 7.0 loses the message if it raises.
+                # Get errors as replies, since redis-py 6.0 to 7.0 loses the message if it raises.
                 return list(await pipeline.execute(raise_on_error=False))
         except (of_redis.DataError, UnicodeError, TypeError):
             # redis-py cannot encode one of the commands; the others can be sent.
@@ -101,7 +101,7 @@ class ScriptPipeline:
 def batch_length(sizes: Iterable[int], max_bytes: int, max_count: int) -> int:
     """Return how many of the first items go in one request: at least one.
 
-    Both limits hold, but a first item that exceeds `max_bytes` goes by itself.
+    Both limits hold, except that a first item that exceeds `max_bytes` goes by itself.
     """
     count = total = 0
     for size in sizes:

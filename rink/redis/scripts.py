@@ -1,8 +1,8 @@
-"""Build Lua scripts, and run them where Redis may not know them yet.
+"""Build Lua scripts, and run them even if Redis does not know them yet.
 
-`run` decides what to send and never sends it. Two drivers send for it: `script_pipeline` on
-asyncio, and `blocking_client.run_scripts`. So a script that Redis does not know is handled in one
-place.
+`run` decides which commands to send, and never sends them. Two drivers send them: `script_pipeline`
+on asyncio, and `blocking_client.run_scripts`. So a script that Redis does not know is handled in
+one place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _json(args: Args) -> str:
 
 @attrs.frozen
 class Script:
-    """A Lua script, and the SHA-1 by which Redis knows it."""
+    """Hold a Lua script, and the SHA-1 by which Redis knows it."""
 
     text: str
     sha: str
@@ -43,11 +43,11 @@ class Script:
 
 @attrs.frozen(eq=False)
 class ScriptCall:
-    """One run of a script, with its keys and arguments.
+    """Hold one run of a script, with its keys and arguments.
 
     Attributes:
         args: the named arguments, as the JSON that base.lua reads from `ARGV[1]`.
-        blobs: the strings of any bytes, which JSON cannot hold: `ARGV[2]` and on.
+        blobs: strings of any bytes, which JSON cannot hold, from `ARGV[2]` on.
     """
 
     script: Script
@@ -68,11 +68,11 @@ class ScriptCall:
 
 
 def compose(parts: Iterable[str], flags: str) -> Script:
-    """Return the script that base.lua and these parts make.
+    """Return the script that consists of base.lua and these parts.
 
     Args:
-        parts: Lua texts, in order. Each may use the functions of base.lua and of the parts before.
-        flags: as Redis defines them; "" makes Redis refuse the script while it is out of memory.
+        parts: Lua texts, in order. Each may use the functions of base.lua and of earlier parts.
+        flags: the flags of Redis; "" makes Redis refuse the script while it is out of memory.
     """
     text = "\n".join(
         [f"#!lua flags={flags}" if flags else "#!lua", read(__package__, "base"), *parts]
@@ -87,10 +87,10 @@ def read(package: str, name: str) -> str:
 
 
 def run(calls: Sequence[ScriptCall]) -> Generator[list[Command], list[Any], list[Any]]:
-    """Yield commands, receive their replies, and return one per call.
+    """Yield commands, receive their replies, and return one reply per call.
 
     An error is received and returned as a reply. A server that was restarted, or that took over,
-    does not know the scripts. Then those calls are sent once more with their text.
+    does not know the scripts. Then the refused calls are sent once more with their text.
     """
     replies = yield [call.evalsha() for call in calls]
     unknown = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]

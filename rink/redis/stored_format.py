@@ -17,10 +17,10 @@ FIELD = "format"
 """The field with the format."""
 
 STREAM_PREFIX = "rink:"
-"""Begins every key of a stream."""
+"""The prefix of every key of a stream."""
 
 _OF_A_STREAM = re.compile(re.escape(STREAM_PREFIX) + r"\{[^{}/]+/[^{}/]+\}")
-"""Match the hash of a stream, beside which lie the keys of its partitions."""
+"""Match the key of a stream's hash; the keys of its partitions begin in the same way."""
 
 
 def other_format(server: str, key: str, value: str) -> StateError:
@@ -38,6 +38,6 @@ def _removal(key: str) -> str:
     """Return the command that removes a hash, or a stream with its own hash."""
     if not _OF_A_STREAM.fullmatch(key):
         return f"redis-cli UNLINK {shlex.quote(key)}"
-    # The events of the stream have that format, too.
+    # The events of the stream also have that format.
     pattern = shlex.quote(f"{key.removesuffix('}')}[/}}]*")
     return f"redis-cli --scan --pattern {pattern} | xargs redis-cli UNLINK"
