@@ -51,7 +51,7 @@ class OffsetMoved(RinkError):  # noqa: N818 - as the other public errors are nam
 class EventTimeout(RinkError):  # noqa: N818 - as the other public errors are named
     """A processor was cancelled by a timeout.
 
-    The timeout was its `timeout`, or one that the processor set itself.
+    The timeout was `timeout=`, or a timeout that the processor set itself.
     """
 
 

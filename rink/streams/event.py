@@ -30,7 +30,7 @@ class Event(Generic[R_co]):
     def sent_at(self) -> float:
         """Return when the event was added, in seconds since 1970.
 
-        The time is that of the Redis server's clock.
+        The time comes from the clock of the Redis server.
         """
         return entry_ids.seconds(self.id)
 

@@ -140,7 +140,7 @@ def said(error: BaseException) -> str:
     """Return an error's text, even if its `__str__` raises."""
     try:
         return str(error)
-    except Exception as another:  # the event must be given up all the same
+    except Exception as another:  # even then the event must be given up
         return f"(its __str__ raised {type(another).__name__})"
 
 

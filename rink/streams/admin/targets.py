@@ -169,8 +169,8 @@ async def find(
 ) -> list[ProcessorPartition]:
     """Return the places that a processor, stream and partition select.
 
-    The processor may be one that only Redis knows; with `gone`, also one that was forgotten and has
-    left dead letters.
+    The processor may be one that only Redis knows. With `gone`, it may be a forgotten processor
+    that has left dead letters.
 
     Raises:
         ConfigError: there is no such processor, stream or partition.

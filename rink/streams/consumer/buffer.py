@@ -107,7 +107,7 @@ class Passage:
 
 
 class Buffer:
-    """Holds the events of one grant of a partition.
+    """Hold the events of one grant of a partition.
 
     Args:
         processor: the processor's name; an entry for only another processor is skipped.

@@ -9,7 +9,7 @@ LAST = 100
 
 
 class CircuitBreaker:
-    """Remembers the outcomes of the last events of one owner's partition.
+    """Remember the outcomes of the last events of one owner's partition.
 
     The outcomes are not kept in Redis, so the next owner starts to count again. It takes minutes to
     give up an event, so an owner that is soon replaced has given up few events.

@@ -30,7 +30,7 @@ from rink.streams.stream import Stream, settle
 
 @attrs.define(eq=False)
 class Committer:
-    """Commits for one owner, one step at a time.
+    """Commit for one owner, one step at a time.
 
     Attributes:
         ceiling: the last event that may be yielded according to Redis; a key of `entry_ids.order`.

@@ -33,7 +33,7 @@ _END_TIMEOUT_S = 2.0
 
 
 class Executor:
-    """Runs one processor over the partitions that its group gives this worker.
+    """Run one processor over the partitions that its group gives this worker.
 
     Args:
         name: the worker's name, which is its member name in each group.

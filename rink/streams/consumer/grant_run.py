@@ -196,7 +196,7 @@ class GrantRun:
         try:
             if processor.is_async:
                 await processor.function(Events(delivery))
-                # Not for a thread: if it returns late, its events are done all the same.
+                # Not for a thread: even if it returns late, its events are done.
                 _raise_if_ending(work)
             else:
                 given_up = self._context.given_up

@@ -9,7 +9,7 @@ from rink._cancel import end, outlast, run_unless
 
 
 class Orders:
-    """Holds a worker's orders.
+    """Hold a worker's orders.
 
     Attributes:
         leave: set when the worker must leave its groups.

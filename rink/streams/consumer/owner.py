@@ -50,7 +50,7 @@ class GrantOwner(Generic[R]):
         left_out: bytes of the first event that the take had no room for; 0 for none.
         changed: set by new events, a commit, a pause or the end, for a waiting call.
         has_idled: the processor has waited for events in its present call.
-        looks_ahead: the owner reads events behind one that does not decode, even if memory is full.
+        looks_ahead: the owner reads behind an event that does not decode, even if memory is full.
         ended_early: the processor got the end of its events before the partition's end. So an event
             that came alone is judged by itself.
     """

@@ -185,8 +185,8 @@ class Appender:
         """Repeat one call until it is answered, or until no sender waits.
 
         After a timeout it is repeated with fewer records, from the same first record on. It stays
-        the same call. Redis carries out one of the tries, and the answer has the number of added
-        records. These are the first records of the call.
+        the same call. Redis carries out at most one of the tries, and the answer has the number of
+        added records. These are the first records of the call.
 
         Returns:
             The number of records in the last try, the number of added records, and their ids.

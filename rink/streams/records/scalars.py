@@ -1,6 +1,6 @@
 """Convert single values to JSON: times, numbers, UUIDs, bytes.
 
-The forms are those of msgspec and, with one setting for bytes, of pydantic.
+msgspec uses the same forms, and so does pydantic with one setting for bytes.
 """
 
 from __future__ import annotations

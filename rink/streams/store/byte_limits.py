@@ -20,10 +20,10 @@ IN_FLIGHT_BYTES = 32 * 2**20
 K = TypeVar("K", bound=Hashable)
 
 _FIRST_COUNT = 16
-"""How many entries the first answer has in all, while no size is known."""
+"""The number of entries of the first answer, while no size is known."""
 
 _MAX_SIZE_RATIO = 8.0
-"""How far sizes may differ within one answer that has no room for a full count."""
+"""The largest ratio of sizes within one answer that has no room for a full count."""
 
 _HALVING_COUNT = 8
 """An answer with half as many entries, or more, halves the weight of a larger size before it."""
@@ -31,10 +31,11 @@ _HALVING_COUNT = 8
 
 @attrs.frozen
 class ByteLimits:
-    """Limits the bytes of requests and of events in memory.
+    """Limit the bytes of requests and of events in memory.
 
     Attributes:
-        reply: about the bytes of one answer, or of one request of a sender; at least one entry.
+        reply: about the most bytes of one answer, or of one request of a sender. One entry always
+            fits.
         in_flight: the bytes of all events that a worker or a sender holds, and of the outputs of
             one commit.
     """
@@ -52,7 +53,7 @@ class ByteLimits:
 
 
 class SharedMemory:
-    """Shares the memory of one worker evenly among its partitions."""
+    """Share the memory of one worker evenly among its partitions."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -66,7 +67,7 @@ class SharedMemory:
             callback()
 
     def leave(self, owner: object) -> None:
-        """Count one partition less."""
+        """Count one fewer partition."""
         self._owners.pop(owner, None)
 
     @property
@@ -76,14 +77,14 @@ class SharedMemory:
 
 
 class Sizes(Generic[K]):
-    """Chooses the partitions and the number of entries of one answer.
+    """Choose the partitions and the number of entries of one answer.
 
     An answer has about `max_bytes`. The expected size of a partition's entries rises to a larger
     mean at once. It falls slowly, at most by half with each answer, so that large entries behind a
     few small ones still fit. A new partition is expected to be like the others.
 
-    Redis takes one count for all partitions of an answer. So partitions with large entries are read
-    separately from those with small entries, which would otherwise get as few entries at a time.
+    Redis takes one count for all partitions of an answer. So partitions with large and with small
+    entries are read separately. Otherwise all would get as few entries as the large entries allow.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -97,8 +98,8 @@ class Sizes(Generic[K]):
 
         Returns:
             All partitions if `max_count` entries of each fit. Otherwise the partition that has
-            waited longest, and as many partitions with entries of about its size as have room for
-            one entry each.
+            waited longest, and more partitions with entries of about its size, as long as one entry
+            of each fits.
         """
         if self.count(wanted, max_count) == max_count:
             return list(wanted), max_count
@@ -122,7 +123,7 @@ class Sizes(Generic[K]):
         return max(min(int(self._max_bytes / sum(map(self._size, planned))), max_count), 1)
 
     def _in_turn(self, wanted: Sequence[K]) -> list[K]:
-        """Return the partitions by how long they have waited, longest first."""
+        """Return the partitions by their waiting time, longest first."""
         wanted_keys = set(wanted)
         earlier = dict.fromkeys(key for key in self._turns if key in wanted_keys)
         return [*earlier, *(key for key in wanted if key not in earlier)]

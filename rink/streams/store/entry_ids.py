@@ -15,7 +15,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def order(entry_id: str) -> tuple[int, int]:
-    """Return an id's key for sorting; as text, `10-0` sorts before `9-0`."""
+    """Return an id's key for sorting, since text sorts `10-0` before `9-0`."""
     milliseconds, _, sequence = entry_id.partition("-")
     return int(milliseconds), int(sequence)
 
@@ -23,7 +23,7 @@ def order(entry_id: str) -> tuple[int, int]:
 def seconds(entry_id: str) -> float:
     """Return when the entry was added, in seconds since 1970.
 
-    The time is that of the Redis server's clock.
+    The time comes from the clock of the Redis server.
     """
     return order(entry_id)[0] / 1000
 
@@ -31,13 +31,13 @@ def seconds(entry_id: str) -> float:
 def when(entry_id: str) -> str:
     """Return when the entry was added, as text in UTC.
 
-    The time is that of the Redis server's clock.
+    The time comes from the clock of the Redis server.
     """
     return datetime.fromtimestamp(seconds(entry_id), UTC).isoformat(timespec="milliseconds")
 
 
 def ms_of(at: datetime) -> int:
-    """Return a time in milliseconds since 1970; one without a zone is in UTC."""
+    """Return a time in milliseconds since 1970; without a zone it is UTC."""
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     return (at - _EPOCH) // timedelta(milliseconds=1)
 

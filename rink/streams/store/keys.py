@@ -30,14 +30,14 @@ def check_processor_name(name: str) -> str:
 
 @attrs.frozen
 class Names:
-    """The keys of one stream of one app.
+    """Build the keys of one stream of one app.
 
     Names are percent-encoded. So no name holds a brace, a colon or a slash, with which Rink builds
     keys, and no two names share a key. The part in braces decides the slot on a Redis Cluster.
 
     Attributes:
-        root: app and stream.
-        letters_of: the processor of these dead letters; "" for events. Dead letters lie in the slot
+        root: the encoded names of the app and the stream.
+        letters_of: the processor of these dead letters; "" for events. Dead letters have the slot
             of their events.
     """
 
@@ -64,13 +64,13 @@ class Names:
         return PartitionNames(names.dead(self.letters_of)) if self.letters_of else names
 
     def dead_letters(self, processor: str) -> Names:
-        """Return the keys of a processor's dead letters, as of a stream."""
+        """Return the keys of the stream of a processor's dead letters."""
         return Names(self.root, processor)
 
 
 @attrs.frozen
 class PartitionNames:
-    """The keys of one partition; `stream` is that of the Redis stream."""
+    """Build the keys of one partition; `stream` is the key of its stream."""
 
     stream: str
 

@@ -15,7 +15,7 @@ from rink.streams.store.values import PartitionBounds, PartitionPlace
 
 
 def check(place: PartitionPlace, token: int, answer: Sequence[Any], expected: str = "") -> None:
-    """Raise the refusal of an owner's step.
+    """Raise the error for a refused step of an owner.
 
     `expected` is the offset that the owner knows; "" for none.
     """

@@ -1,4 +1,4 @@
-"""Load the Lua scripts of streams, each of which is one atomic step."""
+"""Load the Lua scripts of streams; each is one atomic step."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ _REFUSED_WHEN_FULL = {"append": "append", "requeue": "requeue", "write": "commit
 """The scripts that Redis refuses while it is out of memory, with their files.
 
 These scripts add data. All others still run. `write` is a commit with outputs of the user. A commit
-with only dead letters still runs, since otherwise a full Redis would keep a poison event from being
-given up.
+with only dead letters still runs, since a poison event must be given up even if Redis is full.
 """
 
 _ONLY_READS = {"look"}
-"""The scripts that still run where writing is refused, such as without enough replicas."""
+"""The scripts that still run if writes are refused, for example without enough replicas."""
 
 _PARTITION = "partition("
-"""The call by which a script gets partition.lua in front.
+"""The call that makes a script begin with partition.lua.
 
-Other scripts do not get it, since each run would define its functions anew.
+Other scripts do not get it, since each run would define its functions again.
 """
 
 _WITHOUT_PARTITION = {"commit"}
@@ -33,7 +32,7 @@ makes that call.
 
 @cache
 def script(name: str) -> Script:
-    """Return the script of that name."""
+    """Return the script with this name."""
     own = read(__package__, _REFUSED_WHEN_FULL.get(name, name))
     grows = name in _REFUSED_WHEN_FULL
     flags = "" if grows else "no-writes" if name in _ONLY_READS else "allow-oom"
@@ -41,12 +40,12 @@ def script(name: str) -> Script:
 
 
 def compose_step(own: str, flags: str) -> Script:
-    """Return a script of another package that works on partitions, too.
+    """Return a script of another package that also works on partitions.
 
     Args:
-        own: the Lua text. It may use the functions of common.lua, and those of partition.lua if it
-            calls `partition`.
-        flags: as Redis defines them; "" makes Redis refuse the script while it is out of memory.
+        own: the Lua text. It may use the functions of common.lua. If it calls `partition`, it may
+            use the functions of partition.lua.
+        flags: the flags of Redis; "" makes Redis refuse the script while it is out of memory.
     """
     return _with_common(own, flags, _PARTITION in own)
 

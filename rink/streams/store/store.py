@@ -1,8 +1,8 @@
 """Offer the steps of streams on Redis as methods.
 
 The methods raise errors of Rink. Each step that must be atomic is a script. A script may be sent
-again: a retry after a lost answer finds that the step was done. So after `RedisUnavailable`
-a caller may repeat the call with the same arguments. The queries of operators are in `admin/`.
+again, since a retry after a lost answer finds that the step was done. So after `RedisUnavailable` a
+caller may repeat the call with the same arguments. The queries of operators are in `admin/`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from rink.streams.store.values import (
 OLDEST_REDIS = (7, 0)
 """The first version whose scripts may run while Redis is out of memory."""
 _READ_TIMEOUT_S = 1.0
-"""The longest wait of a read for new events, also after a lost wake-up."""
+"""The longest wait of a read for new events, even after a lost wake-up."""
 MAX_COUNTED = 100_000
 """The default limit for counting a lag, since Redis does nothing else while it counts."""
 
@@ -52,9 +52,9 @@ _SAYS_NOTHING = PartitionBounds(0)
 
 
 class Store:
-    """A Redis, seen from one event loop.
+    """Run the steps of streams on Redis, for one event loop.
 
-    It owns its client of redis-py, and prepares it by `async_client.prepare`.
+    A store owns its redis-py client, and prepares it with `async_client.prepare`.
     """
 
     def __init__(self, redis: AnyRedis, limits: ByteLimits = _LIMITS) -> None:
@@ -75,7 +75,7 @@ class Store:
 
         Raises:
             RedisUnavailable: Redis does not answer.
-            RedisAuth: user or password were refused.
+            RedisAuth: Redis refused the user or the password.
             ConfigError: the server is older than 7.0.
         """
         with explained(self.server):
@@ -107,7 +107,7 @@ class Store:
     async def settle_count(self, names: Names, stream: str, count: int, hasher: str = "") -> None:
         """Check once that all programs have the same partitions and hasher.
 
-        The first program writes them. The fingerprint of the built-in hasher is "".
+        The first program writes both. The fingerprint of the built-in hasher is "".
 
         Raises:
             StateError: Redis has another number, or another hasher.
@@ -154,14 +154,13 @@ class Store:
         number: int,
         wants_ids: bool,
     ) -> tuple[int, list[str]]:
-        """Add as many of the records as there is room for.
+        """Add the first records, as many as there is room for.
 
         This sender's calls for this partition come one after the other, and `number` counts them.
         A call that is repeated with the same number adds nothing more.
 
         Returns:
-            How many of the first records were added, and their ids; without `wants_ids`, only the
-            id of the last one.
+            The number of added records, and their ids; without `wants_ids`, only the last id.
         """
         keys = [*names.keys, names.sent(self._sender)]
         count, added_ids = await self.run(
@@ -172,8 +171,8 @@ class Store:
     async def trim(self, names: PartitionNames, bounds: PartitionBounds = _SAYS_NOTHING) -> int:
         """Trim events that all processors have passed and that are not kept.
 
-        The retention of `bounds` is used if Redis has none, or has lost it. Return how many events
-        were trimmed.
+        If Redis has no retention, the retention of `bounds` is used. Return the number of trimmed
+        events.
         """
         return int(await self.run("trim", names.keys, bounds=bounds.args))
 
@@ -182,7 +181,7 @@ class Store:
         await self.run("retain", names.keys, bounds=bounds.args)
 
     async def retention(self, names: PartitionNames) -> Retention | None:
-        """Return how long events stay; None if no program has set it."""
+        """Return how long to keep events; None if no program has set it."""
         with explained(self.server, names.kept):
             ms, size = await self.redis.hmget(names.kept, "keep", "keep_bytes")
         return None if ms is None or size is None else Retention(int(ms), int(size))
@@ -261,12 +260,12 @@ class Store:
     async def commit(self, place: PartitionPlace, step: CommitStep) -> None:
         """Advance the offset and write all outputs, in one step.
 
-        After an error of these, nothing was written.
+        After one of these errors, nothing was written.
 
         Raises:
             StaleToken: a later owner has taken the partition.
             OffsetMoved: an operator moved the offset.
-            RedisRolledBack: Redis has older data than was committed.
+            RedisRolledBack: Redis has older data than the last commit.
             PartitionFull: the target of an output has no room.
             CrossSlot: on a cluster, an output goes to another slot.
         """
@@ -296,16 +295,16 @@ class Store:
         refusals.check(place, step.token, answer, step.expected)
 
     async def close_place(self, place: PartitionPlace, token: int) -> None:
-        """Mark a clean shutdown, after which no events run one by one."""
+        """Mark a clean shutdown, so that this end does not count as a crash."""
         refusals.check(place, token, await self.run("close", [place.at], token=str(token)))
 
     async def extend(self, place: PartitionPlace, token: int, epoch: str, ceiling: str) -> None:
-        """Raise the ceiling: the last event that may be yielded."""
+        """Raise the ceiling, which is the last event that may be yielded."""
         now_us = self._now_us()
         await self._owner_step("extend", place, token, epoch, ceiling=ceiling, now_us=now_us)
 
     async def mark(self, place: PartitionPlace, token: int, epoch: str, entry_id: str) -> None:
-        """Mark the event that is about to be processed alone, or none."""
+        """Mark the event that will be processed alone; "" removes the mark."""
         now_us = self._now_us()
         await self._owner_step("mark", place, token, epoch, entry_id=entry_id, now_us=now_us)
 
@@ -314,7 +313,7 @@ class Store:
         await self._owner_step("quarantine", place, token, epoch, reason=reason)
 
     async def accept(self, place: PartitionPlace, token: int) -> str:
-        """Accept the data of Redis after a loss; return the offset in it."""
+        """Accept the data of Redis after a loss; return the new offset."""
         answer = await self.run("unquarantine", place.keys, **place.args, token=str(token))
         refusals.check(place, token, answer)
         return text(answer[2])
@@ -381,7 +380,7 @@ class Store:
         """Read the entries behind positions.
 
         It reads at most `count` entries of each stream, by the client that `reader` returned. If
-        there are none and it `waits`, it waits for up to a second.
+        there are no entries and `waits` is true, it waits for up to a second.
         """
         streams: Any = positions
         with explained(self.server):

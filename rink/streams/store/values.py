@@ -22,12 +22,13 @@ It has the id, and a list of names and values in turn.
 
 @attrs.frozen
 class PartitionBounds:
-    """Bounds what a partition may hold.
+    """Bound the events of a partition.
 
     Attributes:
-        limit: the most events; with retention, the most that some processor has not committed.
+        limit: the most events; with retention, the most events that some processor has not
+            committed.
         loses: drop the oldest events if there is no room.
-        retention: how long events stay; None if the program does not set it.
+        retention: how long to keep events; None if the program does not set it.
     """
 
     limit: int
@@ -42,11 +43,11 @@ class PartitionBounds:
 
 @attrs.frozen
 class PartitionPlace:
-    """One partition as one processor sees it.
+    """Represent one partition of one processor.
 
     Attributes:
-        stream: the stream's name, as the user gave it.
-        start: where a processor begins that has no offset yet: `earliest` or `latest`.
+        stream: the stream's name, as the user wrote it.
+        start: where a processor without an offset begins: `earliest` or `latest`.
     """
 
     stream: str
@@ -79,10 +80,10 @@ class PartitionPlace:
 
 @attrs.frozen
 class Taken:
-    """The answer to a take.
+    """Hold the answer to a take.
 
     Attributes:
-        offset: read on from behind this id.
+        offset: the id behind which reading continues.
         epoch: how often an operator has moved the offset.
         careful: the last event that the previous owner may have begun before its crash; "" for
             none.
@@ -108,14 +109,14 @@ class Taken:
 
 @attrs.frozen
 class OwnerMemory:
-    """The state that an owner knows when it retakes a partition.
+    """Hold the state that an owner knows when it retakes a partition.
 
     An owner retakes its partition after a reconnect.
 
     Attributes:
         epoch: the epoch of its last take.
         offset: the last committed offset.
-        seen: the last id that it has read.
+        seen: the last id that the owner has read.
     """
 
     epoch: str
@@ -125,12 +126,12 @@ class OwnerMemory:
 
 @attrs.frozen
 class Output:
-    """One entry to be written together with a commit.
+    """Hold one entry that is written together with a commit.
 
     Attributes:
         target: the partition, or the stream of dead letters, to write to.
-        bounds: what the target may hold; None for no limit.
-        fields: names and values in turn, as XADD takes them.
+        bounds: the bounds of the target; None for no limit.
+        fields: names and values in turn, for XADD.
     """
 
     target: PartitionNames
@@ -139,13 +140,13 @@ class Output:
 
     @property
     def size(self) -> int:
-        """Return about its size in bytes."""
+        """Return the approximate size in bytes."""
         return sum(map(len, self.fields))
 
 
 @attrs.frozen
 class CommitStep:
-    """One commit: from an offset to the next.
+    """Hold one commit, from an offset to the next.
 
     Attributes:
         expected: the offset before the commit.
@@ -153,8 +154,8 @@ class CommitStep:
         processed: how many of the passed events were processed.
         ceiling: the last event that may be yielded after the commit; "" to leave it as it is.
         dead: how many of the passed events were given up.
-        letters: the dead letters of those.
-        outputs: the entries that the processor sends along.
+        letters: the dead letters of these events.
+        outputs: the entries that the processor writes with the commit.
     """
 
     token: int
@@ -170,10 +171,10 @@ class CommitStep:
 
 @attrs.frozen
 class Position:
-    """The state of a processor in one partition, as Redis has it.
+    """Hold the state of a processor in one partition in Redis.
 
     Attributes:
-        offset: "" if the processor was never registered.
+        offset: the committed offset; "" if the processor was never registered.
         is_open: there is an owner, or the last owner has crashed.
         is_paused: an operator has paused the processor in this partition.
     """
@@ -212,7 +213,7 @@ def _pairs(flat: Sequence[Any]) -> dict[str, str]:
 
 @attrs.frozen
 class Look:
-    """A snapshot of a processor in one partition.
+    """Hold a snapshot of a processor in one partition.
 
     Attributes:
         lag: events behind the offset, or all events if the processor was never registered. If Redis
@@ -222,9 +223,9 @@ class Look:
         length: events in the partition.
         lost: events that were dropped before the processor had processed them.
         lowest: the lowest offset of all processors; "" if none is registered.
-        size: bytes of the events in the partition, at most one segment too high.
+        size: bytes of the events in the partition, too high by at most one segment.
         oldest: the id of the first event in the partition; "" if there is none.
-        retention: how long events stay.
+        retention: how long to keep events.
         held: events that count towards the partition's limit. With retention, only the events that
             some processor has not passed, without its replay.
         removed: how many events have been removed since the beginning.

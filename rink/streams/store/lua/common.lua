@@ -61,8 +61,8 @@ local function entries(stream, id, max_count, bytes)
       read[#read + 1] = entry
     end
     if #page < size then return read, 0 end
-    -- The next page takes half of the bytes that are left, if its entries are as large as those
-    -- before. So a page of larger entries costs at most a few reads in vain.
+    -- The next page takes half of the bytes that are left, if its entries are as large as earlier
+    -- entries. So a page of larger entries costs at most a few reads in vain.
     id, size = page[#page][1], math.max(1, math.floor(#read * left / (bytes - left + 1) / 2))
   end
   return read, 0
@@ -91,9 +91,9 @@ end
 -- Returns why the owner with this token may not advance from `expected` to `new`; nil, and the
 -- ceiling, if it may.
 --
--- The order of the checks matters. A lower token is stale, whatever else holds. Then the fence must
--- be exactly this token, with an offset and an epoch that is not lower: if not, Redis has lost this
--- owner's writes. Only then does a higher epoch mean that an operator moved the offset. With the
+-- The order of the checks matters. A lower token is always stale. Then the fence must be exactly
+-- this token, with an offset and an epoch that is not lower. If not, Redis has lost this owner's
+-- writes. Only then does a higher epoch mean that an operator moved the offset. With the
 -- same token and epoch, only this owner can have moved the offset since `expected`. So an offset
 -- equal to `new` means that this commit was done and its answer lost: the retry is answered 'ok'.
 -- An offset before `expected` means that Redis lost a commit.
