@@ -14,9 +14,9 @@
                 consumer.commit(change.partition, finish(change.partition))
                 change.assignment.release()
 
-This needs no broker. `rink.partitions.aio` has the same names for asyncio. `stored` has the value
-in etcd, `cursor` the transactions, and `held_partitions` the threads. `base_consumer` has what both
-faces share. Fetching and processing of messages are left to the application.
+This needs no broker. The application fetches and processes the messages. `rink.partitions.aio` has
+the same names for asyncio. `stored` has the value in etcd, `cursor` the transactions,
+`held_partitions` the threads, and `base_consumer` the common parts of both faces.
 """
 
 from rink.partitions.base_consumer import PartitionChange

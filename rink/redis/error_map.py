@@ -1,4 +1,4 @@
-"""Map errors of redis-py to errors of Rink: where, and what to do."""
+"""Map errors of redis-py to errors of Rink, with the server and a remedy."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Events(Generic[R_co]):
 
     @property
     def is_lost(self) -> bool:
-        """Return whether the partition was lost. Then end the current events."""
+        """Return whether the partition was lost. If so, finish the current events."""
         return self._owner.is_lost
 
     async def __aiter__(self) -> AsyncIterator[Event[R_co]]:

@@ -183,8 +183,8 @@ async def reset(
     Raises:
         ConfigError: there is no such processor, stream or partition, it is a query of Spark, or
             `to` cannot be read.
-        StateError: the id lies behind the end of a partition, and no offset was moved; or Redis has
-            another number of partitions than the app.
+        StateError: the id lies behind the end of a partition, or Redis has another number of
+            partitions than the app. No offset was moved.
         RedisError: a call to Redis failed.
     """
     target, is_time = _target(to)
@@ -200,7 +200,7 @@ async def reset(
 
 
 def _target(to: str | datetime) -> tuple[str, bool]:
-    """Return the offset for Redis, and whether it comes from a time."""
+    """Return the offset for Redis, and True if it comes from a time."""
     if isinstance(to, str):
         if to in ("earliest", "latest"):
             return to, False
@@ -291,9 +291,9 @@ async def forget_group(
 
     Raises:
         ConfigError: there is no such processor or stream.
-        StateError: there is an owner, or a partition is quarantined, and nothing was forgotten. If
-            that happened meanwhile, a note of the error names what was forgotten. Or Redis has
-            another number of partitions.
+        StateError: there is an owner, a partition is quarantined, or Redis has another number of
+            partitions. Nothing was forgotten, unless an owner or a quarantine came meanwhile. Then
+            a note of the error names the partitions in which the processor was forgotten.
         RedisError: a call to Redis failed.
     """
     store = await store_of(app)

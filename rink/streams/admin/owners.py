@@ -86,7 +86,7 @@ async def owners(
     Raises:
         ConfigError: there is no such processor, stream or partition.
         StateError: Redis has another number of partitions than the app.
-        RedisError, EtcdError: Redis or etcd did not answer as it should.
+        RedisError, EtcdError: a call to Redis or etcd failed.
     """
     store = await store_of(app)
     items = await find(app, processor=processor, stream=stream, partition=partition)

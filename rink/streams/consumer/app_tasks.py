@@ -27,7 +27,7 @@ log = logging.getLogger("rink.streams")
 
 _A_MINUTE = timedelta(minutes=1)
 _CLOCK_INTERVAL_S = 10.0
-"""How often a task on a cron date reads the clock, which may be set."""
+"""The interval at which a task on a cron date reads the clock, which may be set."""
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 60.0
 """Bounds of the pauses before a task at the start is tried again."""
 

@@ -112,7 +112,7 @@ class Executor:
                 working.add_done_callback(partial(_hurry_after_failure, orders))
             try:
                 await self._until_over(stopped, [reading, *holds])
-            except BaseException:  # also cancelled, since another part of the worker has failed
+            except BaseException:  # also a cancellation after a failure of another part
                 orders.hurry()
                 raise
         if not reading.cancelled() and (error := reading.exception()) is not None:

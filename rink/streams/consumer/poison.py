@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 _CHECK_INTERVAL_S = 0.1
-"""How often a waiting partition checks whether it is lost."""
+"""The interval at which a waiting partition checks whether it is lost."""
 
 _BEGIN_TIMEOUT_S = 5.0
 """The time that a partition waits for other partitions while none of them begins.

@@ -57,7 +57,7 @@ class BlockingEvents(Generic[R_co]):
 
     @property
     def is_lost(self) -> bool:
-        """Return whether the partition was lost. Then end the current events."""
+        """Return whether the partition was lost. If so, finish the current events."""
         return self._events.is_lost
 
     def __iter__(self) -> Iterator[Event[R_co]]:

@@ -26,7 +26,7 @@ _MAX_SIZE_RATIO = 8.0
 """The largest ratio of sizes within one answer that has no room for a full count."""
 
 _HALVING_COUNT = 8
-"""An answer with half as many entries, or more, halves the weight of a larger size before it."""
+"""An answer with at least half as many entries halves the weight of a larger earlier size."""
 
 
 @attrs.frozen

@@ -154,7 +154,7 @@ class Store:
         number: int,
         wants_ids: bool,
     ) -> tuple[int, list[str]]:
-        """Add the first records, as many as there is room for.
+        """Add as many of the first records as fit.
 
         This sender's calls for this partition come one after the other, and `number` counts them.
         A call that is repeated with the same number adds nothing more.

@@ -1,9 +1,9 @@
 -- Advances an offset and writes the outputs: both or neither.
 -- KEYS: at, the partition's 5, then 5 for each target.
 -- Arguments: processor, token, epoch, expected and new (the offset before and after), processed
---   (how many events), now_us; and, left out where there are none: ceiling, dead (how many events),
---   loses, targets (the bounds of each; limit 0: a stream of dead letters), outputs (for each one
---   the number of its target, and how many strings it has).
+--   (how many events), now_us. These are left out if there are none: ceiling, dead (how many
+--   events), loses, targets (the bounds of each; limit 0: a stream of dead letters), outputs (the
+--   number of each output's target, and how many strings it has).
 -- ARGV[2] and on: the strings of the outputs.
 --
 -- The invariant: a commit is written only by the owner, only from the offset that the owner knows,

@@ -1,4 +1,4 @@
--- Defines what the scripts of streams have in common. The keys and arguments that several share:
+-- Defines the functions that the scripts of streams share. Several scripts have these in common:
 --   "the partition's 5" keys are stream, offsets, lost, kept and segments;
 --   `bounds` are limit (0: none), loses (drop the oldest events to make room) and retention (ms and
 --   size; left out: leave it as it is). `partition` reads both.
@@ -9,7 +9,7 @@
 --   fence        the token of the last owner
 --   open         1: the owner has not ended, or has crashed; 0: it has shut down cleanly
 --   epoch        how often an operator has moved the offset or accepted the data
---   anchored     1: the offset is that of a commit, so its event must still be there
+--   anchored     1: a commit wrote the offset, so its event must still exist
 --   ceiling      the last event that this owner may have begun
 --   careful      the last event that an earlier owner may have begun before its crash
 --   suspect      the event that is being processed alone

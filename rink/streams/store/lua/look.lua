@@ -1,5 +1,5 @@
 -- Returns a snapshot of a processor in one partition.
--- KEYS: at, stream, offsets; to count events, too, also the rest of the partition's 5.
+-- KEYS: at, stream, offsets; to count events, also the rest of the partition's 5.
 -- Arguments, to count events: processor, max_counted (if Redis has lost the counters).
 local at, stream, offsets = KEYS[1], KEYS[2], KEYS[3]
 if #KEYS == 3 then return {redis.call('HGETALL', at), all_offsets(offsets)} end

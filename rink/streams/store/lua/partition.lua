@@ -1,6 +1,6 @@
--- Defines a partition: how events are added, how long they stay, and which ones senders wait for.
+-- Defines a partition: how events are added, how long they stay, and for which events senders wait.
 --
--- Two keys lie beside the stream.
+-- A partition has two more keys beside the stream.
 --   kept      a hash:
 --             `added`    how many events were ever added
 --             `bytes`    how many bytes they had, names and values of their fields together
@@ -116,7 +116,7 @@ end
 
 -- ── retention ───────────────────────────────────────────────────────────────────────────────────
 
--- Returns the lower one of two ids; the first may be nil.
+-- Returns the lower of two ids; the first may be nil.
 local function lower_of(id, other)
   return id and before(id, other) and id or other
 end

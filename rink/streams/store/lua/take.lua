@@ -2,14 +2,14 @@
 -- KEYS: at, the partition's 5.
 -- Arguments: processor, token, start (earliest or latest, for a processor without an offset), first
 --   (the most first events), max_bytes (the most bytes of them), loses, now_us, known.
---   `known` is what an owner that retakes its partition after a reconnect knows: epoch, offset and
---   seen, the last id read. A new owner leaves it out.
+--   `known` is the memory of an owner that retakes its partition after a reconnect: epoch, offset
+--   and seen, the last id that it has read. A new owner leaves it out.
 --
 -- 1. A token below the fence is refused. So of two owners, the later one wins for good.
 -- 2. Then `is_back` finds out whether Redis has lost data, before anything is written. The offset
 --    must not lie behind the end of the stream. There must be an epoch, since `register` writes it
---    together with the offset. If the offset is that of a commit (`anchored`), its event must still
---    be there, since nothing removes it without `loses`. An owner that retakes its partition knows
+--    together with the offset. If a commit wrote the offset (`anchored`), its event must still
+--    exist, since nothing removes it without `loses`. An owner that retakes its partition knows
 --    more: the fence must be its own, epoch and offset must not be lower than it knows, and the
 --    last event that it has read must exist or be passed by the offset.
 -- 3. If the previous owner has not closed (`open`), it has crashed. All events up to its ceiling
@@ -64,8 +64,8 @@ if not known and not late then
   if not careful then redis.call('HSET', at, 'told', args.now_us) end
 end
 
--- Return how many owners have ended at which suspects, and delete the entries that the offset has
--- passed.
+-- Return how many owners have ended at each suspect, and delete the counts of suspects that the
+-- offset has passed.
 local ends, all = {}, redis.call('HGETALL', at)
 for i = 1, #all, 2 do
   local id = string.match(all[i], '^end:(.+)$')
