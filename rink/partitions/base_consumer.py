@@ -1,4 +1,4 @@
-"""Share the parts of both faces of a consumer, which never wait."""
+"""Share the code of both faces of a consumer; it never waits."""
 
 from __future__ import annotations
 

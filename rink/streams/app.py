@@ -112,7 +112,7 @@ class App:
 
         Args:
             name: the stream's name within the app.
-            record: the class of its records, a subclass of `Record`.
+            record: the class of its records, such as a subclass of `Record`.
             partition_by: the field that is a record's key, or a function that returns the key.
                 Records of one key are processed in order.
             partition_count: the number of partitions, which can never change.
@@ -213,8 +213,8 @@ class App:
             leave_delay: seconds that the partitions of a crashed worker wait for a worker of the
                 same name. A planned stop hands over at once.
             grace: seconds from a partition's loss until another worker may have it. The function
-                must return within three quarters of them. Then it is cancelled, and its events come
-                again.
+                must return within three quarters of that time. Then it is cancelled, and its events
+                come again.
             on_partition_start: called with the `OwnedPartition` after this worker has taken the
                 partition, before any event. After an error it is called again, with the pauses of
                 `backoff`, and no event is blamed.

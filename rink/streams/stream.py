@@ -205,7 +205,7 @@ class Stream(Generic[R]):
 
     @property
     def is_trimmed(self) -> bool:
-        """Return whether events are trimmed that all processors have passed."""
+        """Return whether events that all processors have passed are trimmed."""
         return True
 
     def on_error(self, wanted: OnError | None) -> OnError:

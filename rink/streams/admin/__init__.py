@@ -5,8 +5,8 @@
             if lag.quarantined: ...
 
 All functions work while workers run. A result is not a snapshot of one moment, since each partition
-is read by itself. Processors that only Redis knows are included, since trimming waits for them,
-too.
+is read by itself. Processors that only Redis knows are included, since trimming also waits for
+them.
 """
 
 from rink.streams.admin.dead_letters import (

@@ -78,7 +78,7 @@ async def lag(
 ) -> tuple[Lag, ...]:
     """Return the lag of each processor.
 
-    They include processors that only Redis knows. `processor`, `stream` and `partition` select
+    Processors that only Redis knows are included. `processor`, `stream` and `partition` select
     rows. This changes nothing in Redis.
 
     Raises:

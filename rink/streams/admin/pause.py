@@ -1,6 +1,6 @@
 """Pause a processor, and resume it.
 
-Its partitions keep their owners in a pause, but yield no events.
+During a pause its partitions keep their owners, but yield no events.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Paused(Row):
 
 @attrs.frozen(kw_only=True)
 class Resumed(Row):
-    """Report a partition that was resumed; `lag` is that of `Paused`."""
+    """Report a partition that was resumed; see `Paused` for `lag`."""
 
     lag: int
 
@@ -66,7 +66,7 @@ async def resume(
 ) -> tuple[Resumed, ...]:
     """Resume a processor that was paused, in all partitions or in one.
 
-    Partitions that are not paused are left alone. Arguments and errors are those of `pause`.
+    Partitions that are not paused are left alone. `pause` has the same arguments and errors.
     """
     rows = await _set(app, processor, stream, partition, paused=False)
     return tuple(Resumed(**row) for row in rows)

@@ -59,7 +59,7 @@ class DeadLettering(Generic[R]):
 
     @property
     def _passed(self) -> int:
-        """Return how many events were processed, or are in flight."""
+        """Return how many events are done or in flight."""
         return self._buffer.count_finished + len(self._buffer.in_hand)
 
     # ── records ──────────────────────────────────────────────────────────────────────────────

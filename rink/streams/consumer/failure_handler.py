@@ -61,7 +61,7 @@ class FailureHandler:
             has_come_further: this call of the processor had events done before the error.
 
         Returns:
-            Whether an event was given up.
+            True if an event was given up.
 
         Raises:
             Quarantined: the partition waits for an operator.

@@ -136,9 +136,9 @@ def telling_records(hint: Any, members: list[Shape]) -> Callable[[Any], Shape]:
     Raises:
         UnfitError: JSON cannot distinguish the records.
     """
-    # A literal field is preferred, since it shows the record by one lookup. Otherwise all records
-    # except one must have a required field of their own, which is in the JSON of no other record.
-    # So at most one own field is found. Without any, the JSON belongs to the remaining record.
+    # A literal field is preferred, since it shows the record by one lookup. Otherwise each record
+    # except one must have a required field of its own, which is in the JSON of no other record. So
+    # at most one own field is found. Without any, the JSON belongs to the remaining record.
     fields = {member.hint: fields_of(member.hint) for member in members}
     for tag in fields[members[0].hint]:
         if table := _by_tag(tag.name, members, fields):
