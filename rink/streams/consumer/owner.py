@@ -391,7 +391,7 @@ class GrantOwner(Generic[R]):
         self, outputs: Iterable[tuple[Stream[Any], Any]], count: int | None = None
     ) -> None:
         """Commit the in-flight events, or the first `count`, with outputs."""
-        self.stopwatch.stop()  # no event is to blame if Redis is unavailable for long
+        self.stopwatch.stop()  # Redis may be unavailable for long: no event is to blame
         try:
             await self.commits.commit(outputs, count)
         finally:
