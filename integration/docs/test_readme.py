@@ -156,8 +156,8 @@ def held(terminal):
 
 def test_shop_processes_a_record(save, open_terminal, rink_redis):
     save("shop.py", rink_redis.url)
-    (commands,) = [block.code for block in blocks(README, "sh") if "rink worker" in block.code]
-    worker, send = (open_terminal(command) for command in commands.splitlines())
+    commands = [block.code for block in blocks(README, "sh") if "shop:app" in block.code]
+    worker, send = (open_terminal(command.strip()) for command in commands)
     send.wait_for(" in partition ")
     worker.wait_for("ann pays 5")
 
