@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
 
 from rink.errors import UsageError
 
@@ -30,10 +32,20 @@ def loop_library() -> str:
 def loop_time() -> float:
     """Return the seconds by the clock of the running event loop.
 
-    `rink.redis` and `rink.streams` read no other clock, except for cron dates and for the numbers
-    of owners' steps in Redis. In tests, `rink.testing.virtual_loop` has the engines' virtual time.
+    `rink.redis` and `rink.streams` wait by no other clock. In tests, `rink.testing.virtual_loop`
+    has the engines' virtual time.
     """
     return asyncio.get_running_loop().time()
+
+
+def wall_now() -> datetime:
+    """Return the date and time in UTC.
+
+    They are virtual if the running event loop has virtual time.
+    """
+    of_loop: Callable[[], datetime] | None
+    of_loop = getattr(asyncio.get_running_loop(), "wall_now", None)
+    return datetime.now(UTC) if of_loop is None else of_loop()
 
 
 def asyncio_loop(

@@ -18,6 +18,9 @@ NEVER = float("inf")
 BUSY_TIMEOUT_S = 30.0
 """Real seconds after which a thread that does not become idle is an error."""
 
+EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+"""The date at which a virtual clock would show 0 s."""
+
 
 class _Mailbox(Generic[T]):
     """A mailbox that knows whether its reader is idle."""
@@ -166,7 +169,7 @@ class VirtualClock:
 
     def wall(self, ahead: float = 0.0) -> str:
         """Return a wall-clock time that moves with the virtual one."""
-        return shown(datetime(2030, 1, 1, tzinfo=UTC), self._now + ahead)
+        return shown(EPOCH, self._now + ahead)
 
     def mailbox(self) -> Any:
         """Return a mailbox whose reader counts as busy until it waits."""

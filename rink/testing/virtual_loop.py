@@ -8,9 +8,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
+from datetime import datetime, timedelta
 from typing import Any, TypeVar, TypeVarTuple
 
-from rink.testing.virtual_clock import ExecutorJob, LoopCalls, VirtualClock
+from rink.testing.virtual_clock import EPOCH, ExecutorJob, LoopCalls, VirtualClock
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -56,6 +57,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return virtual seconds."""
         return self._virtual.clock.now()
+
+    def wall_now(self) -> datetime:
+        """Return the virtual date and time in UTC."""
+        return EPOCH + timedelta(seconds=self.time())
 
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None

@@ -12,8 +12,10 @@ import pytest
 from jumping import jumping, pass_time
 
 from rink.errors import ClosedError
+from rink.event_loops import wall_now
 from rink.streams.consumer import app_tasks
 from rink.streams.consumer.app_tasks import Task, run_tasks
+from rink.testing import virtual_time
 
 
 def task(function, every=None, cron=None, at_start=False, on_leader=False):
@@ -193,11 +195,27 @@ async def test_a_clock_that_is_set_back_a_little_comes_to_no_minute_twice(monkey
         if len(runs) == 2:
             is_back.append(True)
 
-    monkeypatch.setattr(app_tasks, "_now", wall)
+    monkeypatch.setattr(app_tasks, "wall_now", wall)
     await run_for(60 * 4 + back, task(note, cron="* * * * *").run())
     minutes = [at.replace(second=0, microsecond=0) for at in runs]
     assert len(minutes) - len(set(minutes)) == twice
     assert all(at.second == 0 for at in runs)
+
+
+def test_cron_task_in_virtual_time_runs_by_the_virtual_date():
+    async def day():
+        dates = []
+
+        async def note():
+            dates.append(wall_now())
+
+        await run_for(86_400, task(note, cron="0 4 * * *").run())
+        return dates
+
+    with virtual_time() as time:
+        [date] = time.run(day())
+        assert (date.hour, date.minute, date.second) == (4, 0, 0)
+        assert time.clock.wall() > date.isoformat()
 
 
 class Group:

@@ -21,11 +21,13 @@ from rink.arguments import check_seconds
 from rink.backoff import Backoff
 from rink.callables import check_function, is_async
 from rink.errors import ClosedError, ConfigError
+from rink.event_loops import wall_now
 
 T = TypeVar("T")
 log = logging.getLogger("rink.streams")
 
 _A_MINUTE = timedelta(minutes=1)
+_ANY_DATE = datetime(2000, 1, 1, tzinfo=UTC)
 _CLOCK_INTERVAL_S = 10.0
 """The interval at which a task on a cron date reads the clock, which may be set."""
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 60.0
@@ -72,7 +74,7 @@ class Task:
             raise ConfigError(f"task {name!r}: every={every} must be more than 0 seconds")
         if cron is not None:
             try:
-                CronSim(cron, datetime.now(UTC))
+                CronSim(cron, _ANY_DATE)
             except CronSimError as error:
                 raise ConfigError(f"task {name!r}: cron={cron!r}: {error}") from error
         return cls(name, function, every, cron, bool(at_start), on_leader)
@@ -137,13 +139,14 @@ class Task:
 
         The clock is read at intervals, since it may be set.
         """
-        due = _now()
+        due = wall_now()
         while True:
-            now = _now()
+            now = wall_now()
             # If the clock was set back by less than a minute, the same minute comes twice, and its
             # run must not be repeated. If it was set back further, the dates start again.
             due = next(CronSim(cron, due if now < due < now + _A_MINUTE else now))
-            while (left := (due - _now()).total_seconds()) > 0:  # noqa: ASYNC110 - no event is set
+            # No event is set when a clock is.
+            while (left := (due - wall_now()).total_seconds()) > 0:  # noqa: ASYNC110
                 await asyncio.sleep(min(left, _CLOCK_INTERVAL_S))
             yield
 
@@ -158,10 +161,6 @@ async def _outlast_thread(work: Coroutine[Any, Any, T], name: str) -> T:
             log.warning("task %r is cancelled: waiting for its thread to end", name)
         await outlast([running])
         raise
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 async def run_tasks(tasks: list[Task], rink: Any) -> None:
