@@ -76,13 +76,46 @@ def test_docstring_opening_with_another_word_is_allowed(write, text):
 
 
 def test_class_name_in_two_modules_is_found_once(write):
-    write("rink/one.py", "\nclass Plan: ...\nclass _Own: ...\nclass Role: ...\n")
+    write("rink/one.py", "\nclass Plan: ...\nclass Role: ...\n")
     write("tests/three.py", "class Plan: ...\n")
-    checkout = write("rink/b/two.py", "class Plan: ...\nclass _Own: ...\nclass Role: ...\n")
-    (found,) = findings.find(checkout, "class-name")
-    assert str(found) == (
+    checkout = write("rink/b/two.py", "class Plan: ...\nclass Role: ...\n")
+    (finding,) = findings.find(checkout, "class-name")
+    assert str(finding) == (
         "rink/b/two.py:1: class-name: class Plan is also in rink/one.py:2; rename all but one"
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class {}: ...",
+        "{} = Role | int",
+        "{}: TypeAlias = Any",
+        '{} = NewType("{}", int)',
+        "if TYPE_CHECKING:\n    {} = Role | int",
+    ],
+)
+@pytest.mark.parametrize("name", ["Plan", "_Plan", "URLs"])
+def test_type_name_of_a_class_and_of_an_alias_is_found(write, text, name):
+    write("rink/a.py", f"class {name}: ...\n")
+    assert lines_of(write("rink/b.py", text.format(name, name)), "class-name") == ["rink/a.py:1"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Plan = TypeVar("Plan", bound=int)',
+        'Plan = typing.ParamSpec("Plan")',
+        'Plan = TypeVarTuple("Plan")',
+        "from rink.a import Plan",
+        "def plan():\n    Plan = Role | int",
+        "class Role:\n    Plan = int",
+        "PLAN = plan = 3",
+    ],
+)
+def test_type_variable_and_local_name_are_no_type_names(write, text):
+    write("rink/a.py", "class Plan: ...\nPLAN = plan = 2\n")
+    assert lines_of(write("rink/b.py", text), "class-name") == []
 
 
 def test_file_name_in_two_folders_is_found_once(write):

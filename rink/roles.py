@@ -174,14 +174,14 @@ class BaseRole:
             warn_unreleased(f"a handle of role {self.name!r}")
 
 
-class _Warned:
+class _ReleaseWarning:
     once = False
 
 
 def warn_unreleased(what: str) -> None:
     """Warn once per process that an object with held roles was dropped."""
-    if not _Warned.once:
-        _Warned.once = True
+    if not _ReleaseWarning.once:
+        _ReleaseWarning.once = True
         warnings.warn(
             f"{what} was garbage-collected unreleased; it is released now. Keep it in a `with`, or "
             "use can_take(name) for a mere check",

@@ -5,7 +5,6 @@ Each finding says where it is and what to do.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import subprocess
@@ -179,12 +178,11 @@ def docstring_opening(checkout: Checkout) -> Iterator[Finding]:
 
 
 def class_names(checkout: Checkout) -> Iterator[Finding]:
-    """Find public class names that several modules of `rink/` have."""
+    """Find classes and type aliases of one name in modules of `rink/`."""
     places = defaultdict(list)
     for source in checkout.rooms["rink"]:
-        for node in source.tree.body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append((str(source.path), node.lineno))
+        for name, line in source.types:
+            places[name].append((str(source.path), line))
     yield from _repeated(places, "class-name", "class", CLASSES_OF_BOTH_FACES)
 
 

@@ -20,6 +20,11 @@ PRAGMA = re.compile(r"#\s*(noqa|type:|fmt:|pragma:|pyright:|ruff:|!)")
 RULER = re.compile(r"#\s*[─=-]{2}")
 """The line that begins a section: it says nothing about the function below."""
 
+TYPE_NAME = re.compile(r"_?[A-Z][A-Za-z0-9]*[a-z]")
+"""Match the beginning of `Role` and `_Role`, not of `ROLE` or `role`."""
+
+TYPE_VARIABLES = ("TypeVar", "TypeVarTuple", "ParamSpec")
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DOCUMENTED = (ast.Module, ast.ClassDef, *FUNCTIONS)
@@ -97,6 +102,20 @@ class Source:
         ]
 
     @cached_property
+    def types(self) -> list[tuple[str, int]]:
+        """Return name and line of each class and type alias of the module.
+
+        Private ones and those below an `if` count too. A type alias is a capitalised name that the
+        module assigns; a type variable is none.
+        """
+        statements = [
+            inner
+            for outer in self.tree.body
+            for inner in ([*outer.body, *outer.orelse] if isinstance(outer, ast.If) else [outer])
+        ]
+        return [(name, node.lineno) for node in statements for name in _types_of(node)]
+
+    @cached_property
     def variables(self) -> list[tuple[str, int]]:
         """Return name and line of each parameter and of each variable that is set.
 
@@ -164,6 +183,21 @@ def _targets(statement: ast.stmt) -> list[ast.expr]:
         case ast.AnnAssign(target=target):
             return [target]
     return []
+
+
+def _types_of(statement: ast.stmt) -> list[str]:
+    """Return the classes and type aliases that a statement defines."""
+    match statement:
+        case ast.ClassDef(name=name):
+            return [name]
+        case ast.Assign(value=value) | ast.AnnAssign(value=value) if not _is_type_variable(value):
+            names = [target.id for target in _targets(statement) if isinstance(target, ast.Name)]
+            return [name for name in names if TYPE_NAME.match(name)]
+    return []
+
+
+def _is_type_variable(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call) and ast.unparse(value.func).endswith(TYPE_VARIABLES)
 
 
 def _set_by(node: ast.AST) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from rink.core.values import Entry, Member
-from rink.core.view import Change
+from rink.core.view import EntryChange
 
 
 @attrs.frozen
@@ -30,7 +30,7 @@ class Changed(MemberEvent):
     """Report a watch's changes, in whole revisions up to `revision`."""
 
     revision: int
-    changes: tuple[Change, ...]
+    changes: tuple[EntryChange, ...]
 
 
 @attrs.frozen

@@ -26,7 +26,7 @@ def is_same(now: Sequence[object], before: Sequence[object]) -> bool:
 
 BY_AGE = attrgetter("create_revision", "name")
 
-Pair = tuple[str, int]
+SchemeSize = tuple[str, int]
 """A scheme and a size."""
 
 
@@ -81,7 +81,7 @@ class Records:
     by_age: Sequence[Member]
     roster: Roster
     standing: RecordStanding
-    pairs: Mapping[Pair, int]
+    pairs: Mapping[SchemeSize, int]
     problems: Mapping[str, str]
 
     @classmethod
@@ -93,7 +93,7 @@ class Records:
             births=frozenset([(member.name, member.create_revision) for member in by_age]),
             unbound=tuple([member.name for member in members.values() if not member.lease]),
         )
-        pairs: dict[Pair, int] = {}
+        pairs: dict[SchemeSize, int] = {}
         for member in members.values():
             _count(pairs, member, 1)
         return cls(
@@ -139,7 +139,7 @@ def _for_ranking(member: Member) -> object:
     return record and (record.phase, record.rebalance_delay, record.schemes)
 
 
-def _count(pairs: dict[Pair, int], member: Member, by: int) -> None:
+def _count(pairs: dict[SchemeSize, int], member: Member, by: int) -> None:
     for share in member.record.shares if member.record is not None else ():
         pair = (share.scheme, share.size)
         pairs[pair] = pairs.get(pair, 0) + by

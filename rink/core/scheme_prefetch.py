@@ -18,7 +18,7 @@ from rink.core.events import MemberEvent
 from rink.core.holds import Table
 from rink.core.member_record import Share
 from rink.core.placement import Placement
-from rink.core.record_index import Pair
+from rink.core.record_index import SchemeSize
 from rink.core.values import Version
 from rink.core.view import View
 
@@ -42,9 +42,9 @@ class SchemePrefetch:
     `pinned` are the pinned roles that the step places once, by the pair `pinned_by`.
     """
 
-    pairs: frozenset[Pair]
+    pairs: frozenset[SchemeSize]
     pinned: Collection[str] = ()
-    pinned_by: Pair = ("", 0)
+    pinned_by: SchemeSize = ("", 0)
 
     @classmethod
     def of(cls, view: View, share: Share | None, placed: Version | None) -> SchemePrefetch:
@@ -76,9 +76,9 @@ class Placing:
     later. `schemes` is how many were registered before the roles of this step were placed.
     """
 
-    complete: frozenset[Pair] = frozenset()
+    complete: frozenset[SchemeSize] = frozenset()
     schemes: int = 0
-    _followed: frozenset[Pair] = frozenset()
+    _followed: frozenset[SchemeSize] = frozenset()
 
     def missing(
         self, prefetch: SchemePrefetch, table: Table, placement: Placement

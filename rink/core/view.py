@@ -30,7 +30,7 @@ class Gone:
     id: str | int
 
 
-Change = Entry | Gone
+EntryChange = Entry | Gone
 
 
 def gone(entry: Entry) -> Gone:
@@ -70,7 +70,7 @@ class View:
         """Return the view of a list of the whole range."""
         return cls().changed(revision, entries)
 
-    def changed(self, revision: int, changes: Iterable[Change]) -> View:
+    def changed(self, revision: int, changes: Iterable[EntryChange]) -> View:
         """Return the view after the changes of whole revisions."""
         parts: dict[type, Mapping[Any, Any]] = {
             Member: self.members,

@@ -18,7 +18,7 @@ from rink.engine.clock import Clock, Mailbox
 
 log = logging.getLogger("rink")
 
-_Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+_ListenerCall = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 """Hold a callback, its arguments, and the `extra` of a log line about it."""
 
 
@@ -42,7 +42,7 @@ class Callbacks:
         self._clock = clock
         self._listeners = listeners
         self._about = about
-        self._mailbox: Mailbox[_Call | None] | None = None
+        self._mailbox: Mailbox[_ListenerCall | None] | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -102,7 +102,7 @@ class Callbacks:
             if self._mailbox is not None:
                 self._mailbox.put(None)
 
-    def _run(self, mailbox: Mailbox[_Call | None]) -> None:
+    def _run(self, mailbox: Mailbox[_ListenerCall | None]) -> None:
         while True:
             for item in mailbox.take(None):
                 if item is None:

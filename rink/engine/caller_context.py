@@ -51,15 +51,15 @@ def caller_id() -> int:
     return task_or_thread if isinstance(task_or_thread, int) else id(task_or_thread)
 
 
-class _Warned:
+class _LoopWarning:
     once = False
 
 
 def warn_in_event_loop(what: str) -> None:
     """Warn once per process of a blocking call in an event loop."""
-    if _Warned.once or not (library := loop_library()):
+    if _LoopWarning.once or not (library := loop_library()):
         return
-    _Warned.once = True
+    _LoopWarning.once = True
     advice = (
         "rink.aio has the same interface for asyncio"
         if library == "asyncio"

@@ -10,7 +10,7 @@ from rink.engine.clock import Clock, Mailbox
 
 log = logging.getLogger("rink")
 
-Call = Callable[[], None]
+RequestCall = Callable[[], None]
 
 MAX_THREADS = 8
 """Largest number of threads of one `RequestThreads`. An engine seldom needs more than three."""
@@ -26,19 +26,19 @@ class RequestThreads:
         self._clock = clock
         self._name = name
         self._lock = threading.Lock()
-        self._idle: list[Mailbox[Call | None]] = []
+        self._idle: list[Mailbox[RequestCall | None]] = []
         self._threads = 0
-        self._waiting: list[Call] = []
+        self._waiting: list[RequestCall] = []
         self._closed = False
 
-    def submit(self, call: Call) -> None:
+    def submit(self, call: RequestCall) -> None:
         """Schedule a call that reports its own outcome, unless this is closed."""
         with self._lock:
             if self._hand_over(call, MAX_THREADS):
                 return
             self._threads += 1
             name = f"{self._name}-{self._threads}"
-        mailbox: Mailbox[Call | None] = self._clock.mailbox()
+        mailbox: Mailbox[RequestCall | None] = self._clock.mailbox()
         mailbox.put(call)
         thread = threading.Thread(target=self._run, args=(mailbox,), name=name, daemon=True)
         try:
@@ -47,7 +47,7 @@ class RequestThreads:
             mailbox.close()
             self._go_without_thread(call)
 
-    def _go_without_thread(self, call: Call) -> None:
+    def _go_without_thread(self, call: RequestCall) -> None:
         with self._lock:
             self._threads -= 1
             if self._hand_over(call, 1):
@@ -57,7 +57,7 @@ class RequestThreads:
         for waiting in calls:
             self._call(waiting)
 
-    def _hand_over(self, call: Call, enough: int) -> bool:
+    def _hand_over(self, call: RequestCall, enough: int) -> bool:
         """Give a call to an idle thread, or queue it if there are enough threads.
 
         Return whether it needs no new thread. After the close, the call is dropped.
@@ -72,7 +72,7 @@ class RequestThreads:
             return False
         return True
 
-    def _run(self, mailbox: Mailbox[Call | None]) -> None:
+    def _run(self, mailbox: Mailbox[RequestCall | None]) -> None:
         while True:
             for call in mailbox.take(None):
                 if call is None:
@@ -83,7 +83,7 @@ class RequestThreads:
                 mailbox.close()
                 return
 
-    def _next(self, mailbox: Mailbox[Call | None]) -> bool:
+    def _next(self, mailbox: Mailbox[RequestCall | None]) -> bool:
         """Make the waiting calls, then become idle. Return False after the close."""
         while True:
             with self._lock:
@@ -95,7 +95,7 @@ class RequestThreads:
                 call = self._waiting.pop(0)
             self._call(call)
 
-    def _call(self, call: Call) -> None:
+    def _call(self, call: RequestCall) -> None:
         try:
             call()
         except Exception:

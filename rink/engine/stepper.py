@@ -14,7 +14,7 @@ from rink.core.effects import Effect
 from rink.core.events import MemberEvent
 from rink.core.holds import Hold
 from rink.core.member import Node
-from rink.core.record_index import Pair
+from rink.core.record_index import SchemeSize
 from rink.engine.callbacks import Callbacks
 from rink.engine.clock import Clock
 from rink.engine.step_queue import StepQueue
@@ -54,7 +54,7 @@ class Stepper:
         self._lock = lock
         self._clock = clock
         self._callbacks = callbacks
-        self._pairs: frozenset[Pair] = frozenset()
+        self._pairs: frozenset[SchemeSize] = frozenset()
 
     def step_own(self, events: list[MemberEvent]) -> OwnStep:
         """Make the step of this member, whose effects others wait for."""

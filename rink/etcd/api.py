@@ -160,6 +160,9 @@ class WatchBroken:
     error: Exception
 
 
+WatchMessage = WatchOpened | WatchEvents | WatchBroken
+
+
 @attrs.frozen
 class KeepAliveAnswer:
     """Hold the answer to a keepalive; `ttl` 0 means that the lease is gone.

@@ -13,7 +13,7 @@ from rink.errors import EtcdAuth, EtcdCompacted, EtcdError, EtcdTooLarge
 from rink.etcd.setting_names import setting
 
 
-class Kind(enum.Enum):
+class FaultKind(enum.Enum):
     """Name the consequence of an error."""
 
     SILENT = "no answer: try another endpoint"
@@ -33,7 +33,7 @@ class Fault:
         is_refused: True if the connection was refused, since nothing listens there.
     """
 
-    kind: Kind
+    kind: FaultKind
     code: grpc.StatusCode
     words: str
     never_sent: bool
@@ -104,11 +104,11 @@ def read_fault(error: grpc.RpcError, *, has_user: bool) -> Fault:
     lower = words.lower()
     stale = any(text in lower for text in _STALE_TOKEN)
     if stale and has_user:
-        kind = Kind.STALE_TOKEN
+        kind = FaultKind.STALE_TOKEN
     elif code in _SILENT:
-        kind = Kind.SILENT
+        kind = FaultKind.SILENT
     else:
-        kind = Kind.REFUSED
+        kind = FaultKind.REFUSED
     never_sent = any(text in lower for text in _NEVER_SENT)
     return Fault(
         kind,

@@ -128,7 +128,7 @@ class Unanswered:
         return self._sent[0].handed_at if self._sent else None
 
 
-OpenCall = Open[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
+OpenKeepAlive = Open[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
 
 
 class KeepAliveStream(
@@ -184,7 +184,7 @@ class KeepAliveStream(
 
     def _opened(
         self,
-        opened: OpenCall,
+        opened: OpenKeepAlive,
         header: pb.ResponseHeader | None,  # noqa: ARG002 - the guard has checked it
     ) -> None:
         self._call_number += 1
@@ -194,7 +194,7 @@ class KeepAliveStream(
             for request in self._unanswered.take_waiting(opened.known.epoch):
                 self._hand_over(opened.requests, attrs.evolve(request, handed_at=now))
 
-    def _received(self, opened: OpenCall, answer: pb.LeaseKeepAliveResponse) -> None:
+    def _received(self, opened: OpenKeepAlive, answer: pb.LeaseKeepAliveResponse) -> None:
         # An answer is delivered only if it proves the renewal by its request. Three checks show
         # that: its raft term is not below any seen, it is next in order, and it is of the cluster
         # that the call was opened on. Their order matters: an answer of an old leader must leave
@@ -222,7 +222,7 @@ class KeepAliveStream(
         elif sent.lease != NO_LEASE:
             self._gone(opened, sent)
 
-    def _gone(self, opened: OpenCall, sent: Sent) -> None:
+    def _gone(self, opened: OpenKeepAlive, sent: Sent) -> None:
         # TTL 0 ends a session, so etcd is asked once more. With a token from before a restart, a
         # server has answered 0 instead of a refusal. And a leader that lags behind may not know a
         # lease that was just granted.

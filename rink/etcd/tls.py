@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 @attrs.frozen
-class Pair:
+class KeyPair:
     """Hold a client certificate and its key, both None if not given.
 
     Attributes:
@@ -63,7 +63,7 @@ class TlsSettings:
     """Hold the texts of one connection, each None if not given."""
 
     ca: bytes | None = None
-    pair: Pair = attrs.field(factory=Pair)
+    pair: KeyPair = attrs.field(factory=KeyPair)
 
     def context(self) -> ssl.SSLContext:
         """Return a TLS context of the standard library with these settings.
@@ -137,9 +137,9 @@ def _read_ca(ca: Pem | None) -> bytes | None:
     return text
 
 
-def _read_pair(cert: Pem | None, key: Pem | None) -> Pair:
+def _read_pair(cert: Pem | None, key: Pem | None) -> KeyPair:
     are_files = isinstance(cert, str | Path) and isinstance(key, str | Path)
-    pair = Pair(
+    pair = KeyPair(
         _read_pem("cert", cert),
         _read_pem("key", key),
         (str(cert), str(key)) if are_files else None,

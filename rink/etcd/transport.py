@@ -27,7 +27,7 @@ from rink.errors import (
     ForkedProcessError,
 )
 from rink.etcd.cluster_identity import ClusterIdentity, NoClusterIdError
-from rink.etcd.error_map import Fault, Kind, is_about_tls, read_fault, refusal
+from rink.etcd.error_map import Fault, FaultKind, is_about_tls, read_fault, refusal
 from rink.etcd.methods import AUTHENTICATE, MEMBERS, RANGE, AnswerT, Method, Request
 from rink.etcd.proto import rinketcd_pb2 as pb
 from rink.etcd.setting_names import setting
@@ -239,7 +239,7 @@ class Transport:
                     answer = channel.unary(method, request, left, metadata(token))
                 except grpc.RpcError as error:
                     fault = read_fault(error, has_user=self.tokens.can_refresh)
-                    if fault.kind is Kind.STALE_TOKEN and not is_last:
+                    if fault.kind is FaultKind.STALE_TOKEN and not is_last:
                         self.tokens.refused(token)
                         continue
                     raise self._raised(fault, want, connection, channel, left) from error
@@ -259,7 +259,7 @@ class Transport:
     ) -> Exception:
         if self.closed.is_set():
             return ClosedError("the etcd client was closed while it waited")
-        if fault.kind is Kind.SILENT:
+        if fault.kind is FaultKind.SILENT:
             connection.failed(channel, is_silent=fault.is_timeout)
             words = fault.words
             if fault.is_timeout:

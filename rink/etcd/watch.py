@@ -27,7 +27,7 @@ import grpc
 
 from rink.errors import EtcdAuth, EtcdClusterChanged, EtcdCompacted, EtcdError
 from rink.etcd.answer_timeout import ANSWER_TIMEOUT_S, AnswerTimeout
-from rink.etcd.api import KeyChange, WatchBroken, WatchEvents, WatchOpened
+from rink.etcd.api import KeyChange, WatchBroken, WatchEvents, WatchMessage, WatchOpened
 from rink.etcd.bidi_call import BidiCall, BrokenError, FinishedError, Open
 from rink.etcd.error_map import refusal
 from rink.etcd.messages import to_event
@@ -55,11 +55,10 @@ _MAX_ANSWER_TIMEOUT_S = 12.0
 # up to date ten times a second. After this time, a new list is better than an unproven view.
 _PROOF_TIMEOUT_S = 2.0
 
-Delivery = WatchOpened | WatchEvents | WatchBroken
-OpenCall = Open[pb.WatchRequest, pb.WatchResponse]
+OpenWatch = Open[pb.WatchRequest, pb.WatchResponse]
 
 
-class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
+class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, WatchMessage]):
     """Implement `rink.etcd.api.Watch`."""
 
     def __init__(
@@ -68,7 +67,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         key: bytes,
         range_end: bytes,
         start_revision: int,
-        deliver: Callable[[Delivery], None],
+        deliver: Callable[[WatchMessage], None],
     ) -> None:
         patience = AnswerTimeout(ANSWER_TIMEOUT_S, _MAX_ANSWER_TIMEOUT_S)
         super().__init__(transport, WATCH, deliver, patience, "rink-etcd-watch")
@@ -86,7 +85,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         self._was_refused = False
         self._open = threading.Event()
         self._asked_at: float | None = None
-        self._requests: OpenCall | None = None
+        self._requests: OpenWatch | None = None
         self._epoch = transport.guard.known.epoch
 
     @property
@@ -118,7 +117,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         super().close()
         self._open.set()
 
-    def _opened(self, opened: OpenCall, header: pb.ResponseHeader | None) -> None:
+    def _opened(self, opened: OpenWatch, header: pb.ResponseHeader | None) -> None:
         self._check_history(opened.known, header)
         self._asked_at = time.monotonic()  # the answer is that the watch is created
         if not self._can_prove:
@@ -141,7 +140,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
             text = f"etcd is at revision {header.revision}, but {self._delivered} was delivered"
             self._break(EtcdClusterChanged(f"{text} already: was it restored from a backup?"))
 
-    def _received(self, opened: OpenCall, answer: pb.WatchResponse) -> None:
+    def _received(self, opened: OpenWatch, answer: pb.WatchResponse) -> None:
         asked_at, self._asked_at = self._asked_at, None
         if asked_at is not None:
             self._patience.answered(time.monotonic() - asked_at)
@@ -161,7 +160,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         if answer.events:
             self._events(tuple(map(to_event, answer.events)))
 
-    def _canceled(self, opened: OpenCall, answer: pb.WatchResponse) -> None:
+    def _canceled(self, opened: OpenWatch, answer: pb.WatchResponse) -> None:
         if answer.compact_revision:
             if self._last or not self._start:
                 self._forget_history()
@@ -211,7 +210,7 @@ class RunningWatch(BidiCall[pb.WatchRequest, pb.WatchResponse, Delivery]):
         _log.debug(text, self._thread.name, self._delivered)
         self._last, self._start = (), 0
 
-    def _tell(self, delivery: Delivery) -> None:
+    def _tell(self, delivery: WatchMessage) -> None:
         bug = self._deliver(delivery)
         if bug is not None:
             # A receiver that failed on these events must not get the next ones.

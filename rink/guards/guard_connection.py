@@ -15,7 +15,7 @@ from redis.retry import Retry
 
 from rink.errors import ConfigError
 from rink.redis.blocking_client import (
-    Client,
+    BlockingRedis,
     checked,
     client_of,
     close_idle,
@@ -26,7 +26,7 @@ from rink.redis.error_map import explained
 from rink.redis.reply_text import text
 from rink.redis.scripts import Script, ScriptCall, compose, read
 
-Connect = Callable[[], Client]
+ConnectBlocking = Callable[[], BlockingRedis]
 
 MAX_STEP_KEYS = 1_000
 """The most keys for which one step raises the fence."""
@@ -63,7 +63,7 @@ class CommandSpec:
 class GuardConnection:
     """A blocking client of redis-py, with our scripts."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: BlockingRedis) -> None:
         self.client = client
         self.is_cluster = isinstance(client, redis.RedisCluster)
         self.server = server_of(client)
@@ -132,7 +132,7 @@ class GuardConnection:
         close_idle(self.client)
 
 
-def connected(source: str | Connect) -> GuardConnection:
+def connected(source: str | ConnectBlocking) -> GuardConnection:
     """Make the client of a guard."""
     if isinstance(source, str):
         retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), 3)

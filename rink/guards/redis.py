@@ -23,7 +23,7 @@ from rink.core.keys import encode
 from rink.errors import ConfigError, StateError
 from rink.guards.errors import GuardError
 from rink.guards.guard import Guard, Part, check_told, cut_otherwise
-from rink.guards.guard_connection import Connect, GuardConnection, connected
+from rink.guards.guard_connection import ConnectBlocking, GuardConnection, connected
 from rink.guards.processes import PerProcess
 from rink.guards.redis_step import CommandBounds, RedisStep, command_text
 from rink.guards.values import Batch, Fence
@@ -47,7 +47,7 @@ class RedisGuard(Guard):
 
     def __init__(
         self,
-        redis: str | Connect,
+        redis: str | ConnectBlocking,
         *,
         prefix: str = "rink:guard:",
         most_commands: int = MAX_COMMANDS,

@@ -14,7 +14,7 @@ from rink.errors import ConfigError
 from rink.redis.error_map import reading
 from rink.redis.scripts import Command, ScriptCall, run
 
-Client = redis.Redis | redis.RedisCluster
+BlockingRedis = redis.Redis | redis.RedisCluster
 """A blocking client of redis-py for one server, for Sentinel, or for a cluster."""
 
 ANSWER_TIMEOUT_S = 10.0
@@ -34,7 +34,7 @@ def client_of(url: str, retry: Retry) -> redis.Redis:
         )  # fmt: skip
 
 
-def checked(client: object, setting: str) -> Client:
+def checked(client: object, setting: str) -> BlockingRedis:
     """Return the client that a setting's function made, or raise.
 
     Raises:
@@ -53,14 +53,14 @@ def checked(client: object, setting: str) -> Client:
     return client
 
 
-def settings_of(client: Client) -> dict[str, Any]:
+def settings_of(client: BlockingRedis) -> dict[str, Any]:
     """Return a copy of the settings of a client's connections."""
     if isinstance(client, redis.RedisCluster):
         return dict(client.nodes_manager.connection_kwargs)
     return dict(client.connection_pool.connection_kwargs)
 
 
-def server_of(client: Client) -> str:
+def server_of(client: BlockingRedis) -> str:
     """Return the address of a client's Redis, for messages."""
     if isinstance(client, redis.RedisCluster):
         nodes = client.get_nodes()  # type: ignore[no-untyped-call]
@@ -71,7 +71,7 @@ def server_of(client: Client) -> str:
     return f"{settings.get('host', 'its Sentinel')}:{settings.get('port', '')}".rstrip(":")
 
 
-def run_scripts(client: Client, calls: Sequence[ScriptCall]) -> list[Any]:
+def run_scripts(client: BlockingRedis, calls: Sequence[ScriptCall]) -> list[Any]:
     """Run scripts in one round trip, and return their replies.
 
     On a cluster they run one by one. If a script fails, the others may have been carried out. The
@@ -93,7 +93,7 @@ def run_scripts(client: Client, calls: Sequence[ScriptCall]) -> list[Any]:
             return list(result.value)
 
 
-def _execute(client: Client, commands: Sequence[Command]) -> list[Any]:
+def _execute(client: BlockingRedis, commands: Sequence[Command]) -> list[Any]:
     """Return the replies, including errors of the server."""
     if isinstance(client, redis.RedisCluster) or len(commands) == 1:
         return [_reply(client, command) for command in commands]
@@ -103,14 +103,14 @@ def _execute(client: Client, commands: Sequence[Command]) -> list[Any]:
         return list(pipeline.execute(raise_on_error=False))
 
 
-def _reply(client: Client, command: Command) -> Any:
+def _reply(client: BlockingRedis, command: Command) -> Any:
     try:
         return cast("Any", client).execute_command(*command)
     except redis.ResponseError as error:
         return error
 
 
-def close_idle(client: Client) -> None:
+def close_idle(client: BlockingRedis) -> None:
     """Close a client's idle connections, including Sentinels and nodes.
 
     `RedisCluster.close` leaves the connections to nodes open if `from_url` made the client.
@@ -132,7 +132,7 @@ def _has_no_timeout(settings: dict[str, Any]) -> bool:
     return settings.get("socket_timeout", default) is None
 
 
-def _sentinels(client: Client) -> list[redis.Redis]:
+def _sentinels(client: BlockingRedis) -> list[redis.Redis]:
     if isinstance(client, redis.RedisCluster):
         return []
     manager = getattr(client.connection_pool, "sentinel_manager", None)

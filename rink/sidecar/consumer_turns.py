@@ -29,7 +29,17 @@ from collections.abc import Iterator
 import attrs
 
 from rink.sidecar.consumers import Consumer, Turn
-from rink.sidecar.effects import Bye, Effect, Granted, LetGo, Over, Renewed, TurnLost, Unwant, Want
+from rink.sidecar.effects import (
+    Bye,
+    Granted,
+    LetGo,
+    Over,
+    Renewed,
+    SidecarEffect,
+    TurnLost,
+    Unwant,
+    Want,
+)
 
 MAX_STALE_ENTRIES = 64
 """Most stale entries of the schedule, in addition to one for each consumer."""
@@ -58,7 +68,7 @@ class ConsumerTurns:
         self.consumers: dict[str, Consumer] = {}
         self._lease, self._deadline_ms = 0, 0
         self._seats: dict[str, _Seat] = {}
-        self._effects: list[Effect] = []
+        self._effects: list[SidecarEffect] = []
         self._streams = 0
         # A heap of the times at which consumers are due. An entry is valid only if its time is its
         # consumer's `due_ms`; others are stale. The number orders entries of the same time.
@@ -104,7 +114,7 @@ class ConsumerTurns:
             name = other.name
         return name
 
-    def take_effects(self) -> list[Effect]:
+    def take_effects(self) -> list[SidecarEffect]:
         """Return the effects since the last call."""
         effects, self._effects = self._effects, []
         return effects

@@ -69,4 +69,4 @@ class Bye:
     why: str
 
 
-Effect = Want | Unwant | LetGo | Granted | TurnLost | Renewed | Over | Bye
+SidecarEffect = Want | Unwant | LetGo | Granted | TurnLost | Renewed | Over | Bye

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rink.sidecar import answers, bodies, json_views, openapi
 from rink.sidecar.consumers import Consumer
-from rink.sidecar.effects import Effect, Granted
+from rink.sidecar.effects import Granted, SidecarEffect
 from rink.sidecar.errors import Refused
 from rink.sidecar.event_stream import EventStream, disconnected
 from rink.sidecar.membership import Membership
@@ -29,7 +29,7 @@ MAX_ALL_ROLES = 10_000
 """Most roles of all consumers together."""
 
 GET, POST = ("GET", "HEAD"), ("POST",)
-Call = Callable[[Request], Awaitable[ASGIApp]]
+ApiHandler = Callable[[Request], Awaitable[ASGIApp]]
 """A function that returns the answer to a request: a stream or a response."""
 
 EVENT_STREAM = "text/event-stream"
@@ -47,7 +47,7 @@ class Api:
         self._max_streams = max_streams
         self._streams = self._calls = 0  # open streams, and calls that wait
         self._waiting: dict[str, asyncio.Event] = {}
-        self._table: dict[str, tuple[tuple[str, ...], Call]] = {
+        self._table: dict[str, tuple[tuple[str, ...], ApiHandler]] = {
             "/v1/hold": (POST, self.hold),
             "/v1/renew": (POST, self.renew),
             "/v1/release": (POST, self.release),
@@ -174,7 +174,7 @@ class Api:
         service.end_call(consumer, is_answered=not gone.done() or gone.cancelled())
         return JSONResponse(answers.consumer_fields(service, consumer))
 
-    def _wake_call(self, effect: Effect) -> None:
+    def _wake_call(self, effect: SidecarEffect) -> None:
         if isinstance(effect, Granted) and (event := self._waiting.get(effect.turn.consumer.grant)):
             event.set()
 
@@ -225,7 +225,7 @@ class Api:
         return JSONResponse(fields, 200 if has_left else 202)
 
 
-def _view(fields: Callable[[], dict[str, Any]]) -> Call:
+def _view(fields: Callable[[], dict[str, Any]]) -> ApiHandler:
 
     async def call(_: Request) -> ASGIApp:
         return JSONResponse(fields())

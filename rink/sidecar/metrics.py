@@ -14,11 +14,11 @@ from starlette.responses import Response
 
 from rink import _member_internals
 from rink.sidecar.membership import Membership
-from rink.sidecar.public import Call
+from rink.sidecar.public import PublicHandler
 from rink.sidecar.service import Service
 
 
-def exposition_of(collector: Collector) -> Call:
+def exposition_of(collector: Collector) -> PublicHandler:
     """Return a call that shows the metrics of a collector."""
     registry = CollectorRegistry()
     registry.register(collector)

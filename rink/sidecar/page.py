@@ -21,7 +21,7 @@ from rink._member_internals import status_without_waits
 from rink.inspect.group_status import GroupStatus
 from rink.sidecar import answers
 from rink.sidecar.consumers import Turn
-from rink.sidecar.effects import Effect, Granted, Over, TurnLost
+from rink.sidecar.effects import Granted, Over, SidecarEffect, TurnLost
 from rink.sidecar.membership import Membership, MembershipState
 from rink.sidecar.service import Service
 
@@ -84,14 +84,14 @@ class Cell:
     is_short: bool = False
 
 
-Row = tuple[Cell, ...]
+PageRow = tuple[Cell, ...]
 
 
 @attrs.frozen(kw_only=True)
 class TableRows:
     """Hold the shown rows of a table, and the number of all its rows."""
 
-    shown: list[Row]
+    shown: list[PageRow]
     count: int
 
 
@@ -120,7 +120,7 @@ class Page:
         self._service = service
         self._membership = membership
         self._group = group
-        self._events: deque[tuple[int, Row]] = deque(maxlen=MAX_EVENTS)
+        self._events: deque[tuple[int, PageRow]] = deque(maxlen=MAX_EVENTS)
         self._built_ms: int | None = None
         self._body = ""
         service.on_change.append(self._note)
@@ -133,7 +133,7 @@ class Page:
             self._body, self._built_ms = html(self._look(now)), now
         return HTMLResponse(self._body, headers=HEADERS)
 
-    def _note(self, effect: Effect) -> None:
+    def _note(self, effect: SidecarEffect) -> None:
         match effect:
             case Granted(turn):
                 what, why = Cell("granted", "good", is_short=True), ""
@@ -201,7 +201,7 @@ def _turns(service: Service, now: int) -> TableRows:
     return TableRows(shown=[_turn(turn, now) for turn in first], count=count)
 
 
-def _turn(turn: Turn, now: int) -> Row:
+def _turn(turn: Turn, now: int) -> PageRow:
     state = Cell("held", "good")
     if turn.lost_at_ms is not None:
         state = Cell(f"lost: {turn.why}", "busy")
@@ -266,7 +266,7 @@ def _members(shown: Shown) -> str:
         shown.status.members,
         key=lambda member: (member.rank is None, member.rank or 0, member.name),
     )
-    rows: list[Row] = [
+    rows: list[PageRow] = [
         (
             Cell(member.name + (" (this one)" if member.name == shown.me else "")),
             Cell("none" if member.rank is None else str(member.rank), is_short=True),
@@ -296,7 +296,7 @@ def _table(title: str, headings: tuple[str, ...], rows: TableRows) -> str:
     )  # fmt: skip
 
 
-def _row(headings: Iterable[str], row: Row) -> str:
+def _row(headings: Iterable[str], row: PageRow) -> str:
     cells = (
         f'<td data-of="{heading}"{_class(cell)}>{_marked(cell)}</td>'
         for heading, cell in zip(headings, row, strict=True)

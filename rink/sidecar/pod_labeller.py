@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from rink.sidecar.clock import now_ms
 from rink.sidecar.consumer_turns import ConsumerTurns
-from rink.sidecar.effects import Effect
+from rink.sidecar.effects import SidecarEffect
 from rink.sidecar.pod_api import PodApi, PodApiError
 from rink.sidecar.pod_label import (
     NONE,
@@ -61,7 +61,7 @@ class PodLabeller:
         self._reported_at_s = -math.inf
         self._is_reported = False
 
-    def look(self, _: Effect | None = None) -> None:
+    def look(self, _: SidecarEffect | None = None) -> None:
         """Recompute the labels from the roles that are held."""
         self._changed.set()
 

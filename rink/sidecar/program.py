@@ -27,7 +27,7 @@ from rink.sidecar import public
 from rink.sidecar.access import Access, Bearer
 from rink.sidecar.clock import in_ms
 from rink.sidecar.consumer_turns import ConsumerTurns
-from rink.sidecar.effects import Effect, Granted, Over, Renewed
+from rink.sidecar.effects import Granted, Over, Renewed, SidecarEffect
 from rink.sidecar.http_api import MAX_STREAMS, Api
 from rink.sidecar.listeners import MAX_CALLERS, Address, listen, serve
 from rink.sidecar.membership import Membership
@@ -216,7 +216,7 @@ class Program:
             page,
         )
 
-    def _write_files(self, effect: Effect) -> None:
+    def _write_files(self, effect: SidecarEffect) -> None:
         assert self._files is not None
         match effect:
             case Granted(turn):

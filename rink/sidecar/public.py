@@ -38,7 +38,7 @@ class LoopLag:
 
 Reason = Callable[[], str]
 """A function that returns why a condition does not hold, or ""."""
-Call = Callable[[Request], Coroutine[Any, Any, Response]]
+PublicHandler = Callable[[Request], Coroutine[Any, Any, Response]]
 """A function that returns the answer to a request."""
 
 
@@ -64,9 +64,9 @@ def why_not_ready(service: Service, membership: Membership, joined: bool = False
 def application(
     ready: Reason,
     healthy: Reason,
-    metrics: Call,
+    metrics: PublicHandler,
     joined: Reason | None = None,
-    page: Call | None = None,
+    page: PublicHandler | None = None,
 ) -> Starlette:
     """Return the application of the probes and metrics.
 

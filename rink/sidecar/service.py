@@ -16,7 +16,17 @@ import attrs
 from rink.sidecar.clock import now_ms
 from rink.sidecar.consumer_turns import ConsumerTurns
 from rink.sidecar.consumers import Consumer, Turn
-from rink.sidecar.effects import Bye, Effect, Granted, LetGo, Over, Renewed, TurnLost, Unwant, Want
+from rink.sidecar.effects import (
+    Bye,
+    Granted,
+    LetGo,
+    Over,
+    Renewed,
+    SidecarEffect,
+    TurnLost,
+    Unwant,
+    Want,
+)
 
 log = logging.getLogger("rink.sidecar")
 
@@ -96,7 +106,7 @@ class Service:
         """Why no new consumer is taken, in the operator's words, or ""."""
         self.member: ServiceMember
         """The member, which sets itself here."""
-        self.on_change: list[Callable[[Effect], None]] = []
+        self.on_change: list[Callable[[SidecarEffect], None]] = []
         """Functions that get each effect before it is executed: files, labels."""
         self.heard_ms = 0
         """When a consumer last answered, or last gave a sign of life before it was forgotten."""
@@ -234,7 +244,7 @@ class Service:
         with self.changing():
             pass
 
-    def _execute(self, effect: Effect) -> None:
+    def _execute(self, effect: SidecarEffect) -> None:
         # Invariant: effects are executed in the order in which the turns left them, each one wholly
         # and only once, and `on_change` comes first. It holds since `_follow_up` alone calls this,
         # and nothing here awaits. So the file of a role is removed (at `Over`) before the member

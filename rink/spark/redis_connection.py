@@ -14,7 +14,7 @@ from redis.retry import Retry
 from rink.errors import RinkError, StateError
 from rink.redis import partition_count
 from rink.redis.blocking_client import (
-    Client,
+    BlockingRedis,
     checked,
     client_of,
     run_scripts,
@@ -46,7 +46,7 @@ class RedisConnection:
     safe to repeat.
     """
 
-    def __init__(self, client: Client, patience: float) -> None:
+    def __init__(self, client: BlockingRedis, patience: float) -> None:
         refuse_decoding(settings_of(client))
         client.set_response_callback("XRANGE", lambda answer, **_: answer)
         self.client = client
@@ -137,7 +137,7 @@ def connection(place: StreamPlace) -> RedisConnection:
     connection = _made.get(key)
     if connection is None:
         text = place.redis
-        client: Client
+        client: BlockingRedis
         if "://" in text:
             client = client_of(text, Retry(NoBackoff(), 0))
         else:

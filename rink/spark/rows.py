@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from rink.spark import schema as schemas
 from rink.spark.compat import arrow_schema
-from rink.spark.source.reading import Entry
+from rink.spark.source.reading import RangeEntry
 from rink.streams.codec import Codec, JsonCodec
 from rink.streams.errors import RecordError
 from rink.streams.records.fields import field_names, fields_of, is_record_class
@@ -63,7 +63,7 @@ class Rows:
         )
         self._defaults = _defaults_of(record, own) if record is not None else {}
 
-    def batch(self, entries: Sequence[Entry]) -> Any:
+    def batch(self, entries: Sequence[RangeEntry]) -> Any:
         """Return a pyarrow.RecordBatch of these entries.
 
         Raises:
@@ -89,7 +89,7 @@ class Rows:
         times = [int(at[: at.index(b"-")]) * 1000 for at in kept]
         return pa.array(times, pa.int64()).cast(self._schema.field(name).type)
 
-    def _data(self, entries: Sequence[Entry]) -> tuple[list[bytes], list[bytes]]:
+    def _data(self, entries: Sequence[RangeEntry]) -> tuple[list[bytes], list[bytes]]:
         """Return ids and records of the entries that this group reads."""
         if all(len(fields) == 2 and fields[0] == _DATA for _, fields in entries):  # nearly always
             return [at for at, _ in entries], [fields[1] for _, fields in entries]

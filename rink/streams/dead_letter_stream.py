@@ -20,7 +20,7 @@ from typing import NoReturn, TypeVar
 
 from rink.core.keys import check_name
 from rink.errors import ConfigError, UsageError
-from rink.streams.consumer.buffer import DATA, Entry
+from rink.streams.consumer.buffer import DATA, StreamEntry
 from rink.streams.dead_letter import DeadLetter
 from rink.streams.failure_policy import OnError
 from rink.streams.store.store import Store
@@ -71,7 +71,7 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
         """
         return PartitionBounds(0, loses=True)
 
-    def decode(self, entry: Entry) -> DeadLetter[R]:
+    def decode(self, entry: StreamEntry) -> DeadLetter[R]:
         """Return an entry as a dead letter, even if its record does not decode."""
         fields = entry.fields or {}
         try:

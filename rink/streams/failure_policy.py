@@ -11,7 +11,7 @@ import attrs
 from rink.arguments import check_count, check_seconds
 from rink.backoff import Backoff
 from rink.errors import ConfigError, RinkError
-from rink.streams.consumer.buffer import Entry, Letter
+from rink.streams.consumer.buffer import Letter, StreamEntry
 from rink.streams.consumer.circuit_breaker import LAST
 from rink.streams.transient_errors import TRANSIENT, TransientError, check_transient, is_transient
 
@@ -108,7 +108,7 @@ def _check_backoff(backoff: object) -> None:
 class Undecodable(RinkError):  # noqa: N818 - as the other errors are named
     """A record does not decode; users do not see this error."""
 
-    def __init__(self, entry: Entry, error: Exception) -> None:
+    def __init__(self, entry: StreamEntry, error: Exception) -> None:
         super().__init__(said(error))
         self.entry = entry
         self.error = error

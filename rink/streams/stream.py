@@ -12,7 +12,7 @@ from rink.core.hashing import fnv1a64, jump_hash
 from rink.errors import ConfigError, RinkError
 from rink.streams.app_connections import Connections, OpenStore
 from rink.streams.codec import Codec, JsonCodec
-from rink.streams.consumer.buffer import DATA, Entry
+from rink.streams.consumer.buffer import DATA, StreamEntry
 from rink.streams.dead_letter import DeadLetter
 from rink.streams.errors import RecordError
 from rink.streams.event import Event
@@ -199,7 +199,7 @@ class Stream(Generic[R]):
         """Return the entry of a record in Redis: names and values in turn."""
         return [DATA, self.encode(record)]
 
-    def decode(self, entry: Entry) -> R:
+    def decode(self, entry: StreamEntry) -> R:
         """Return the record of an entry; raise the codec's errors."""
         return self.codec.decode(entry.data)
 
@@ -346,7 +346,7 @@ class Stream(Generic[R]):
         key = self.names.partition(partition).stream
         store = (await self.app.connections.open()).store
         async for entry_id, fields in store.entries(key, after):
-            entry = Entry(entry_id.decode(), fields.get(DATA, b""), fields=fields)
+            entry = StreamEntry(entry_id.decode(), fields.get(DATA, b""), fields=fields)
             try:
                 record = self.decode(entry)
             except RinkError:  # an error of Rink

@@ -22,7 +22,7 @@ import attrs
 
 from rink.errors import UsageError
 from rink.streams.app import App
-from rink.streams.consumer.buffer import DATA, Entry
+from rink.streams.consumer.buffer import DATA, StreamEntry
 from rink.streams.consumer.error_log import ErrorLog
 from rink.streams.consumer.grant_run import GrantRun, ProcessorContext
 from rink.streams.consumer.metrics import WorkerMetrics
@@ -214,7 +214,7 @@ class _Partition:
         outcome = self._outcome
         outcome.commits.append(step.processed)
         outcome.processed.extend(
-            self._record(Entry.of(self._data[number - 1]))
+            self._record(StreamEntry.of(self._data[number - 1]))
             for number in range(first + 1, last + 1)
             if f"{number}-0" not in dead
         )
@@ -228,9 +228,9 @@ class _Partition:
 
     def _letter(self, letter: Output) -> DeadLetter[Any]:
         stream = DeadLetterStream(self._processor.stream, self._processor.name)
-        return stream.decode(Entry.of((b"0-0", [_bytes(field) for field in letter.fields])))
+        return stream.decode(StreamEntry.of((b"0-0", [_bytes(field) for field in letter.fields])))
 
-    def _record(self, entry: Entry) -> Any:
+    def _record(self, entry: StreamEntry) -> Any:
         try:
             return self._processor.stream.decode(entry)
         except Exception:  # the user's codec may raise anything

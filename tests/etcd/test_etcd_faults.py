@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from rink.errors import EtcdAuth, EtcdCompacted, EtcdError, EtcdTooLarge
-from rink.etcd.error_map import Kind, is_about_tls, read_fault, refusal
+from rink.etcd.error_map import FaultKind, is_about_tls, read_fault, refusal
 
 Code = grpc.StatusCode
 
@@ -23,19 +23,19 @@ class Said(grpc.RpcError):
 @pytest.mark.parametrize(
     ("code", "words", "kind"),
     [
-        (Code.UNAVAILABLE, "etcdserver: no leader", Kind.SILENT),
-        (Code.UNAVAILABLE, "etcdserver: request timed out", Kind.SILENT),
-        (Code.DEADLINE_EXCEEDED, "Deadline Exceeded", Kind.SILENT),
-        (Code.UNKNOWN, "Stream removed (Socket closed)", Kind.SILENT),
-        (Code.CANCELLED, "Channel closed!", Kind.SILENT),
-        (Code.UNAUTHENTICATED, "etcdserver: invalid auth token", Kind.STALE_TOKEN),
-        (Code.INVALID_ARGUMENT, "etcdserver: user name is empty", Kind.STALE_TOKEN),
-        (Code.INVALID_ARGUMENT, "etcdserver: revision of auth store is old", Kind.STALE_TOKEN),
-        (Code.PERMISSION_DENIED, "etcdserver: permission denied", Kind.REFUSED),
-        (Code.NOT_FOUND, "etcdserver: requested lease not found", Kind.REFUSED),
-        (Code.INVALID_ARGUMENT, "etcdserver: request is too large", Kind.REFUSED),
-        (Code.RESOURCE_EXHAUSTED, "etcdserver: too many requests", Kind.REFUSED),
-        (Code.UNIMPLEMENTED, "", Kind.REFUSED),
+        (Code.UNAVAILABLE, "etcdserver: no leader", FaultKind.SILENT),
+        (Code.UNAVAILABLE, "etcdserver: request timed out", FaultKind.SILENT),
+        (Code.DEADLINE_EXCEEDED, "Deadline Exceeded", FaultKind.SILENT),
+        (Code.UNKNOWN, "Stream removed (Socket closed)", FaultKind.SILENT),
+        (Code.CANCELLED, "Channel closed!", FaultKind.SILENT),
+        (Code.UNAUTHENTICATED, "etcdserver: invalid auth token", FaultKind.STALE_TOKEN),
+        (Code.INVALID_ARGUMENT, "etcdserver: user name is empty", FaultKind.STALE_TOKEN),
+        (Code.INVALID_ARGUMENT, "etcdserver: revision of auth store is old", FaultKind.STALE_TOKEN),
+        (Code.PERMISSION_DENIED, "etcdserver: permission denied", FaultKind.REFUSED),
+        (Code.NOT_FOUND, "etcdserver: requested lease not found", FaultKind.REFUSED),
+        (Code.INVALID_ARGUMENT, "etcdserver: request is too large", FaultKind.REFUSED),
+        (Code.RESOURCE_EXHAUSTED, "etcdserver: too many requests", FaultKind.REFUSED),
+        (Code.UNIMPLEMENTED, "", FaultKind.REFUSED),
     ],
 )
 def test_an_error_is_silence_a_stale_token_or_a_no(code, words, kind):
@@ -44,7 +44,7 @@ def test_an_error_is_silence_a_stale_token_or_a_no(code, words, kind):
 
 def test_without_a_user_no_token_is_stale():
     error = Said(Code.UNAUTHENTICATED, "etcdserver: invalid auth token")
-    assert read_fault(error, has_user=False).kind is Kind.REFUSED
+    assert read_fault(error, has_user=False).kind is FaultKind.REFUSED
 
 
 @pytest.mark.parametrize(

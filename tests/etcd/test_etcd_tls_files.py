@@ -117,7 +117,7 @@ def test_tls_certificate_without_its_new_key_is_not_used_yet(files, caplog):
 def test_tls_pair_written_while_it_is_checked_is_not_used_yet(files, monkeypatch, caplog):
     old = files.read()
     texts = []
-    monkeypatch.setattr("rink.etcd.tls.Pair.load_into", lambda *_: texts.append(files.write()))
+    monkeypatch.setattr("rink.etcd.tls.KeyPair.load_into", lambda *_: texts.append(files.write()))
     assert files.read() == old
     assert "being written" in caplog.text
     monkeypatch.undo()

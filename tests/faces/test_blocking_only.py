@@ -70,7 +70,7 @@ def test_what_does_not_block_may_be_called_from_a_callback(blocking):
 
 
 def test_blocking_call_in_an_event_loop_warns_once_and_names_aio(blocking, monkeypatch):
-    monkeypatch.setattr(callers_module._Warned, "once", False)
+    monkeypatch.setattr(callers_module._LoopWarning, "once", False)
     a = blocking.make("a")
 
     async def main():

@@ -39,7 +39,7 @@ def test_lost_is_set_at_the_end_of_a_with(world):
 
 
 def test_lost_of_a_collected_handle_is_set(world, monkeypatch):
-    monkeypatch.setattr(roles_module._Warned, "once", True)
+    monkeypatch.setattr(roles_module._ReleaseWarning, "once", True)
     member = world.join("a")
     role = member.await_role("x", LONG_S)
     lost = role.lost
@@ -222,7 +222,7 @@ def test_loss_is_told_to_each_handle_of_the_role(world):
 
 def test_role_set_dropped_amid_a_loss_takes_no_lock(world, monkeypatch):
     """The collector may run on the thread that holds the lock for that loss."""
-    monkeypatch.setattr(roles_module._Warned, "once", True)
+    monkeypatch.setattr(roles_module._ReleaseWarning, "once", True)
     member, taken = world.join("a"), []
 
     class Noted(contextlib.nullcontext):

@@ -271,7 +271,7 @@ def test_is_held_looks_at_the_deadline_itself(world):
 
 
 def test_a_dropped_handle_is_released_with_one_warning(world, monkeypatch):
-    monkeypatch.setattr(roles_module._Warned, "once", False)
+    monkeypatch.setattr(roles_module._ReleaseWarning, "once", False)
     a = world.join("a")
     assert a.wait_settled(LONG_S)
     with warnings.catch_warnings(record=True) as caught:
@@ -285,7 +285,7 @@ def test_a_dropped_handle_is_released_with_one_warning(world, monkeypatch):
 
 
 def test_a_dropped_handle_of_a_lost_role_lets_the_next_member_have_it(world, monkeypatch):
-    monkeypatch.setattr(roles_module._Warned, "once", True)
+    monkeypatch.setattr(roles_module._ReleaseWarning, "once", True)
     a = world.join("a")
     role = a.await_role(owned_by(1, 2), LONG_S)
     name = role.name

@@ -86,7 +86,7 @@ def test_aio_under_asyncio_needs_no_sniffio(cluster, monkeypatch):
 
 def test_blocking_call_under_trio_warns_once_and_says_what_to_write(cluster, monkeypatch):
     """The loop is blocked as under asyncio, and the lease is still renewed."""
-    monkeypatch.setattr(callers_module._Warned, "once", False)
+    monkeypatch.setattr(callers_module._LoopWarning, "once", False)
 
     async def main():
         with rink.Session(cluster.client()) as session, rink.Rink(session, "g") as member:
@@ -102,7 +102,7 @@ def test_blocking_call_under_trio_warns_once_and_says_what_to_write(cluster, mon
 
 
 def test_blocking_call_in_a_thread_of_trio_warns_of_nothing(cluster, monkeypatch):
-    monkeypatch.setattr(callers_module._Warned, "once", False)
+    monkeypatch.setattr(callers_module._LoopWarning, "once", False)
 
     def member():
         with rink.Session(cluster.client()) as session, rink.Rink(session, "g") as member:

@@ -6,7 +6,7 @@ import pytest
 
 from rink.errors import ConfigError, UsageError
 from rink.streams import App, DeadLetter, Record
-from rink.streams.consumer.buffer import Entry
+from rink.streams.consumer.buffer import StreamEntry
 from rink.streams.dead_letter_stream import DeadLetterStream
 
 
@@ -81,8 +81,8 @@ def test_nobody_sends_to_a_stream_of_dead_letters(orders):
 def test_letter_of_fields_that_are_no_text_is_read(orders):
     dead = orders.dead_letters("bill")
     assert isinstance(dead, DeadLetterStream)
-    entry = Entry("1-0", b"\xff", fields={b"error": b"\xfe", b"id": b"7-0"})
+    entry = StreamEntry("1-0", b"\xff", fields={b"error": b"\xfe", b"id": b"7-0"})
     assert dead.decode(entry) == DeadLetter(
         record=b"\xff", event="7-0", error="\\xfe", processor="bill"
     )
-    assert dead.decode(Entry("1-0", b'{"number":1}')).record == Order(number=1)
+    assert dead.decode(StreamEntry("1-0", b'{"number":1}')).record == Order(number=1)

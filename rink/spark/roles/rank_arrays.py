@@ -27,7 +27,7 @@ from rink.core import schemes
 from rink.core.schemes import JUMP, MAX_SIZE, First, Scheme
 from rink.errors import ConfigError
 
-Names: TypeAlias = Any
+NameArray: TypeAlias = Any
 """A pyarrow Array or ChunkedArray of strings. pyarrow has no types that mypy can read."""
 
 Hashes: TypeAlias = NDArray[np.uint64]
@@ -51,7 +51,7 @@ class Spans:
     lengths: NDArray[np.int64]
 
     @classmethod
-    def of(cls, names: Names) -> Spans:
+    def of(cls, names: NameArray) -> Spans:
         """Return the spans of a string array; only offsets are copied."""
         wide = pa.types.is_large_string(names.type)
         _, offsets, data = names.buffers()
@@ -64,7 +64,7 @@ class Spans:
         return len(self.starts)
 
     @classmethod
-    def blocks(cls, names: Names) -> Iterator[tuple[slice, Spans]]:
+    def blocks(cls, names: NameArray) -> Iterator[tuple[slice, Spans]]:
         """Yield the spans of a string array in order, `BLOCK` names at a time."""
         for start in range(0, len(names), BLOCK):
             block = names.slice(start, BLOCK)
@@ -74,7 +74,7 @@ class Spans:
 # ── arrays of names ──────────────────────────────────────────────────────────────────────────────
 
 
-def ranks(names: Names, size: int, scheme: str | Scheme = "jump") -> Any:
+def ranks(names: NameArray, size: int, scheme: str | Scheme = "jump") -> Any:
     """Return the ranks of names, as `rink.rank_of` gives them one by one.
 
     Args:
@@ -96,7 +96,7 @@ def ranks(names: Names, size: int, scheme: str | Scheme = "jump") -> Any:
     return _ranks(names, size, its_scheme)
 
 
-def _ranks(names: Names, size: int, scheme: Scheme) -> Any:
+def _ranks(names: NameArray, size: int, scheme: Scheme) -> Any:
     if isinstance(names, pa.ChunkedArray):
         chunks = [_ranks(chunk, size, scheme) for chunk in names.chunks]
         return pa.concat_arrays(chunks) if chunks else pa.array([], pa.int32())
@@ -120,7 +120,7 @@ def _ranks(names: Names, size: int, scheme: Scheme) -> Any:
     return pa.array(result, mask=nulls(names))
 
 
-def plain(names: Names) -> Any:
+def plain(names: NameArray) -> Any:
     """Return names as a string or large_string Array, or raise ConfigError."""
     if pa.types.is_string(names.type) or pa.types.is_large_string(names.type):
         return names
@@ -137,7 +137,7 @@ def text(data: Any) -> Any:
     return pa.Array.from_buffers(kind, len(data), data.buffers(), data.null_count, data.offset)
 
 
-def nulls(names: Names) -> NDArray[np.bool_] | None:
+def nulls(names: NameArray) -> NDArray[np.bool_] | None:
     """Return where names are null; None if no name is."""
     if names.null_count == 0:
         return None
@@ -153,7 +153,7 @@ def check_size(size: int) -> None:
         raise ConfigError(f"the size is 0 to {MAX_SIZE}, not {size}")
 
 
-def both_ranks(names: Names, size: int, other: int, scheme: Scheme) -> tuple[Any, Any]:
+def both_ranks(names: NameArray, size: int, other: int, scheme: Scheme) -> tuple[Any, Any]:
     """Return the ranks of names for two sizes by one scheme.
 
     For jump, this takes little more time than for one size. With more buckets, a key stays or goes
@@ -180,7 +180,7 @@ def both_ranks(names: Names, size: int, other: int, scheme: Scheme) -> tuple[Any
     return pair if size == least else (pair[1], pair[0])
 
 
-def owners(names: Names, ranks: Any, pins: Mapping[str, int]) -> Ranks:
+def owners(names: NameArray, ranks: Any, pins: Mapping[str, int]) -> Ranks:
     """Return the rank of each name's owner: its pin's rank, else the scheme's.
 
     It is `NOBODY` where the name is null, or if size is 0. `names` is no ChunkedArray, `ranks` has
@@ -199,7 +199,7 @@ def owners(names: Names, ranks: Any, pins: Mapping[str, int]) -> Ranks:
     return np.where(index == NOBODY, ranked, np.array(list(pins.values()), np.int32)[index])
 
 
-def _first(names: Names, size: int, scheme: First) -> Any:
+def _first(names: NameArray, size: int, scheme: First) -> Any:
     """Return rank 0 for the roles of `first`; its scheme ranks the others."""
     result = np.zeros(len(names), np.int32)
     if scheme.roles is not None:
@@ -211,7 +211,7 @@ def _first(names: Names, size: int, scheme: First) -> Any:
     return pa.array(result, mask=nulls(names))
 
 
-def _custom(names: Names, size: int, scheme: Scheme) -> Any:
+def _custom(names: NameArray, size: int, scheme: Scheme) -> Any:
     """Return the ranks of a user's function, called once for each name."""
     distinct = names.dictionary_encode()
     each = [scheme.rank(name, size) for name in distinct.dictionary.to_pylist()]

@@ -14,7 +14,7 @@ from rink.spark.source.group import tell_gone
 from rink.spark.source.offsets import ANSWER_BYTES, PAGE
 from rink.streams.store import entry_ids
 
-Entry = tuple[bytes, list[bytes]]
+RangeEntry = tuple[bytes, list[bytes]]
 """An id, and names and values in turn."""
 
 FIRST_PAGE = 100
@@ -42,7 +42,7 @@ class Range:
     strict: bool
 
 
-def pages(redis: RedisConnection, wanted: Range, size: int = PAGE) -> Iterator[list[Entry]]:
+def pages(redis: RedisConnection, wanted: Range, size: int = PAGE) -> Iterator[list[RangeEntry]]:
     """Yield the entries, page by page.
 
     A page begins with the last entry of the page before. As long as that entry is there, nothing
@@ -66,7 +66,7 @@ def pages(redis: RedisConnection, wanted: Range, size: int = PAGE) -> Iterator[l
         yield entries
 
 
-def _fitting(page: list[Entry]) -> int:
+def _fitting(page: list[RangeEntry]) -> int:
     """Return how many entries of this size make one answer."""
     some = page[:: len(page) // 100 + 1]  # looking at all would take a tenth of the time
     length = sum(len(value) for _, fields in some for value in fields)
@@ -75,7 +75,7 @@ def _fitting(page: list[Entry]) -> int:
 
 def _page(
     redis: RedisConnection, stream: str, wanted: Range, at: str, size: int
-) -> tuple[list[Entry], bool]:
+) -> tuple[list[RangeEntry], bool]:
     """Return the entries after `at`, and whether none of them can be missing."""
     if at != entry_ids.NONE:
         entries = redis.repeated(lambda: _range(redis, stream, at, wanted.end, size + 1), stream)
@@ -88,7 +88,9 @@ def _page(
     return entries, removed == wanted.removed
 
 
-def _range(redis: RedisConnection, stream: str, start: str, end: str, count: int) -> list[Entry]:
+def _range(
+    redis: RedisConnection, stream: str, start: str, end: str, count: int
+) -> list[RangeEntry]:
     # Not xrange(): redis-py would make a dictionary of each entry, which takes half of the time.
     reply: Any = redis.client.execute_command(  # type: ignore[no-untyped-call]
         "XRANGE", stream, start, end, "COUNT", count

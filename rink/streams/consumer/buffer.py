@@ -64,7 +64,7 @@ class Letter:
 
 
 @attrs.define(eq=False)
-class Entry:
+class StreamEntry:
     """Hold one event of the partition, as it was read.
 
     Attributes:
@@ -87,7 +87,7 @@ class Entry:
         return len(self.data) if self.fields is None else sum(map(len, self.fields.values()))
 
     @classmethod
-    def of(cls, raw: RawEntry) -> Entry:
+    def of(cls, raw: RawEntry) -> StreamEntry:
         """Return the entry that Redis sent."""
         key, fields = raw
         if len(fields) == 2 and fields[0] == DATA:  # nearly all entries
@@ -103,7 +103,7 @@ class Passage:
     expected: str
     new: str
     processed: int
-    dead: tuple[Entry, ...]
+    dead: tuple[StreamEntry, ...]
 
 
 class Buffer:
@@ -134,9 +134,9 @@ class Buffer:
         self.max_uncommitted = max_uncommitted
         self.stopped = False
         self._processor = processor.encode()
-        self._read: deque[Entry] = deque()
-        self._out: deque[Entry] = deque()
-        self._finished: deque[Entry] = deque()
+        self._read: deque[StreamEntry] = deque()
+        self._out: deque[StreamEntry] = deque()
+        self._finished: deque[StreamEntry] = deque()
         self.count_finished = self.held_back = self.size = 0
         self._unsettled = 0  # how many entries of `_out` and `_finished` are not skipped
         self._under_way: Passage | None = None
@@ -160,7 +160,7 @@ class Buffer:
 
     def feed(self, entries: Iterable[RawEntry]) -> None:
         """Add the entries that were read behind `read_to`, in order."""
-        read = [Entry.of(raw) for raw in entries]
+        read = [StreamEntry.of(raw) for raw in entries]
         self._read.extend(read)
         # Nearly all entries have only data, and the property costs as much as the rest of the loop.
         self.size += sum(
@@ -197,7 +197,7 @@ class Buffer:
         """Return whether an event must be done before the next is yielded."""
         return self._unsettled >= self.max_uncommitted and not self._finished
 
-    def behind(self, entry: Entry, count: int) -> list[Entry]:
+    def behind(self, entry: StreamEntry, count: int) -> list[StreamEntry]:
         """Return up to `count` entries behind `entry` that will be yielded."""
         position = entry_ids.order(entry.id)
         later = (
@@ -209,9 +209,9 @@ class Buffer:
         )
         return list(islice(later, count))
 
-    def give(self, count: int) -> list[Entry]:
+    def give(self, count: int) -> list[StreamEntry]:
         """Yield up to `count` entries, and pass skipped entries silently."""
-        entries: list[Entry] = []
+        entries: list[StreamEntry] = []
         count = min(count, self.may_yield)
         if self.stopped or count <= 0:
             return entries
@@ -229,7 +229,7 @@ class Buffer:
             self._finish_skipped()
         return entries
 
-    def give_plain(self, ceiling: tuple[int, int]) -> Entry | None:
+    def give_plain(self, ceiling: tuple[int, int]) -> StreamEntry | None:
         """Yield one entry, if it is ordinary and not above the ceiling."""
         if self.stopped or not self._read or self._alone or self._condemned or self.may_yield < 1:
             return None
@@ -240,7 +240,7 @@ class Buffer:
         self._unsettled += 1
         return entry
 
-    def _give_with_care(self, count: int, entries: list[Entry]) -> None:
+    def _give_with_care(self, count: int, entries: list[StreamEntry]) -> None:
         # See "Careful mode" above. The check comes before the entry leaves `_read`. So an entry
         # that comes alone is yielded only if no other entry is in flight, and none joins it.
         while self._read and len(entries) < count:
@@ -260,14 +260,14 @@ class Buffer:
         if self._read and not self._is_alone(self._read[0]):
             self._alone = self._careful = None
 
-    def _skip_others(self, entry: Entry) -> None:
+    def _skip_others(self, entry: StreamEntry) -> None:
         if entry.only is not None and entry.only != self._processor:
             entry.skipped = True
 
-    def _is_alone(self, entry: Entry) -> bool:
+    def _is_alone(self, entry: StreamEntry) -> bool:
         return self._alone is not None and entry_ids.order(entry.id) <= self._alone
 
-    def must_mark(self, entry: Entry) -> bool:
+    def must_mark(self, entry: StreamEntry) -> bool:
         """Return whether this entry may have crashed an earlier owner."""
         return self._careful is not None and entry_ids.order(entry.id) <= self._careful
 
@@ -302,7 +302,7 @@ class Buffer:
         while self._out and self._out[0].skipped:
             self._finished.append(self._out.popleft())
 
-    def fail(self) -> tuple[Entry | None, int]:
+    def fail(self) -> tuple[StreamEntry | None, int]:
         """Put the in-flight events back after an error, to come again alone.
 
         Returns:
@@ -333,7 +333,7 @@ class Buffer:
         """End the careful mode."""
         self._alone = self._careful = None
 
-    def take_back(self, first: Entry) -> None:
+    def take_back(self, first: StreamEntry) -> None:
         """Put back the entries from `first` on, which no processor has seen."""
         entry = None
         while entry is not first:
@@ -346,7 +346,7 @@ class Buffer:
         self._condemned[entry_id] = letter
 
     @property
-    def in_hand(self) -> list[Entry]:
+    def in_hand(self) -> list[StreamEntry]:
         """Return the in-flight events: yielded, not done, not skipped."""
         return [entry for entry in self._out if not entry.skipped]
 

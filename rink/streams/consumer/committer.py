@@ -16,7 +16,7 @@ import attrs
 from rink.errors import RinkError, StaleToken, UsageError
 from rink.event_loops import loop_time
 from rink.redis.retry import PASSING, repeat_until_answered
-from rink.streams.consumer.buffer import Buffer, Entry
+from rink.streams.consumer.buffer import Buffer, StreamEntry
 from rink.streams.consumer.metrics import WorkerMetrics
 from rink.streams.errors import OffsetMoved, PartitionFull, RedisRolledBack
 from rink.streams.processor import Processor
@@ -110,7 +110,7 @@ class Committer:
                 self._buffer.unfinish()
                 raise
 
-    async def cover(self, last: Entry) -> None:
+    async def cover(self, last: StreamEntry) -> None:
         """Raise the ceiling in Redis to an entry before it is yielded."""
         if entry_ids.order(last.id) > self.ceiling:
             ceiling = self._buffer.next_ceiling
@@ -147,7 +147,7 @@ class Committer:
             outputs=outputs,
         )
 
-    def _letter(self, entry: Entry) -> Output:
+    def _letter(self, entry: StreamEntry) -> Output:
         letter = entry.letter
         assert letter is not None
         fields = (

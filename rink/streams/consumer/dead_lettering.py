@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Generic, NoReturn, TypeVar
 
-from rink.streams.consumer.buffer import Buffer, Entry, Letter
+from rink.streams.consumer.buffer import Buffer, Letter, StreamEntry
 from rink.streams.consumer.circuit_breaker import CircuitBreaker
 from rink.streams.failure_policy import Quarantined, Undecodable, letter_of
 from rink.streams.processor import Processor
@@ -64,7 +64,7 @@ class DeadLettering(Generic[R]):
 
     # ── records ──────────────────────────────────────────────────────────────────────────────
 
-    def decode(self, entries: list[Entry]) -> list[tuple[Entry, R]]:
+    def decode(self, entries: list[StreamEntry]) -> list[tuple[StreamEntry, R]]:
         """Decode entries up to the first that does not decode.
 
         The entries from there on are taken back.
@@ -73,7 +73,7 @@ class DeadLettering(Generic[R]):
             Undecodable: the first entry does not decode.
         """
         decode = self._processor.stream.decode
-        decoded: list[tuple[Entry, R]] = []
+        decoded: list[tuple[StreamEntry, R]] = []
         try:
             for entry in entries:
                 decoded.append((entry, decode(entry)))
@@ -124,7 +124,7 @@ class DeadLettering(Generic[R]):
             return 0
         return min(room, self._buffer.prefetch) - 1
 
-    def _does_decode(self, entry: Entry) -> bool:
+    def _does_decode(self, entry: StreamEntry) -> bool:
         try:
             self._processor.stream.decode(entry)
         except Exception:

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from rink.errors import UsageError
-from rink.streams.consumer.buffer import Entry
+from rink.streams.consumer.buffer import StreamEntry
 from rink.streams.event import Event
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Delivery(Generic[R_co]):
         self._iteration = iteration
         return iteration
 
-    def next_now(self, iteration: object) -> tuple[Entry, R_co] | None:
+    def next_now(self, iteration: object) -> tuple[StreamEntry, R_co] | None:
         """Return the next entry and record, or None if that may need a wait."""
         return self.owner.next_now() if iteration is self._iteration else None
 

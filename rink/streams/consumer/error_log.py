@@ -24,7 +24,7 @@ The other partitions meet the same error in this time.
 _FORGET_AFTER_S = 300.0
 """The time after which the same error is logged with its traceback again."""
 
-Kind = tuple[type[BaseException], str, int]
+ErrorKind = tuple[type[BaseException], str, int]
 """The identity of an error: its class, and the file and line that raised it."""
 
 
@@ -42,7 +42,7 @@ class ErrorLog:
 
     def __init__(self, processor: str) -> None:
         self._processor = processor
-        self._seen: dict[Kind, _Seen] = {}
+        self._seen: dict[ErrorKind, _Seen] = {}
         # The partitions in an outage, with the number of events that each had done before it.
         self._waiting: dict[str, int] = {}
         self._outage_since = 0.0
@@ -137,7 +137,7 @@ class ErrorLog:
                 del self._seen[kind]
 
 
-def _kind(error: BaseException) -> Kind:
+def _kind(error: BaseException) -> ErrorKind:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -13,7 +13,7 @@ from rink.errors import RinkError, StateError, UsageError
 from rink.event_loops import loop_time
 from rink.redis.error_map import first_error
 from rink.redis.errors import RedisError
-from rink.streams.consumer.buffer import Entry
+from rink.streams.consumer.buffer import StreamEntry
 from rink.streams.consumer.error_log import ErrorLog
 from rink.streams.consumer.metrics import WorkerMetrics
 from rink.streams.consumer.owner import GrantOwner
@@ -119,7 +119,7 @@ class FailureHandler:
                 f"transient_for={policy.transient_for:g} s"
             )
 
-    def _has_failed_long(self, blamed: Entry) -> bool:
+    def _has_failed_long(self, blamed: StreamEntry) -> bool:
         if self._failing[0] != blamed.id:
             self._failing = (blamed.id, loop_time())
         since = max(self._failing[1], self._owner.active_since)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from rink.errors import UsageError
-from rink.streams.consumer.buffer import Buffer, Entry
+from rink.streams.consumer.buffer import Buffer, StreamEntry
 from rink.streams.consumer.committer import Committer
 from rink.streams.consumer.dead_lettering import DeadLettering
 from rink.streams.consumer.error_log import ErrorLog
@@ -162,7 +162,7 @@ class GrantOwner(Generic[R]):
         self.changed.set()
         self._suspects.forget(self)
 
-    async def next(self, count: int, within: float) -> list[tuple[Entry, R]]:
+    async def next(self, count: int, within: float) -> list[tuple[StreamEntry, R]]:
         """Mark the in-flight events as done, and yield more; [] at the end."""
         if self._is_waited_for:
             raise UsageError(
@@ -176,7 +176,7 @@ class GrantOwner(Generic[R]):
         finally:
             self._is_waited_for = False
 
-    async def _next(self, count: int, within: float) -> list[tuple[Entry, R]]:
+    async def _next(self, count: int, within: float) -> list[tuple[StreamEntry, R]]:
         self.stopwatch.stop()
         self.raise_timeout()
         if self.processor.commits_by_hand:
@@ -188,7 +188,7 @@ class GrantOwner(Generic[R]):
             self.finish()
         await self.settle_mark()
         while True:
-            entries: list[Entry] = []
+            entries: list[StreamEntry] = []
             try:
                 await self._gather(entries, count, within)
                 events = self.dead_lettering.decode(entries)
@@ -205,7 +205,7 @@ class GrantOwner(Generic[R]):
                 self.stopwatch.start(len(events))
             return events
 
-    def next_now(self) -> tuple[Entry, R] | None:
+    def next_now(self) -> tuple[StreamEntry, R] | None:
         """Yield one event like `next(1, 0)`; None if that may have to wait."""
         # This is the fast way of nearly all events. It skips some steps of `next`, so it returns
         # None if such a step would have an effect: a timeout to raise, a pause, a mark to settle, a
@@ -231,7 +231,7 @@ class GrantOwner(Generic[R]):
         self.stopwatch.start(1)
         return entry, record
 
-    def _take_back(self, entries: list[Entry]) -> None:
+    def _take_back(self, entries: list[StreamEntry]) -> None:
         if entries:
             self.buffer.held_back = 0
             self.buffer.take_back(entries[0])
@@ -242,7 +242,7 @@ class GrantOwner(Generic[R]):
         self.buffer.finish(count)
         self.commits.note_finished()
 
-    async def _gather(self, entries: list[Entry], count: int, within: float) -> None:
+    async def _gather(self, entries: list[StreamEntry], count: int, within: float) -> None:
         """Wait for entries to add, unless the partition ends or must commit."""
         # Invariants:
         # 1. The gathered entries are yielded in the buffer, and `held_back` counts them. So a
@@ -294,7 +294,7 @@ class GrantOwner(Generic[R]):
     def _is_over(self, deadline: float) -> bool:
         return self._now() >= deadline
 
-    def _give(self, count: int, have: int) -> list[Entry]:
+    def _give(self, count: int, have: int) -> list[StreamEntry]:
         # A new batch waits for earlier commits if they leave it less room than it could fill.
         wanted = min(count, self.buffer.ready)
         if have == 0 and self.buffer.has_finished and self.buffer.may_yield < wanted:
@@ -316,7 +316,7 @@ class GrantOwner(Generic[R]):
         finally:
             self.is_idle = False
 
-    async def _admit(self, entries: list[Entry]) -> None:
+    async def _admit(self, entries: list[StreamEntry]) -> None:
         """Raise the ceiling in Redis and mark suspects, before delivery."""
         self._yielded_in_turn += len(entries)
         if self._yielded_in_turn >= _MAX_EVENTS_PER_TURN:

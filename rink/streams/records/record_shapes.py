@@ -15,7 +15,7 @@ from cattrs.fns import identity
 
 from rink.streams.records.fields import Field
 from rink.streams.records.scalars import Same
-from rink.streams.records.shapes import FromJson, Part, Shape, ToJson, brief, whole
+from rink.streams.records.shapes import FromJson, Shape, ShapePart, ToJson, brief, whole
 
 
 def finish(shape: Shape, fields: Sequence[Field], members: Mapping[str, Shape]) -> None:
@@ -35,11 +35,11 @@ def finish(shape: Shape, fields: Sequence[Field], members: Mapping[str, Shape]) 
             raise TypeError(f"{brief(plain)} is no object of a {kind.__name__}")
         return load(plain, kind)
 
-    def parts(value: Any) -> Iterable[Part]:
+    def parts(value: Any) -> Iterable[ShapePart]:
         for name, member in members.items() if value.__class__ is kind else ():
             yield f".{name}", member, getattr(value, name)
 
-    def json_parts(plain: Any) -> Iterable[Part]:
+    def json_parts(plain: Any) -> Iterable[ShapePart]:
         for name, member in members.items() if isinstance(plain, dict) else ():
             if name in plain:
                 yield f".{name}", member, plain[name]

@@ -20,7 +20,7 @@ ToJson = Callable[[Any], Any]
 FromJson = Callable[..., Any]
 """A function of the JSON; cattrs also passes the type."""
 
-Part = tuple[str, "Shape", Any]
+ShapePart = tuple[str, "Shape", Any]
 """A part of a value or of its JSON: its place, its shape, and the part itself."""
 
 MAX_SHOWN = 300
@@ -29,7 +29,7 @@ JSON_SCALARS: tuple[type, ...] = (str, int, float, bool, type(None))
 ANY_KIND: frozenset[type] = frozenset({str, int, float, bool, list, dict, type(None)})
 
 
-def _no_parts(_: Any) -> Iterable[Part]:
+def _no_parts(_: Any) -> Iterable[ShapePart]:
     return ()
 
 
@@ -62,8 +62,8 @@ class Shape:
     from_json: FromJson = as_it_is
     same: Same = operator.eq
     values: Mapping[tuple[type, Any], Any] | None = None
-    parts: Callable[[Any], Iterable[Part]] = _no_parts
-    json_parts: Callable[[Any], Iterable[Part]] = _no_parts
+    parts: Callable[[Any], Iterable[ShapePart]] = _no_parts
+    json_parts: Callable[[Any], Iterable[ShapePart]] = _no_parts
     difference: Callable[[Any, Any], tuple[str, Any, Any]] = whole
 
     @property
@@ -133,7 +133,7 @@ def is_of(value: Any, kind: Any) -> bool:
     return value.__class__ is kind or (isinstance(value, kind) and not hasattr(value, "_fields"))
 
 
-def _numbered(element: Shape, values: Iterable[Any]) -> Iterable[Part]:
+def _numbered(element: Shape, values: Iterable[Any]) -> Iterable[ShapePart]:
     return ((f"[{at}]", element, value) for at, value in enumerate(values))
 
 
@@ -173,7 +173,7 @@ def counted(hint: Any, kind: type, elements: tuple[Shape, ...], needed: int) -> 
             and all(same(a, b) for same, a, b in zip(sames, value, other, strict=True))
         )
 
-    def parts(value: Any) -> Iterable[Part]:
+    def parts(value: Any) -> Iterable[ShapePart]:
         values = value if isinstance(value, tuple | list) else ()
         pairs = zip(elements, values, strict=False)
         return ((f"[{at}]", element, item) for at, (element, item) in enumerate(pairs))
@@ -203,7 +203,7 @@ def keyed(hint: Any, key: Shape, value: Shape) -> Shape:
             name in other and same_value(each, other[name]) for name, each in mapping.items()
         )
 
-    def parts(mapping: Any) -> Iterable[Part]:
+    def parts(mapping: Any) -> Iterable[ShapePart]:
         for name, item in mapping.items() if isinstance(mapping, Mapping) else ():
             yield f"[{name!r}]", key, name
             yield f"[{name!r}]", value, item
@@ -238,7 +238,7 @@ def typed_dict(hint: Any, members: Mapping[str, Shape], required: frozenset[str]
             members[name].same(each, other[name]) for name, each in value.items()
         )
 
-    def parts(value: Any) -> Iterable[Part]:
+    def parts(value: Any) -> Iterable[ShapePart]:
         if isinstance(value, dict):
             yield from (
                 (f".{name}", member, value[name])

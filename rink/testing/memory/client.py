@@ -6,13 +6,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from rink.errors import ClosedError, EtcdClusterChanged, EtcdUnavailable, UsageError
-from rink.etcd.api import Compare, GrantedLease, KeepAliveAnswer, Op, RangeResult, TxnResult
+from rink.etcd.api import (
+    Compare,
+    GrantedLease,
+    KeepAliveAnswer,
+    Op,
+    RangeResult,
+    TxnResult,
+    WatchMessage,
+)
 from rink.testing.memory.watches import (
     AnyStream,
     MemoryKeepAlives,
     MemoryWatch,
     StreamCluster,
-    WatchMessage,
 )
 
 if TYPE_CHECKING:

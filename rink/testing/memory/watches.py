@@ -15,7 +15,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rink.errors import EtcdClusterChanged, EtcdCompacted
-from rink.etcd.api import KeepAliveAnswer, KeyChange, WatchBroken, WatchEvents, WatchOpened
+from rink.etcd.api import (
+    KeepAliveAnswer,
+    KeyChange,
+    WatchBroken,
+    WatchEvents,
+    WatchMessage,
+    WatchOpened,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,9 +152,6 @@ class MemoryStream(abc.ABC, Generic[M]):
             except Exception as error:
                 log.exception("%r: the user's function raised", self)
                 self._failed(error)
-
-
-WatchMessage = WatchOpened | WatchEvents | WatchBroken
 
 
 class MemoryWatch(MemoryStream[WatchMessage]):
