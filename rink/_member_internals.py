@@ -12,7 +12,7 @@ from rink.base_rink import BaseRink
 from rink.core.view import View
 from rink.core.wording import describe
 from rink.engine.engine import Engine
-from rink.inspect.group_status import GroupStatus, seen
+from rink.inspect.group_status import GroupStatus, status_of_view
 
 
 def lease_and_deadline(member: BaseRink[Any, Any]) -> tuple[int, float]:
@@ -82,7 +82,7 @@ def status_without_waits(member: BaseRink[Any, Any]) -> GroupStatus:
     engine = _engine_of(member)
     with engine.lock:
         view, owned = engine.node.view, engine.node.owned
-    return seen(view, member.group, owned)
+    return status_of_view(view, member.group, owned)
 
 
 def raise_tokens(member: BaseRink[Any, Any], floor: int) -> None:

@@ -13,7 +13,7 @@ from ledger import Ledger
 from members import LONG_S, Worker, settle
 from table import Row
 
-from rink.core.keys import MEMBERS, VERSIONS, Keys, decode
+from rink.core.keys import MEMBERS, VERSIONS, Keys, decode_name
 from rink.engine.clock import SYSTEM
 from rink.etcd.api import Delete, Put, WatchBroken, WatchEvents, WatchOpened
 from rink.etcd.client import Client
@@ -225,7 +225,7 @@ class Scene:
                     self._first_revision = event.kv.mod_revision + 1
                     done.set()
                 elif event.deleted and event.kv.key.startswith(first):
-                    name = decode(event.kv.key[len(first) :].decode()) or ""
+                    name = decode_name(event.kv.key[len(first) :].decode()) or ""
                     self.history.add(
                         HistoryEvent("lease ended", name, SYSTEM.now(), token=event.kv.mod_revision)
                     )

@@ -112,11 +112,11 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
             view = read_group(etcd, keys)
         if observe.is_empty(view):
             raise target.unknown(group)
-        kept = _kept(view, group, keys)
+        kept = _keys_to_keep(view, group, keys)
         kept = attrs.evolve(
             kept, offsets=count_beside(etcd, keys, OFFSETS), slots=count_beside(etcd, keys, SLOTS)
         )
-        deleted = _size(view) - len(kept.keys(keys))
+        deleted = _key_count(view) - len(kept.keys(keys))
         if deleted and is_terminal() and not yes:
             question = f"Delete {deleted} {plural(deleted, 'key')} of group {group!r}?"
             click.confirm(wrapped(question, sys.stderr), abort=True, err=True)
@@ -138,7 +138,7 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
         tell(render.clean(line))
 
 
-def _kept(view: View, group: str, keys: Keys) -> Kept:
+def _keys_to_keep(view: View, group: str, keys: Keys) -> Kept:
     """Return the keys of the group's own range that must stay.
 
     Raises:
@@ -176,7 +176,7 @@ def _kept(view: View, group: str, keys: Keys) -> Kept:
     )
 
 
-def _size(view: View) -> int:
+def _key_count(view: View) -> int:
     return len(view.members) + len(view.versions) + len(view.requests) + len(view.clutter)
 
 

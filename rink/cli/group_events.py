@@ -40,7 +40,7 @@ def between(before: View, after: View, was_settled: bool, is_settled: bool) -> l
         *_went(before, after),
         *_coordinator(before, after),
         *_problems(before, after),
-        *_settled(before, after, was_settled, is_settled),
+        *_settled_event(before, after, was_settled, is_settled),
     ]
 
 
@@ -163,7 +163,9 @@ def _problems(before: View, after: View) -> Iterator[Happening]:
         yield Happening("problem", f"{key} is no problem any more", {"key": key, "problem": ""})
 
 
-def _settled(before: View, after: View, was_settled: bool, is_settled: bool) -> Iterator[Happening]:
+def _settled_event(
+    before: View, after: View, was_settled: bool, is_settled: bool
+) -> Iterator[Happening]:
     number = after.newest.number if after.newest else 0
     was_newest = before.newest.number if before.newest else 0
     if is_settled and not (was_settled and number == was_newest):

@@ -15,7 +15,7 @@ import attrs
 from rink.core import keys as names
 from rink.core.events import Changed, HistoryChanged, Listed, ListFailed, MemberEvent
 from rink.core.keys import Keys
-from rink.core.scheme_prefetch import seen
+from rink.core.scheme_prefetch import view_after
 from rink.core.view import View
 from rink.engine.clock import Clock, Mailbox
 from rink.engine.group_watch import GroupWatch, read_entry
@@ -62,7 +62,7 @@ def read_groups(etcd: Etcd, prefix: str) -> Groups:
     for segment, kvs in segments.items():
         if names.is_beside_group(segment.decode(errors="replace")):
             continue  # offsets of partitions or slots: keys beside a group, not a group
-        group = names.decode(segment.decode(errors="replace"))
+        group = names.decode_name(segment.decode(errors="replace"))
         keys = Keys.of(prefix, group) if group is not None else Keys(root)
         view = View.listed(revision, [read_entry(keys, kv) for kv in kvs])
         if group is None or len(view.clutter) == len(kvs):
@@ -139,7 +139,9 @@ class _Following:
                 self.view = View.listed(revision, entries)
                 yield from self._is(self.view)
             case Changed() if self.view is not None:
-                self.view = seen(self.view, event)  # it ignores events that the list contained
+                self.view = view_after(
+                    self.view, event
+                )  # it ignores events that the list contained
                 yield from self._is(self.view)
             case HistoryChanged(reason):
                 self.follower.history_told()

@@ -61,7 +61,7 @@ def read(spark: SparkSession, path: str, role: str) -> DataFrame:
     kind = format_of(path)
     if "://" not in path:
         path = Path(path).resolve().as_uri()
-    with told(f"{path} cannot be read"):
+    with explain_spark_errors(f"{path} cannot be read"):
         reader = spark.read
         if kind == "csv":
             return reader.option("header", True).csv(path)
@@ -73,7 +73,7 @@ def read(spark: SparkSession, path: str, role: str) -> DataFrame:
 
 
 @contextlib.contextmanager
-def told(what: str) -> Iterator[None]:
+def explain_spark_errors(what: str) -> Iterator[None]:
     """Turn an error of Spark into one line: the failure and its reason.
 
     Raises:

@@ -110,7 +110,7 @@ def plan(
             json.dumps({"group": group, "file": path, **result.as_json(), "plot": plot}, indent=2)
         )
     else:
-        render.console().print(show(result, title))
+        render.console().print(show_plan(result, title))
         if plot:
             click.echo(f"drawn into {plot}")
 
@@ -171,7 +171,7 @@ def _compute(
             say(f"reading {path}", 0, 0)
             roles = plan_files.read(spark, path, column)
             with (
-                plan_files.told("Spark could not count the roles"),
+                plan_files.explain_spark_errors("Spark could not count the roles"),
                 plan_files.watched(spark, lambda done, of: say("counting roles", done, of)),
             ):
                 result = plans.plan(roles, column, standing, leave, join)
@@ -198,7 +198,7 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
         yield say
 
 
-def show(result: Plan, title: str = "") -> RenderableType:
+def show_plan(result: Plan, title: str = "") -> RenderableType:
     """Show a plan: its figures, the moves between members, and the balance."""
     head = Text(
         f"{result.moved:,} of {result.roles:,} {plural(result.roles, 'role')} would move", "bold"

@@ -153,10 +153,10 @@ def _head(status: GroupStatus, leases: Leases) -> Text:
     if status.coordinator:
         facts.append(f"{status.coordinator} coordinates")
     head.append(clean(" · ".join(facts)) + " · ")
-    return head + _settled(status, leases)
+    return head + _settled_text(status, leases)
 
 
-def _settled(status: GroupStatus, leases: Leases = NO_LEASES) -> Text:
+def _settled_text(status: GroupStatus, leases: Leases = NO_LEASES) -> Text:
     if not status.members:
         return Text("nobody is here", "yellow")
     if status.settled is None:
@@ -210,7 +210,7 @@ def _line(status: GroupStatus, member: MemberStatus, leases: Leases) -> Cells:
     return (
         "-" if member.rank is None else str(member.rank),
         Text(clean(member.name), "bold" if member.name == status.coordinator else ""),
-        _state(status, member),
+        _member_state(status, member),
         str(member.version or "-"),
         clean(some(member.draining)),
         when(member.joined),
@@ -228,7 +228,7 @@ def _lease(lease: LeaseAnswer | None) -> Text:
     return Text(f"≤ {lease.ends_within_s} s", "bold yellow" if lease.renewal_overdue else "")
 
 
-def _state(status: GroupStatus, member: MemberStatus) -> Text:
+def _member_state(status: GroupStatus, member: MemberStatus) -> Text:
     coordinates = ", coordinates" if member.name == status.coordinator else ""
     if member.no_rank_because:
         return Text("cannot be ranked" + coordinates, "bold red")
@@ -348,7 +348,7 @@ def show_groups(
             str(len(status.ranks)),
             str(len(status.members)),
             clean(status.coordinator or "-"),
-            _settled(status),
+            _settled_text(status),
         )
     parts: list[RenderableType] = [listing] if statuses else []
     if hidden:

@@ -38,26 +38,31 @@ def show_lag(lags: Sequence[admin.Lag]) -> RenderableType:
             when(lag.oldest) if lag.oldest else "-",
             str(lag.held),
             str(lag.size or "-"),
-            *_kept(lag),
+            *_retention_cells(lag),
             str(lag.processed),
             str(lag.dead),
-            _state(lag),
+            _processor_state(lag),
         )
     notes = list(_notes(lags))
     return Group(listing, *([Text(""), *notes] if notes else []))
 
 
-def _kept(lag: admin.Lag) -> tuple[str, str, str, str]:
+def _retention_cells(lag: admin.Lag) -> tuple[str, str, str, str]:
     """Return the four cells about events that a partition keeps on purpose.
 
     They are empty if events are trimmed once all processors have passed them.
     """
     if not lag.keep:
         return "", "", "", ""
-    return str(lag.kept), _size(lag.bytes), when(lag.since) if lag.since else "-", clean(lag.keep)
+    return (
+        str(lag.kept),
+        _bytes_text(lag.bytes),
+        when(lag.since) if lag.since else "-",
+        clean(lag.keep),
+    )
 
 
-def _size(count: int) -> str:
+def _bytes_text(count: int) -> str:
     """Return a number of bytes with three digits, in decimal units."""
     size, units = float(count), iter(("B", "kB", "MB", "GB", "TB"))
     unit = next(units)
@@ -71,7 +76,7 @@ def _role(row: Any) -> str:
     return clean(f"{row.stream}/{row.partition}")
 
 
-def _state(lag: admin.Lag) -> Text:
+def _processor_state(lag: admin.Lag) -> Text:
     holds = (", paused" if lag.paused else "") + (", holds trimming back" if lag.holds_back else "")
     if lag.quarantined:
         return Text(f"quarantined{holds}", "bold red")

@@ -32,7 +32,7 @@ from rink.cli.options import (
 from rink.core.placement import Placement
 from rink.core.values import Member
 from rink.core.view import View
-from rink.inspect.group_status import seen
+from rink.inspect.group_status import status_of_view
 from rink.inspect.read_group import read_group
 from rink.inspect.standby import Standby, standbys
 
@@ -60,7 +60,7 @@ class RoleSeen:
 
 def roles_seen(view: View, group: str, roles: Iterable[str]) -> list[RoleSeen]:
     """Return each role as the records show it, in the order of `roles`."""
-    by_role = standbys(seen(view, group), roles)
+    by_role = standbys(status_of_view(view, group), roles)
     placement = Placement()
     return [_role_seen(view, group, role, standby, placement) for role, standby in by_role.items()]
 
@@ -176,26 +176,26 @@ def owner(
         }
         click.echo(json.dumps(facts, indent=2))
     else:
-        render.console().print(_shown(seen_roles, leases, outside().clock.wall()))
+        render.console().print(_role_table(seen_roles, leases, outside().clock.wall()))
     if not all(role.held for role in seen_roles):
         ctx.exit(NO)
 
 
-def _shown(seen_roles: Iterable[RoleSeen], leases: Leases, now: str) -> RenderableType:
+def _role_table(seen_roles: Iterable[RoleSeen], leases: Leases, now: str) -> RenderableType:
     listing = render.Listing(("role", "owner", "holder", "next", "state"))
     why = []
     for role in seen_roles:
         names = [
             render.clean(name or "-") for name in (role.role, role.owner, role.holder, role.next)
         ]
-        listing.add(*names, _state(role, leases))
+        listing.add(*names, _held_text(role, leases))
         if not role.held:
             why.append(("not held", f"{role.role}: {role.reason(now)}", "yellow"))
     why += render.lease_lines(leases)
     return Group(listing, Text(""), render.titled(why)) if why else listing
 
 
-def _state(role: RoleSeen, leases: Leases) -> Text:
+def _held_text(role: RoleSeen, leases: Leases) -> Text:
     """Return "held" or "not held", green only if the lease is renewed."""
     if not role.held:
         return Text("not held", "bold yellow")

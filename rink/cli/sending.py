@@ -103,7 +103,7 @@ def sendmany(app: str, stream: str, file: BinaryIO, timeout: float, as_json: boo
     count = _Count(stream, "-" if name == "<stdin>" else name)
     began = time.monotonic()
     try:
-        with _shown(file) as show:
+        with _progress_bar(file) as show:
             apps.run(loaded_app, lambda: _send_all(loaded_app, target, file, count, timeout, show))
     except (RinkError, KeyboardInterrupt) as error:
         count.error = str(error) or "interrupted"
@@ -207,7 +207,7 @@ def _is_waited_for(file: BinaryIO) -> bool:
 
 
 @contextlib.contextmanager
-def _shown(file: BinaryIO) -> Iterator[Callable[[int, int], object]]:
+def _progress_bar(file: BinaryIO) -> Iterator[Callable[[int, int], object]]:
     """Show a progress bar on stderr, if stderr is a terminal.
 
     Yields a function that takes the bytes of a step, and the number of records sent so far.
@@ -222,11 +222,11 @@ def _shown(file: BinaryIO) -> Iterator[Callable[[int, int], object]]:
         disable=not sys.stderr.isatty(),
         transient=True,
     ) as progress:
-        task = progress.add_task("", total=_size(file), sent=0)
+        task = progress.add_task("", total=_file_size(file), sent=0)
         yield lambda size, sent: progress.update(task, advance=size, sent=sent)
 
 
-def _size(file: BinaryIO) -> int | None:
+def _file_size(file: BinaryIO) -> int | None:
     try:
         status = os.fstat(file.fileno())
     except OSError:

@@ -13,7 +13,7 @@ from rink.cli.growth_estimate import growth
 from rink.cli.holding_since import draining_since
 from rink.cli.leases import Leases, read_leases
 from rink.cli.options import Target, announced, check_group, opened, outside, with_json, with_target
-from rink.inspect.group_status import GroupStatus, seen
+from rink.inspect.group_status import GroupStatus, status_of_view
 from rink.inspect.read_group import read_group
 from rink.inspect.version_diff import steps
 
@@ -55,7 +55,7 @@ def status(
         with announced(target, f"asking for the leases of group {group!r} at"):
             leases = read_leases(etcd, view, however_many=every_lease)
     wall = outside().clock.wall()
-    now, since = seen(view, group), draining_since(view)
+    now, since = status_of_view(view, group), draining_since(view)
     grows = growth(view, now, wall)
     if as_json:
         _write(
@@ -96,7 +96,7 @@ def _list_groups(target: Target, as_json: bool, *, every: bool = False) -> None:
     with opened(target) as etcd, announced(target, doing):
         groups_read = observe.read_groups(etcd, target.prefix)
     shown = {group: view for group, view in groups_read.views.items() if every or view.by_age}
-    statuses = [seen(view, group) for group, view in sorted(shown.items())]
+    statuses = [status_of_view(view, group) for group, view in sorted(shown.items())]
     hidden = len(groups_read.views) - len(shown)
     if as_json:
         brief = [

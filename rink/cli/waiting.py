@@ -23,7 +23,7 @@ from rink.cli.options import (
 from rink.cli.role_owner import RoleSeen, roles_seen, why_no_version
 from rink.core.view import View
 from rink.errors import EtcdUnavailable
-from rink.inspect.group_status import seen
+from rink.inspect.group_status import status_of_view
 
 MIN_TIMEOUT_S = 1.0
 """Least timeout of a request to etcd, in seconds, however short --timeout is."""
@@ -47,7 +47,7 @@ class Wanted:
         """Return the conditions as words, once they hold."""
         words = []
         if self.settled:
-            words.append(f"settled at version {seen(view, self.group).version}")
+            words.append(f"settled at version {status_of_view(view, self.group).version}")
         if self.members is not None:
             words.append(_members(self.members))
         if self.holder is not None:
@@ -69,7 +69,7 @@ class Wanted:
     def _settled(self, view: View) -> str:
         if not self.settled:
             return ""
-        status = seen(view, self.group)
+        status = status_of_view(view, self.group)
         if status.settled:
             return ""
         if status.settled is None:

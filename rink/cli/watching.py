@@ -24,7 +24,7 @@ from rink.cli.options import Target, check_group, opened, outside, until_ended, 
 from rink.core.view import View
 from rink.engine.clock import Clock
 from rink.etcd.api import Etcd
-from rink.inspect.group_status import owned_in, seen, settled
+from rink.inspect.group_status import owned_in, settled, status_of_view
 
 REFRESH_PER_S = 4
 ROOM_ROWS = 12
@@ -110,7 +110,7 @@ class JsonLines:
 
     def begin(self, view: View) -> None:
         """Write the whole group."""
-        facts = {"prefix": self.prefix, **seen(view, self.group).as_json()}
+        facts = {"prefix": self.prefix, **status_of_view(view, self.group).as_json()}
         self._write("status", view.revision, facts)
 
     def happened(self, view: View, settled: bool | None, happening: Happening) -> None:
@@ -181,7 +181,7 @@ class LiveLog:
         """
         rows = max(3, self.console.height - ROOM_ROWS)
         view = self.view  # read once: the watch's thread may replace it meanwhile
-        status = seen(view, self.group)
+        status = status_of_view(view, self.group)
         shown = render.show(status, rows, growth=growth(view, status, self.clock.wall()))
         parts: list[RenderableType] = [Rule(style="dim"), shown]
         if self.trouble:

@@ -133,7 +133,7 @@ def read(
     except UnicodeDecodeError:
         return Clutter(repr(key), "not a key that Rink writes")
     kind, _, segment = path.partition("/")
-    name = keys.decode(segment)
+    name = keys.decode_name(segment)
     if kind + "/" == keys.MEMBERS and name is not None:
         record, problem = _read(value, MemberRecord)
         if record is not None and not 0 < record.ttl <= MAX_TTL_S:

@@ -118,7 +118,7 @@ class Coordinator:
 
     def _prune(self, view: View) -> list[Effect]:
         numbers = sorted(view.versions)
-        kept = _kept([view.versions[number] for number in reversed(numbers)])
+        kept = _kept_versions([view.versions[number] for number in reversed(numbers)])
         excess = len(numbers) - kept
         if kept < MAX_KEPT_VERSIONS:
             excess *= PRUNE_BATCH  # too many bytes: prune without waiting for ten versions
@@ -173,7 +173,7 @@ class Coordinator:
         self.retry_at = now + backoff(self.failures, name)
 
 
-def _kept(newest_first: list[Proclaimed]) -> int:
+def _kept_versions(newest_first: list[Proclaimed]) -> int:
     """Return how many versions to keep: up to 100, by size, but at least 2."""
     total = 0
     for kept, entry in enumerate(newest_first):

@@ -46,7 +46,7 @@ def give_up(table: Table, holds: Sequence[Hold], because: str, now: float, out: 
     for hold in holds:
         hold.given_up = True
     claims = "its claim is" if len(holds) == 1 else "their claims are"
-    _count(table, holds, f"{claims} given up, {because}. Now", now, out)
+    _log_overrun(table, holds, f"{claims} given up, {because}. Now", now, out)
 
 
 def overrun(table: Table, ttl: int, now: float, out: Outbox) -> None:
@@ -57,10 +57,12 @@ def overrun(table: Table, ttl: int, now: float, out: Outbox) -> None:
     holds = table.draining
     claims = "its claim ends" if len(holds) == 1 else "their claims end"
     follows = f"the member leaves, and {claims} with the lease, within {ttl} s. Then"
-    _count(table, holds, follows, now, out)
+    _log_overrun(table, holds, follows, now, out)
 
 
-def _count(table: Table, holds: Sequence[Hold], follows: str, now: float, out: Outbox) -> None:
+def _log_overrun(
+    table: Table, holds: Sequence[Hold], follows: str, now: float, out: Outbox
+) -> None:
     """Count and log the roles that only a token guards, with their handles."""
     table.overruns += len(holds)
     out.report(Level.ERROR, f"{_unreleased(holds, now)}: {follows} {_guards(holds)}")

@@ -32,7 +32,7 @@ def is_first(name: str) -> bool:
 
 def text_of(roles: Iterable[str], rest: str = REST) -> str:
     """Return the one spelling for some roles, and the scheme of the others."""
-    listed = f"{FIRST}:{','.join(sorted({keys.encode(role) for role in roles}))}"
+    listed = f"{FIRST}:{','.join(sorted({keys.encode_name(role) for role in roles}))}"
     return listed if rest == REST else f"{listed}|{rest}"
 
 
@@ -54,7 +54,7 @@ def parse(name: str) -> tuple[frozenset[str] | None, str]:
             "what follows 'first:' is one or more roles, separated by commas, and perhaps '|' and "
             "the scheme of the other roles, which is not 'first'"
         )
-    roles = [keys.decode(segment) or segment for segment in segments]
+    roles = [keys.decode_name(segment) or segment for segment in segments]
     try:
         spelling = text_of(roles, rest)
     except UnicodeEncodeError as error:

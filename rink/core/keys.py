@@ -40,7 +40,7 @@ def check_name(what: str, name: object) -> str:
     if not name:
         raise ConfigError(f"{what} name is empty: give it at least one character")
     try:
-        size = len(encode(name))
+        size = len(encode_name(name))
     except UnicodeEncodeError as error:
         raise ConfigError(f"{what} name {name!r} is not valid unicode: {error}") from error
     if size > NAME_LIMIT_BYTES:
@@ -51,17 +51,17 @@ def check_name(what: str, name: object) -> str:
     return name
 
 
-def encode(name: str) -> str:
+def encode_name(name: str) -> str:
     """Percent-encode a name as a path segment: no `/`, and never `.` or `..`."""
     segment = quote(name, safe="")
     return segment if name.strip(".") else segment.replace(".", "%2E")
 
 
-def decode(segment: str) -> str | None:
+def decode_name(segment: str) -> str | None:
     """Return the name behind a segment, or None if it encodes no name."""
     name = unquote(segment, errors="surrogateescape")
     try:
-        return name if name and encode(name) == segment else None
+        return name if name and encode_name(name) == segment else None
     except UnicodeEncodeError:
         return None
 
@@ -83,11 +83,11 @@ class Keys(_KeyRange):
     @classmethod
     def of(cls, prefix: str, group: str) -> Keys:
         """Return the keys of a group under a prefix such as `rink/`."""
-        return cls(f"{prefix}{encode(group)}/".encode())
+        return cls(f"{prefix}{encode_name(group)}/".encode())
 
     def member(self, name: str) -> bytes:
         """Return the key of a member's record."""
-        return self.root + f"{MEMBERS}{encode(name)}".encode()
+        return self.root + f"{MEMBERS}{encode_name(name)}".encode()
 
     def version(self, number: int) -> bytes:
         """Return the key of a version; keys sort as their numbers do."""
@@ -95,7 +95,7 @@ class Keys(_KeyRange):
 
     def request(self, request_id: str) -> bytes:
         """Return the key of an operator's request."""
-        return self.root + f"{REQUESTS}{encode(request_id)}".encode()
+        return self.root + f"{REQUESTS}{encode_name(request_id)}".encode()
 
 
 @attrs.frozen
@@ -109,7 +109,7 @@ class OffsetKeys(_KeyRange):
     @classmethod
     def of(cls, prefix: str, group: str, topic: str) -> OffsetKeys:
         """Return the keys of a topic of a group under a prefix such as `rink/`."""
-        return cls(f"{prefix}{encode(group)}{OFFSETS}/{encode(topic)}/".encode())
+        return cls(f"{prefix}{encode_name(group)}{OFFSETS}/{encode_name(topic)}/".encode())
 
     def partition(self, number: int) -> bytes:
         """Return the key of a partition's offset."""
@@ -126,14 +126,14 @@ class SlotKeys(_KeyRange):
     @classmethod
     def of(cls, prefix: str, group: str, role: str) -> SlotKeys:
         """Return the keys of a role of a group under a prefix such as `rink/`."""
-        return cls(f"{prefix}{encode(group)}{SLOTS}/{encode(role)}/".encode())
+        return cls(f"{prefix}{encode_name(group)}{SLOTS}/{encode_name(role)}/".encode())
 
     def slot(self, name: str) -> bytes:
         """Return the key of a slot."""
-        return self.root + encode(name).encode()
+        return self.root + encode_name(name).encode()
 
 
 def is_beside_group(segment: str) -> bool:
     """Return whether a group's offsets or slots lie under this segment."""
     group, mark, rest = segment.partition(":")
-    return mark + rest in (OFFSETS, SLOTS) and decode(group) is not None
+    return mark + rest in (OFFSETS, SLOTS) and decode_name(group) is not None

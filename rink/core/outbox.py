@@ -49,7 +49,7 @@ class Outbox:
         A log handler may block, and would delay the losses behind its line. A version that came in
         the same step as the join is logged after the join.
         """
-        effects = sorted(self.effects, key=_turn)
+        effects = sorted(self.effects, key=_order)
         self.effects = []
         return effects
 
@@ -60,5 +60,5 @@ class Outbox:
         return effects
 
 
-def _turn(effect: Effect) -> int:
+def _order(effect: Effect) -> int:
     return (Lose, Joined, type(effect)).index(type(effect))

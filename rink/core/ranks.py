@@ -150,11 +150,13 @@ def plan(situation: Situation, now: float, settings: RankSettings) -> RankPlan:
     turns = [f"{name!r}, which leaves," for name in leaving]
     turns += [f"member {member.name!r}" for member in waiting if member.name not in placed]
     # A member whose delay ends before the last version has settled then waits for its turn, too.
-    upcoming = _first(reserved if turns else [*reserved, *delayed.values()], turns, settings)
+    upcoming = _earliest_change(
+        reserved if turns else [*reserved, *delayed.values()], turns, settings
+    )
     return RankPlan(tuple(ranks), tuple(because), upcoming)
 
 
-def _first(
+def _earliest_change(
     delays: Sequence[Upcoming], turns: Sequence[str], settings: RankSettings
 ) -> Upcoming | None:
     """Return the earliest change, or else the first turn, which has no time."""
@@ -244,7 +246,10 @@ def _shrink(
     offering = [name for name in ranks if name in live and live[name].is_offering]
     gone = [name for name in ranks if name not in live]
     lost = [name for name in ranks if name in live and not live[name].can_follow]
-    kept = {name: _kept(name, name in live, situation, now, settings) for name in [*gone, *leaving]}
+    kept = {
+        name: _reserved_until(name, name in live, situation, now, settings)
+        for name in [*gone, *leaving]
+    }
     reserved = {name: Upcoming(at, why) for name, (at, why) in kept.items() if now < at}
     never_move = reserved.keys() | {*leaving, *offering}
     leaving = [name for name in leaving if name not in reserved]
@@ -260,7 +265,7 @@ def _shrink(
     return _closed_up(ranks, closed), [reserved[name] for name in reserved if name not in closed]
 
 
-def _kept(
+def _reserved_until(
     name: str, is_live: bool, situation: Situation, now: float, settings: RankSettings
 ) -> tuple[float, str]:
     """Return until when a rank is reserved, and why (step 3)."""

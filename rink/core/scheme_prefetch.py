@@ -23,7 +23,7 @@ from rink.core.values import Version
 from rink.core.view import View
 
 
-def seen(view: View, event: MemberEvent) -> View:
+def view_after(view: View, event: MemberEvent) -> View:
     """Return the view after an event."""
     match event:
         case ev.Listed():

@@ -20,7 +20,7 @@ from rink.core.next_version import why_unrankable
 from rink.core.observed_times import ObservedTimes
 from rink.core.outbox import Outbox
 from rink.core.record_index import is_same
-from rink.core.scheme_prefetch import seen
+from rink.core.scheme_prefetch import view_after
 from rink.core.view import View
 
 
@@ -52,7 +52,7 @@ class ViewState:
         """
         view, self._folded = self.view, deque()
         for event in events:
-            after = seen(view, event)
+            after = view_after(view, event)
             self._folded.append((view, event, after))
             view = after
         return view
@@ -62,8 +62,8 @@ class ViewState:
         while self._folded:
             before, folded, after = self._folded.popleft()
             if folded is event:
-                return after if before is self.view else seen(self.view, event)
-        return seen(self.view, event)
+                return after if before is self.view else view_after(self.view, event)
+        return view_after(self.view, event)
 
     def change(self, event: Changed) -> None:
         """Add changes to the view."""

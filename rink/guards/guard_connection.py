@@ -81,7 +81,7 @@ class GuardConnection:
     ) -> list[str]:
         """Run one step of ours; redis-py may repeat it, so it must be repeatable."""
         call = ScriptCall(script(name), keys, args, blobs)
-        with self.told(text(keys[0])):
+        with self.explain_redis_errors(text(keys[0])):
             [reply] = run_scripts(self.client, [call])
         return [text(word) for word in reply]
 
@@ -99,7 +99,7 @@ class GuardConnection:
 
     def fields(self, key: str, *fields: str) -> list[str | None]:
         """Return some fields of a hash."""
-        with self.told(key):
+        with self.explain_redis_errors(key):
             values = cast("Any", self.client).hmget(key, *fields)
         return [None if value is None else text(value) for value in values]
 
@@ -116,7 +116,7 @@ class GuardConnection:
         return self._commands.get(name)
 
     @contextlib.contextmanager
-    def told(self, *keys: str) -> Iterator[None]:
+    def explain_redis_errors(self, *keys: str) -> Iterator[None]:
         """Raise errors of redis-py inside as errors of ours."""
         with explained(self.server, *keys):
             try:

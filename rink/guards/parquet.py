@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from rink.arguments import check_seconds
 from rink.errors import ConfigError, StateError
 from rink.guards.guard import Guard, Part, check_told, cut_otherwise, not_begun
-from rink.guards.parquet_log import Fold, Log, told
+from rink.guards.parquet_log import Fold, Log, explain_file_errors
 from rink.guards.parquet_step import ParquetStep, PartFile, folder_of, unpacked
 from rink.guards.processes import PerProcess
 from rink.guards.values import Batch, Fence
@@ -134,7 +134,7 @@ class ParquetGuard(Guard):
         if not schema:
             return pa.table({})
         tables = []
-        with told(self._directory):
+        with explain_file_errors(self._directory):
             for path in paths:
                 try:
                     with pq.ParquetFile(self._directory / path) as file:
@@ -170,7 +170,7 @@ class ParquetGuard(Guard):
             return None if doomed == fold.condemned else {"condemned": sorted(doomed)}
 
         self._log().publish(make)
-        with told(self._directory):
+        with explain_file_errors(self._directory):
             for path in doomed:
                 (self._directory / path).unlink(missing_ok=True)
         return Vacuumed(len(doomed), self._log().remove_before(horizon))
@@ -230,7 +230,7 @@ class _ParquetPart(Part[ParquetStep]):
 
     def _open(self) -> ParquetStep | None:
         guard = self._guard
-        with told(guard._directory):  # noqa: SLF001 - of this module
+        with explain_file_errors(guard._directory):  # noqa: SLF001 - of this module
             guard._log().make_folders()  # noqa: SLF001
         with guard._log().folded() as fold:  # noqa: SLF001
             self._refuse(fold)

@@ -134,12 +134,12 @@ class Log:
     @contextlib.contextmanager
     def folded(self) -> Iterator[Fold]:
         """Yield the current state, which may only be used inside the block."""
-        with self._lock, told(self._directory):
+        with self._lock, explain_file_errors(self._directory):
             yield self._refreshed()
 
     def files(self, fold: Fold) -> list[str]:
         """Return all published files, in order, as paths in the directory."""
-        with self._lock, told(self._directory):
+        with self._lock, explain_file_errors(self._directory):
             for number in fold.volumes:
                 if number not in self._volumes:
                     self._volumes[number] = self._volume(number)
@@ -153,7 +153,7 @@ class Log:
             make: checks the state and returns the entry to add, or None if the state has it, which
                 ends this call. It is called until then, and may raise.
         """
-        with self._lock, told(self._directory):
+        with self._lock, explain_file_errors(self._directory):
             self.make_folders()
             for _ in range(MAX_TRIES):
                 fold = self._refreshed()
@@ -174,7 +174,7 @@ class Log:
         Keep manifests that end a volume. Return how many manifests were removed.
         """
         removed = 0
-        with self._lock, told(self._directory):
+        with self._lock, explain_file_errors(self._directory):
             newest = _newest_fold(self._numbers())
             for number in self._numbers():
                 if number >= newest or number % VOLUME == 0:
@@ -334,7 +334,7 @@ class Log:
 
 
 @contextlib.contextmanager
-def told(place: Path) -> Iterator[None]:
+def explain_file_errors(place: Path) -> Iterator[None]:
     """Raise errors of the file system inside as errors of ours."""
     try:
         yield

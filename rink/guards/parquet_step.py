@@ -18,9 +18,9 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rink.core.keys import encode
+from rink.core.keys import encode_name
 from rink.errors import ConfigError, UsageError
-from rink.guards.parquet_log import sync, told
+from rink.guards.parquet_log import explain_file_errors, sync
 from rink.guards.values import Batch
 
 MAX_CHUNK_ROWS = 10_000
@@ -70,7 +70,7 @@ class ParquetStep:
             raise ConfigError(
                 f"write takes a pyarrow Table or RecordBatch, not {type(rows).__name__}"
             )
-        with told(self._directory):
+        with explain_file_errors(self._directory):
             self._ready(rows.schema)
             if isinstance(rows, pa.Table):
                 self._writer.write_table(rows)
@@ -104,7 +104,7 @@ class ParquetStep:
         self._is_open = False
         if self._file is None:
             return PartFile(self._part)
-        with told(self._directory):
+        with explain_file_errors(self._directory):
             self._writer.close()
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -147,7 +147,7 @@ class ParquetStep:
 
 def folder_of(batch: Batch) -> str:
     """Return the folder of a query's files in the directory."""
-    return f"data/{encode(batch.query)}"
+    return f"data/{encode_name(batch.query)}"
 
 
 def packed(schema: pa.Schema) -> str:

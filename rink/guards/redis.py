@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from rink.arguments import check_count
-from rink.core.keys import encode
+from rink.core.keys import encode_name
 from rink.errors import ConfigError, StateError
 from rink.guards.errors import GuardError
 from rink.guards.guard import Guard, Part, check_told, cut_otherwise
@@ -83,7 +83,7 @@ class RedisGuard(Guard):
         connection = self._connection()
         reply = connection.run(
             "begin", [self._key(fence)],
-            token=str(fence.token), query=encode(batch.query), parts=str(batch.parts),
+            token=str(fence.token), query=encode_name(batch.query), parts=str(batch.parts),
         )  # fmt: skip
         self._refuse(fence, batch, reply)
         # Open the parts each time. So lost hashes (a failover, FLUSHALL) are restored, and the
@@ -113,10 +113,10 @@ class RedisGuard(Guard):
         return f"Redis at {self._connection().server}"
 
     def _key(self, fence: Fence) -> str:
-        return self._prefix + encode(fence.name)
+        return self._prefix + encode_name(fence.name)
 
     def _of_part(self, fence: Fence, number: int) -> str:
-        return f"{self._prefix}{{{encode(fence.name)}/{number}}}"
+        return f"{self._prefix}{{{encode_name(fence.name)}/{number}}}"
 
     def _open(self, connection: GuardConnection, fence: Fence, parts: int) -> None:
         keys = [self._of_part(fence, number) for number in range(parts)]
@@ -135,7 +135,7 @@ class _RedisPart(Part[RedisStep]):
         super().__init__(fence, batch, number)
         self._guard = guard
         self._at = guard._of_part(fence, number)  # noqa: SLF001 - of this module
-        self._query = encode(batch.query)
+        self._query = encode_name(batch.query)
 
     def _open(self) -> RedisStep | None:
         connection = self._guard._connection()  # noqa: SLF001
@@ -144,7 +144,7 @@ class _RedisPart(Part[RedisStep]):
         self.written = None if mark is None else int(mark)
         if self._is_written():
             return None
-        tag = self._guard._tag or f"{encode(self.fence.name)}/{self.number}"  # noqa: SLF001
+        tag = self._guard._tag or f"{encode_name(self.fence.name)}/{self.number}"  # noqa: SLF001
         bounds = self._guard._bounds  # noqa: SLF001
         return RedisStep(connection, self._at, tag, self._guard._prefix, bounds)  # noqa: SLF001
 

@@ -19,7 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from rink.arguments import check_seconds
-from rink.core.keys import check_name, encode
+from rink.core.keys import check_name, encode_name
 from rink.errors import ConfigError, UsageError
 from rink.guards.guard import Guard, Part, check_told, cut_otherwise, not_begun
 from rink.guards.processes import PerProcess
@@ -88,7 +88,7 @@ class SqlGuard(Guard):
 
     def begin(self, fence: Fence, batch: Batch) -> None:  # noqa: D102
         check_told(fence, batch)
-        database, query = self._database(), encode(batch.query)
+        database, query = self._database(), encode_name(batch.query)
         queries = database.tables.queries
         with database.transaction() as connection:
             self._raise(connection, fence)
@@ -125,7 +125,7 @@ class SqlGuard(Guard):
         A commit locks it. An earlier lock would make `raise_fence` wait for the whole part.
         """
         fences = self._database().tables.fences
-        query = sa.select(fences.c.token).where(fences.c.name == encode(fence.name))
+        query = sa.select(fences.c.token).where(fences.c.name == encode_name(fence.name))
         return connection.scalar(query.with_for_update(read=True) if lock else query)
 
     def _refuse_stale(self, connection: sa.Connection, fence: Fence) -> None:
@@ -134,7 +134,7 @@ class SqlGuard(Guard):
             raise fence.stale(seen, self._shown)
 
     def _raise(self, connection: sa.Connection, fence: Fence) -> None:
-        database, name = self._database(), encode(fence.name)
+        database, name = self._database(), encode_name(fence.name)
         fences = database.tables.fences
         insert = database.insert(fences).values(name=name, token=fence.token)
         raised = connection.scalar(
@@ -158,7 +158,7 @@ class _SqlPart(Part[sa.Connection]):
 
     def _open(self) -> sa.Connection | None:
         database = self._guard._database()  # noqa: SLF001 - of this module
-        with database.told():
+        with database.explain_sql_errors():
             connection = database.engine.connect()
             try:
                 self._transaction = connection.begin()
@@ -182,7 +182,7 @@ class _SqlPart(Part[sa.Connection]):
                 self._end(step)
         except sa.exc.SQLAlchemyError:
             database = self._guard._database()  # noqa: SLF001
-            with database.told():
+            with database.explain_sql_errors():
                 if not self._may_commit:
                     # Above READ COMMITTED, this transaction cannot see a raised fence, and fails
                     # with another error.
@@ -241,7 +241,7 @@ class _SqlPart(Part[sa.Connection]):
 
     def _marked(self, connection: sa.Connection) -> int | None:
         marks = self._guard._database().tables.marks  # noqa: SLF001
-        mine = (marks.c.query == encode(self.batch.query)) & (marks.c.part == self.number)
+        mine = (marks.c.query == encode_name(self.batch.query)) & (marks.c.part == self.number)
         return connection.scalar(sa.select(marks.c.batch).where(mine))
 
     def _mark(self, connection: sa.Connection) -> bool:
@@ -249,7 +249,7 @@ class _SqlPart(Part[sa.Connection]):
         database = self._guard._database()  # noqa: SLF001
         marks = database.tables.marks
         insert = database.insert(marks).values(
-            query=encode(self.batch.query), part=self.number, batch=self.batch.number
+            query=encode_name(self.batch.query), part=self.number, batch=self.batch.number
         )
         marked = connection.scalar(
             insert.on_conflict_do_update(

@@ -86,7 +86,7 @@ class Database:
         self.engine = _engine(url, connect_args, is_sqlite=self.is_sqlite)
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
+    def explain_sql_errors(self) -> Iterator[None]:
         """Raise errors of SQLAlchemy inside as errors of ours."""
         try:
             yield
@@ -96,7 +96,7 @@ class Database:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
         """Yield a transaction of our own, after making the tables."""
-        with self.told():
+        with self.explain_sql_errors():
             self._make_tables()
             with self.engine.begin() as connection:
                 self.bound(connection)

@@ -11,7 +11,7 @@ from typing import Protocol, Self
 import attrs
 
 from rink.arguments import check_count
-from rink.core.keys import check_name, encode
+from rink.core.keys import check_name, encode_name
 from rink.errors import ConfigError, StaleToken
 
 TOKEN_LIMIT = 2**63
@@ -43,7 +43,7 @@ def _is_name(what: str, limit: int) -> Callable[..., None]:
 
     def check(_: object, __: object, name: object) -> None:
         checked = check_name(what, name)
-        if (size := len(encode(checked))) > limit:
+        if (size := len(encode_name(checked))) > limit:
             raise ConfigError(
                 f"{what} name {checked[:40]!r}… takes {size} bytes when percent-encoded; a guard "
                 f"takes {limit}: use a shorter name"

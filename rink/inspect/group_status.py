@@ -114,7 +114,7 @@ def _sorted_set(_: Any, __: Any, value: Any) -> Any:
     return sorted(value) if isinstance(value, frozenset) else value
 
 
-def seen(view: View, group: str, owned: dict[str, Share] | None = None) -> GroupStatus:
+def status_of_view(view: View, group: str, owned: dict[str, Share] | None = None) -> GroupStatus:
     """Return the status of a group, from a view of its keys.
 
     `owned` is each ranked member's share of the newest version, if it is known already.

@@ -15,7 +15,7 @@ import attrs
 
 from rink.core.member import Node
 from rink.engine.clock import Clock
-from rink.inspect.group_status import GroupStatus, MemberStatus, seen
+from rink.inspect.group_status import GroupStatus, MemberStatus, status_of_view
 
 NO_LOCK = contextlib.nullcontext()
 
@@ -86,7 +86,7 @@ def status_of(
     change_at = upcoming.at if upcoming else None
     fields["draining"] = tuple(sorted(fields["draining"]))
     return Status(
-        **attrs.asdict(seen(view, group, owned), recurse=False),
+        **attrs.asdict(status_of_view(view, group, owned), recurse=False),
         **fields,
         me=node.name,
         waiting_for={role: obstacles.obstacle(role, node.placement) for role in waits},

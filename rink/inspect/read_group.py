@@ -8,7 +8,7 @@ from rink.engine.group_watch import read_entry
 from rink.errors import StateError
 from rink.etcd.api import Etcd
 from rink.etcd.client import Client
-from rink.inspect.group_status import GroupStatus, seen
+from rink.inspect.group_status import GroupStatus, status_of_view
 
 
 def read_group(etcd: Etcd, keys: Keys) -> View:
@@ -19,7 +19,7 @@ def read_group(etcd: Etcd, keys: Keys) -> View:
 
 def read_status(etcd: Etcd, prefix: str, group: str) -> GroupStatus:
     """Return a group's status as it is now; without keys, it is empty."""
-    return seen(read_group(etcd, Keys.of(prefix, group)), group)
+    return status_of_view(read_group(etcd, Keys.of(prefix, group)), group)
 
 
 def fail_refused(etcd: Etcd) -> None:

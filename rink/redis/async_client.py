@@ -41,7 +41,7 @@ def prepare(redis: AnyRedis) -> float:
     Raises:
         ConfigError: the client decodes answers to text, but records are bytes.
     """
-    settings = settings_of(redis)
+    settings = live_settings_of(redis)
     refuse_decoding(settings)
     redis.set_retry(Retry(NoBackoff(), 0))
     all_settings = [settings]
@@ -50,14 +50,14 @@ def prepare(redis: AnyRedis) -> float:
         all_settings += [node.connection_kwargs for node in nodes]
     else:
         pack_in_c(redis.connection_pool)
-        all_settings += [settings_of(sentinel) for sentinel in _sentinels(redis)]
+        all_settings += [live_settings_of(sentinel) for sentinel in _sentinels(redis)]
     for kwargs in all_settings:
         if kwargs.get("socket_timeout") is None:
             kwargs["socket_timeout"] = ANSWER_TIMEOUT_S
     return float(settings["socket_timeout"])
 
 
-def settings_of(redis: AnyRedis) -> dict[str, Any]:
+def live_settings_of(redis: AnyRedis) -> dict[str, Any]:
     """Return the settings of a client's new connections, not a copy of them."""
     if isinstance(redis, RedisCluster):
         return redis.connection_kwargs
@@ -71,7 +71,7 @@ def server_of(redis: AnyRedis) -> str:
         # Before the client is initialized, only its startup nodes are known.
         nodes = redis.get_nodes() or redis.nodes_manager.startup_nodes.values()
         return "a cluster of " + ", ".join(str(node.name) for node in nodes)
-    settings = settings_of(redis)
+    settings = live_settings_of(redis)
     if "path" in settings:
         return str(settings["path"])
     return f"{settings.get('host', 'its Sentinel')}:{settings.get('port', '')}".rstrip(":")

@@ -45,7 +45,7 @@ def checked(client: object, setting: str) -> BlockingRedis:
             f"{setting} made {client!r}: it must return a blocking client of redis-py, a "
             "redis.Redis or a RedisCluster"
         )
-    if any(map(_has_no_timeout, map(settings_of, [client, *_sentinels(client)]))):
+    if any(map(_has_no_timeout, map(settings_copy_of, [client, *_sentinels(client)]))):
         raise ConfigError(
             f"{setting} made a client without socket_timeout, which would wait for a silent server "
             f"for ever: set socket_timeout={ANSWER_TIMEOUT_S:g}, for example, also for Sentinels"
@@ -53,7 +53,7 @@ def checked(client: object, setting: str) -> BlockingRedis:
     return client
 
 
-def settings_of(client: BlockingRedis) -> dict[str, Any]:
+def settings_copy_of(client: BlockingRedis) -> dict[str, Any]:
     """Return a copy of the settings of a client's connections."""
     if isinstance(client, redis.RedisCluster):
         return dict(client.nodes_manager.connection_kwargs)
@@ -65,7 +65,7 @@ def server_of(client: BlockingRedis) -> str:
     if isinstance(client, redis.RedisCluster):
         nodes = client.get_nodes()  # type: ignore[no-untyped-call]
         return "a cluster of " + ", ".join(str(node.name) for node in nodes)
-    settings = settings_of(client)
+    settings = settings_copy_of(client)
     if "path" in settings:
         return str(settings["path"])
     return f"{settings.get('host', 'its Sentinel')}:{settings.get('port', '')}".rstrip(":")

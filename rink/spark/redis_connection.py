@@ -19,7 +19,7 @@ from rink.redis.blocking_client import (
     client_of,
     run_scripts,
     server_of,
-    settings_of,
+    settings_copy_of,
 )
 from rink.redis.error_map import explained
 from rink.redis.errors import RedisUnavailable
@@ -47,7 +47,7 @@ class RedisConnection:
     """
 
     def __init__(self, client: BlockingRedis, patience: float) -> None:
-        refuse_decoding(settings_of(client))
+        refuse_decoding(settings_copy_of(client))
         client.set_response_callback("XRANGE", lambda answer, **_: answer)
         self.client = client
         self.is_cluster = isinstance(client, redis.RedisCluster)

@@ -13,7 +13,7 @@ from rink.core.keys import Keys
 from rink.core.member_record import Phase, Share
 from rink.core.values import Request, Wish
 from rink.errors import EtcdAuth, EtcdUnavailable
-from rink.inspect.group_status import GroupStatus, seen
+from rink.inspect.group_status import GroupStatus, status_of_view
 from rink.inspect.read_group import read_group
 
 KEYS = Keys.of("rink/", "orders")
@@ -112,7 +112,7 @@ def test_a_member_and_the_command_see_the_same(rink_etcd):
         assert a.wait_settled(LONG_S)
         with next(role for job in range(8) if (role := a.get_role(f"x/{job}"))) as role:
             status = a.status()
-            shown = seen(read_group(rink_etcd.client(), KEYS), "orders")
+            shown = status_of_view(read_group(rink_etcd.client(), KEYS), "orders")
             common = {
                 field.name: getattr(status, field.name) for field in attrs.fields(type(shown))
             }

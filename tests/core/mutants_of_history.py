@@ -240,7 +240,7 @@ HISTORY = [
     core(
         "a loss waits for the log",
         "outbox",
-        "sorted(self.effects, key=_turn)",
+        "sorted(self.effects, key=_order)",
         "self.effects",
         "outage",
     ),

@@ -10,7 +10,7 @@ from rink.core import codec, schemes
 from rink.core import events as ev
 from rink.core.holds import Handle, Table
 from rink.core.member_record import MemberRecord, Share
-from rink.core.scheme_prefetch import Placing, SchemePrefetch, seen
+from rink.core.scheme_prefetch import Placing, SchemePrefetch, view_after
 from rink.core.values import Member, Request, Wish
 from rink.core.view import View
 
@@ -37,8 +37,8 @@ def test_what_a_version_pins_is_placed_by_whoever_follows_it(pair):
 
 def test_group_of_another_history_needs_no_ranks():
     view = View(7)
-    assert seen(view, ev.HistoryChanged("restored")) == View()
-    assert seen(View(), ev.Changed(9, ())) == View()  # no list came before it
+    assert view_after(view, ev.HistoryChanged("restored")) == View()
+    assert view_after(View(), ev.Changed(9, ())) == View()  # no list came before it
 
 
 def test_pair_is_complete_only_once_its_scheme_is_known():

@@ -5,7 +5,7 @@ from rink.core.member_record import MemberRecord, Phase
 from rink.core.schemes import register
 from rink.core.values import Member, Proclaimed, Version
 from rink.core.view import View
-from rink.inspect.group_status import seen
+from rink.inspect.group_status import status_of_view
 from rink.inspect.standby import Standby, standbys
 
 ROLES = [f"orders/{number}" for number in range(4)]
@@ -19,7 +19,7 @@ def status(ranks, *members, scheme="balanced:4", pins=None, **changed):
     ]
     version = Version(1, tuple(ranks), scheme, pins or {})
     entries.append(Proclaimed(1, version, 100, 1))
-    return seen(View.listed(100, entries), "g")
+    return status_of_view(View.listed(100, entries), "g")
 
 
 def record(scheme, **changed):
@@ -52,7 +52,7 @@ def test_an_idle_rank_moves_into_the_hole():
 def test_a_lone_member_has_no_standby_and_an_empty_group_no_owner():
     assert set(who(standbys(status("a", "a"), ROLES))) == {("a", None)}
     assert set(who(standbys(status("", "a"), ROLES))) == {(None, None)}
-    assert set(who(standbys(seen(View(), "g"), ROLES))) == {(None, None)}
+    assert set(who(standbys(status_of_view(View(), "g"), ROLES))) == {(None, None)}
 
 
 def test_an_owner_that_is_gone_already_is_named_and_its_standby_too():
@@ -78,7 +78,7 @@ def test_a_record_that_cannot_be_read_does_not_stand_by():
     entries = [Member(name, record("balanced:4"), age, age, 1) for age, name in enumerate("ab", 1)]
     entries.append(codec.read(b"", b"members/c", b"?", 3, 3, 1))
     entries.append(Proclaimed(1, Version(1, ("a", "b"), "balanced:4"), 100, 1))
-    found = standbys(seen(View.listed(100, entries), "g"), ROLES)
+    found = standbys(status_of_view(View.listed(100, entries), "g"), ROLES)
     assert who(found)[0] == ("a", "b")
 
 

@@ -272,7 +272,7 @@ def test_many_flows_are_cut_and_names_cannot_move_the_cursor():
     plan = summed(version, then, {(name, "new"): 10 for name in ranks})
     console = planning.render.console()
     with console.capture() as captured:
-        console.print(planning.show(plan))
+        console.print(planning.show_plan(plan))
     text = captured.get()
     assert "… and 20 more pairs" in text
     assert "\x1b[2J" not in text

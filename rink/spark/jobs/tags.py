@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.errors import PySparkAttributeError
 from pyspark.sql import SparkSession
 
-from rink.core.keys import encode
+from rink.core.keys import encode_name
 
 log = logging.getLogger("rink.spark")
 _OURS = "rink-"
@@ -20,7 +20,7 @@ class Tag:
     """A tag of the Spark jobs that one grant of a role starts."""
 
     def __init__(self, spark: SparkSession, role: str, token: int) -> None:
-        self.name = f"{_OURS}{encode(role)}-{token}"
+        self.name = f"{_OURS}{encode_name(role)}-{token}"
         self._spark = spark
         self._context = context_of(spark)
 

@@ -14,7 +14,7 @@ from functools import partial
 
 import attrs
 
-from rink.core.keys import check_name, encode
+from rink.core.keys import check_name, encode_name
 from rink.errors import RinkError, StaleToken, StateError
 from rink.plural import plural
 from rink.redis.scripts import Args
@@ -353,7 +353,7 @@ def _stale(place: StreamPlace, name: str, token: int, newer: int, key: str) -> S
 
 def _key_name(name: str, once: bool) -> str:
     # An encoded name has no colon, so the keys of a query and of a writeId never collide.
-    return f"once:{encode(name)}" if once else encode(name)
+    return f"once:{encode_name(name)}" if once else encode_name(name)
 
 
 def _state(place: StreamPlace, name: str, once: bool) -> str:

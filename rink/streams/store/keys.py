@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import attrs
 
-from rink.core.keys import check_name, encode
+from rink.core.keys import check_name, encode_name
 from rink.errors import ConfigError
 from rink.redis.stored_format import FIELD, STREAM_PREFIX
 
@@ -51,7 +51,9 @@ class Names:
         Raises:
             ConfigError: a name cannot be used.
         """
-        return cls(f"{encode(check_name('app', app))}/{encode(check_name('stream', stream))}")
+        return cls(
+            f"{encode_name(check_name('app', app))}/{encode_name(check_name('stream', stream))}"
+        )
 
     @property
     def about(self) -> str:
@@ -101,11 +103,11 @@ class PartitionNames:
 
     def at(self, processor: str) -> str:
         """Return the key of the hash of a processor's owner and its progress."""
-        return f"{self.stream}:at:{encode(processor)}"
+        return f"{self.stream}:at:{encode_name(processor)}"
 
     def dead(self, processor: str) -> str:
         """Return the key of the stream of a processor's dead letters."""
-        return f"{self.stream}:dead:{encode(processor)}"
+        return f"{self.stream}:dead:{encode_name(processor)}"
 
     def sent(self, sender: str) -> str:
         """Return the key of the answer to a sender's last append."""
