@@ -22,13 +22,13 @@ from rink.cli import observe, render
 from rink.cli.exit_status import tell, wrapped
 from rink.cli.options import Target, announced, check_group, opened, with_json, with_target
 from rink.core.keys import OFFSETS, SLOTS, Keys
-from rink.core.values import Asked, Wish
+from rink.core.values import RequestEntry, Wish
 from rink.core.view import View
 from rink.core.wording import some
 from rink.errors import StateError
 from rink.etcd import api
 from rink.etcd.api import Compare, Delete, Etcd
-from rink.inspect.group_status import wish_text
+from rink.inspect.group_status import request_text
 from rink.inspect.read_group import read_group
 from rink.plural import plural
 
@@ -39,7 +39,7 @@ class Kept:
 
     version: int | None
     token_base: int
-    requests: tuple[Asked, ...]
+    requests: tuple[RequestEntry, ...]
     offsets: int = 0
     slots: int = 0
 
@@ -61,7 +61,8 @@ class Kept:
             if entry.request is None:
                 yield f"kept: the request {entry.id!r}, which cannot be read here"
             else:
-                yield f"kept: the request to {wish_text(entry.request)}, for the next coordinator"
+                request = request_text(entry.request)
+                yield f"kept: the request to {request}, for the next coordinator"
         if self.offsets:
             yield (
                 f"kept: {self.offsets} {plural(self.offsets, 'offset')} of its partitions: "

@@ -14,7 +14,7 @@ from rink.core.values import Member
 from rink.core.view import View
 from rink.core.wording import some
 from rink.inspect import version_diff
-from rink.inspect.group_status import leaving_text, problems_of, wish_text
+from rink.inspect.group_status import leaving_text, problems_of, request_text
 
 
 @attrs.frozen
@@ -127,8 +127,8 @@ def _pruned(skipped: range) -> str:
 def _requests(before: View, after: View) -> Iterator[Happening]:
     for entry in sorted(after.requests.values(), key=lambda entry: (entry.mod_revision, entry.id)):
         if entry.id not in before.requests and entry.request is not None:
-            wish = wish_text(entry.request)
-            yield Happening("requested", f"asked for: {wish}", {"id": entry.id, "wish": wish})
+            text = request_text(entry.request)
+            yield Happening("requested", f"asked for: {text}", {"id": entry.id, "wish": text})
 
 
 def _drains(before: View, after: View) -> Iterator[Happening]:

@@ -265,7 +265,7 @@ def _foot(
         lines.append(("not ranked yet", f"and {len(waiting) - MAX_NAMED} more", "cyan"))
     lines += [("pin", f"{role} → {member}", "") for role, member in sorted(status.pins.items())]
     lines += [("token base", str(status.token_base), "")] if status.token_base else []
-    lines += [("asked for", wish, "") for wish in status.requests]
+    lines += [("asked for", request, "") for request in status.requests]
     for setting, values in status.settings_differ.items():
         each = "; ".join(f"{value} ({some(members)})" for value, members in values.items())
         lines.append(("settings differ", f"{setting} {each}", "yellow"))

@@ -20,7 +20,16 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 
 from rink.core import keys
 from rink.core.member_record import MemberRecord, Share
-from rink.core.values import FORMAT, Asked, Clutter, Entry, Member, Proclaimed, Request, Version
+from rink.core.values import (
+    FORMAT,
+    Clutter,
+    Entry,
+    Member,
+    Proclaimed,
+    Request,
+    RequestEntry,
+    Version,
+)
 
 MAX_TTL_S = 9_000_000_000
 """The longest lease that etcd grants, in seconds."""
@@ -147,7 +156,7 @@ def read(
         return Proclaimed(int(segment), version, mod_revision, len(value), problem)
     if kind + "/" == keys.REQUESTS and name is not None:
         request, problem = _read(value, Request)
-        return Asked(name, request, mod_revision, problem)
+        return RequestEntry(name, request, mod_revision, problem)
     return Clutter(path, "not a key that Rink writes")
 
 

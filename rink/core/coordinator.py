@@ -13,7 +13,7 @@ import attrs
 
 from rink.core.effects import Effect, Level, Proclaim, Prune, Report
 from rink.core.events import ProclaimAnswered, ProclaimFailed
-from rink.core.next_version import MAX_WISHES, draft, no_room, without_room
+from rink.core.next_version import MAX_REQUESTS_ANSWERED, draft, no_room, without_room
 from rink.core.observed_times import ObservedTimes
 from rink.core.ranks import RankSettings, Upcoming
 from rink.core.record_index import is_same
@@ -44,8 +44,8 @@ class Coordinator:
     `proclaiming` is the number of the version whose transaction is under way, or 0. After its end,
     the member waits until `retry_at` for a view with version `answered_number`, or with a revision
     above `refused_at`. `upcoming` is the next change of the ranks, and None during a proclamation.
-    `wishes` is the number of requests that the proclamation answers. `wishes_at_once` is the
-    largest number for the next one: half of the number that etcd refused. `_sources` holds the
+    `request_count` is the number of requests that the proclamation answers. `requests_at_once` is
+    the largest number for the next one: half of the number that etcd refused. `_sources` holds the
     inputs of the last draft if it changed nothing. It is empty while another draft is due.
     """
 
@@ -57,8 +57,8 @@ class Coordinator:
     retry_at: float = -math.inf
     pruned_below: int = 0
     left_out: frozenset[str] = frozenset()
-    wishes: int = 0
-    wishes_at_once: int = MAX_WISHES
+    request_count: int = 0
+    requests_at_once: int = MAX_REQUESTS_ANSWERED
     upcoming: Upcoming | None = None
     _sources: tuple[object, ...] = ()
 
@@ -91,7 +91,7 @@ class Coordinator:
         ):
             return [], self.retry_at
         self.answered_number, self.refused_at = 0, -math.inf
-        left_out, at_once = without_room(view), self.wishes_at_once
+        left_out, at_once = without_room(view), self.requests_at_once
         drafted = draft(
             me.name, view, observed_times, settled, now, self.settings, left_out, at_once
         )
@@ -99,7 +99,7 @@ class Coordinator:
         if drafted.version is None:
             effects += self._prune(view)
         else:
-            self.proclaiming, self.wishes = drafted.version.number, len(drafted.requests)
+            self.proclaiming, self.request_count = drafted.version.number, len(drafted.requests)
             after = view.newest.mod_revision if view.newest else 0
             effects.append(Proclaim(drafted.version, me.create_revision, after, drafted.requests))
             return effects, None  # its answer comes first
@@ -147,7 +147,7 @@ class Coordinator:
         Each following version tries at least one request.
         """
         self.proclaiming, self.failures = 0, 0
-        self.wishes_at_once = max(self.wishes_at_once, 1)
+        self.requests_at_once = max(self.requests_at_once, 1)
 
     def failed(self, event: ProclaimFailed, now: float, name: str) -> str:
         """Note that a proclamation failed, and return what failed, for people.
@@ -159,11 +159,11 @@ class Coordinator:
         if event.number != self.proclaiming:
             return doing
         self.proclaiming = 0
-        if isinstance(event.error, EtcdTooLarge) and self.wishes:
-            self.wishes_at_once = self.wishes // 2
-            plural = "s" * (self.wishes != 1)
-            with_requests = f"{doing} with {self.wishes} request{plural}"
-            return f"{with_requests} ({self.wishes_at_once} in the next try)"
+        if isinstance(event.error, EtcdTooLarge) and self.request_count:
+            self.requests_at_once = self.request_count // 2
+            plural = "s" * (self.request_count != 1)
+            with_requests = f"{doing} with {self.request_count} request{plural}"
+            return f"{with_requests} ({self.requests_at_once} in the next try)"
         self.refused_at = math.inf
         self._back_off(now, name)
         return doing

@@ -109,8 +109,8 @@ class EtcdHistory:
             out.wake(self.post_at if self.post_at < math.inf else None)
         else:
             self.post_at = math.inf  # until the post is answered
-            wish = Request(Wish.TOKEN_BASE, token_base=self.token_floor)
-            out.do(PostRequest(writer.incarnation, wish))
+            request = Request(Wish.TOKEN_BASE, token_base=self.token_floor)
+            out.do(PostRequest(writer.incarnation, request))
 
     def posted(self, now: float) -> None:
         """Schedule the next post, in case this one has no effect."""

@@ -29,7 +29,7 @@ FIELDS_LIMIT_BYTES = 30_000
 NAMES_LIMIT_BYTES = 100_000
 """Room that pins leave to new members: no request may keep a member from its rank."""
 
-MAX_WISHES = 100
+MAX_REQUESTS_ANSWERED = 100
 """Largest number of requests that one version answers.
 
 The proclaiming transaction deletes each of them, and etcd refuses more than 128 operations in one
@@ -56,7 +56,7 @@ def draft(
     now: float,
     settings: RankSettings,
     left_out: frozenset[str] = frozenset(),
-    wishes_at_once: int = MAX_WISHES,
+    requests_at_once: int = MAX_REQUESTS_ANSWERED,
 ) -> Draft:
     """Draft the next version, as if the members in `left_out` were not there.
 
@@ -68,7 +68,7 @@ def draft(
     def without(names: frozenset[str]) -> Draft:
         situation = _situation(view, observed_times, scheme, settled, names)
         plan = ranks.plan(situation, now, settings)
-        return _draft(by, view, observed_times.token_base, scheme, plan, wishes_at_once)
+        return _draft(by, view, observed_times.token_base, scheme, plan, requests_at_once)
 
     drafted = without(left_out)
     if drafted.version is None or len(encode(drafted.version)) <= VERSION_LIMIT_BYTES:
@@ -77,29 +77,29 @@ def draft(
 
 
 def _draft(
-    by: str, view: View, token_base: int, scheme: str, plan: RankPlan, wishes_at_once: int
+    by: str, view: View, token_base: int, scheme: str, plan: RankPlan, requests_at_once: int
 ) -> Draft:
     current = view.version
     if current is not None and scheme != current.scheme:
         # This version keeps the ranks as they are. The next one changes them for the new scheme.
         plan = RankPlan(current.ranks, (f"scheme {current.scheme} -> {scheme}",))
     room = _for_ranks_and_pins() - _bytes_of(plan.ranks) - NAMES_LIMIT_BYTES
-    wishes = _Wishes(dict(current.pins) if current else {}, token_base, room)
+    answers = _RequestAnswers(dict(current.pins) if current else {}, token_base, room)
     if current is not None and current.ranks:
-        wishes.grant(view, wishes_at_once)
-    because = (*plan.because, *wishes.because)
+        answers.grant(view, requests_at_once)
+    because = (*plan.because, *answers.because)
     if not because:
         return Draft(None, (), plan.upcoming)
     version = Version(
         number=view.newest.number + 1 if view.newest else 1,
         ranks=plan.ranks,
         scheme=scheme,
-        pins=wishes.pins,
-        token_base=wishes.token_base,
+        pins=answers.pins,
+        token_base=answers.token_base,
         because=_shortened(because),
         by=by,
     )
-    return Draft(version, tuple(wishes.answered), plan.upcoming)
+    return Draft(version, tuple(answers.answered), plan.upcoming)
 
 
 def without_room(view: View, freed: bool = True) -> frozenset[str]:
@@ -235,7 +235,7 @@ def _scheme(view: View, current: Version | None) -> str:
 
 
 @attrs.define
-class _Wishes:
+class _RequestAnswers:
     """Apply requests to the pins and the token base.
 
     Each request is answered, even if only by a refusal. `room` is how many bytes the pins may take,
@@ -256,9 +256,9 @@ class _Wishes:
         The next version answers the others.
         """
         oldest = sorted(view.requests.values(), key=lambda entry: (entry.mod_revision, entry.id))
-        wishes = [(entry.id, entry.request) for entry in oldest if entry.request is not None]
-        self.bytes = _bytes_of(self.pins) if wishes else 0
-        for request_id, request in wishes[:at_once]:
+        requests = [(entry.id, entry.request) for entry in oldest if entry.request is not None]
+        self.bytes = _bytes_of(self.pins) if requests else 0
+        for request_id, request in requests[:at_once]:
             self.answered.append(request_id)
             self.because.append(self._grant(request))
 

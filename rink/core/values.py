@@ -101,7 +101,7 @@ class Proclaimed:
 
 
 @attrs.frozen
-class Asked:
+class RequestEntry:
     """Hold a request's key as the view has it."""
 
     id: str
@@ -121,4 +121,4 @@ class Clutter:
     problem: str
 
 
-Entry = Member | Proclaimed | Asked | Clutter
+Entry = Member | Proclaimed | RequestEntry | Clutter

@@ -16,7 +16,7 @@ import attrs
 
 from rink.core.member_record import Share
 from rink.core.record_index import Records
-from rink.core.values import Asked, Clutter, Entry, Member, Proclaimed, Version
+from rink.core.values import Clutter, Entry, Member, Proclaimed, RequestEntry, Version
 
 RankOf = Callable[[str, str, int], int | None]
 """(role, scheme, size) -> the rank that the scheme maps the role to."""
@@ -44,7 +44,7 @@ def _id(entry: Entry) -> str | int:
             return name
         case Proclaimed(number=number):
             return number
-        case Asked(id=request_id):
+        case RequestEntry(id=request_id):
             return request_id
         case _:
             return entry.key
@@ -61,7 +61,7 @@ class View:
     revision: int = 0
     members: Mapping[str, Member] = attrs.field(factory=dict)
     versions: Mapping[int, Proclaimed] = attrs.field(factory=dict)
-    requests: Mapping[str, Asked] = attrs.field(factory=dict)
+    requests: Mapping[str, RequestEntry] = attrs.field(factory=dict)
     clutter: Mapping[str, Clutter] = attrs.field(factory=dict)
     _records: Records | None = attrs.field(default=None, eq=False, repr=False)
 
@@ -75,7 +75,7 @@ class View:
         parts: dict[type, Mapping[Any, Any]] = {
             Member: self.members,
             Proclaimed: self.versions,
-            Asked: self.requests,
+            RequestEntry: self.requests,
             Clutter: self.clutter,
         }
         folded: dict[type, dict[Any, Any]] = {}
@@ -93,7 +93,7 @@ class View:
         members, records = parts[Member], self.records
         if names:
             records = records.rewritten(self.members, members, names)
-        others = parts[Proclaimed], parts[Asked], parts[Clutter]
+        others = parts[Proclaimed], parts[RequestEntry], parts[Clutter]
         return View(revision, members, *others, records)
 
     @cached_property

@@ -144,7 +144,7 @@ def status_of_view(view: View, group: str, owned: dict[str, Share] | None = None
         absent=tuple(name for name in ranks if name not in live),
         settings_differ=_differences(members),
         requests=tuple(
-            wish_text(posted.request)
+            request_text(posted.request)
             for posted in sorted(view.requests.values(), key=lambda posted: posted.mod_revision)
             if posted.request is not None
         ),
@@ -265,7 +265,7 @@ def problems_of(view: View) -> tuple[tuple[str, str], ...]:
     return tuple(sorted({*view.problems, *unbound}))
 
 
-def wish_text(request: Request) -> str:
+def request_text(request: Request) -> str:
     """Return the text of an operator's request."""
     match request.wish:
         case Wish.PIN:

@@ -137,7 +137,7 @@ def _check_coordinator(node: Node, now: float) -> None:
         now,
         node.settings.ranking,
         without_room(view),
-        coordinator.wishes_at_once,
+        coordinator.requests_at_once,
     )
     assert drafted.version is None, f"{drafted.version} was due"
     assert drafted.upcoming == coordinator.upcoming

@@ -354,8 +354,8 @@ ABOUT_OVERLAP = [
     core(
         "a new coordinator lowers the token base",
         "next_version",
-        "wishes = _Wishes(dict(current.pins) if current else {}, token_base, room)",
-        "wishes = _Wishes(dict(current.pins) if current else {}, 0, room)",
+        "answers = _RequestAnswers(dict(current.pins) if current else {}, token_base, room)",
+        "answers = _RequestAnswers(dict(current.pins) if current else {}, 0, room)",
         "next_version",
         "coordinator",
     ),

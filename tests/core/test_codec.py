@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rink.core import codec
 from rink.core.member_record import MemberRecord, Phase, Share
-from rink.core.values import Asked, Clutter, Member, Proclaimed, Request, Version, Wish
+from rink.core.values import Clutter, Member, Proclaimed, Request, RequestEntry, Version, Wish
 
 ROOT = b"rink/g/"
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -76,7 +76,7 @@ def test_a_version_comes_back_as_it_was(version):
     "request_", [Request(Wish.PIN, "r", "m"), Request(Wish.TOKEN_BASE, token_base=9)]
 )
 def test_a_request_comes_back_as_it_was(request_):
-    assert read("requests/u1", codec.encode(request_)) == Asked("u1", request_, 2)
+    assert read("requests/u1", codec.encode(request_)) == RequestEntry("u1", request_, 2)
 
 
 def test_values_are_plain_json_with_their_format_first():

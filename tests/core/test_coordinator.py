@@ -140,7 +140,7 @@ def test_refusals_come_ever_more_rarely(pair):
     assert waits[-1] > 5 * waits[0]
 
 
-def wishes_of(world, name):
+def request_counts(world, name):
     return [len(effect.requests) for effect in world.members[name].made(do.Proclaim)]
 
 
@@ -152,15 +152,15 @@ def burst(world, name, count):
 def test_coordinator_halves_a_burst_of_requests_that_etcd_refuses(pair):
     """And learns from it: the next burst is not refused."""
     pair.etcd.max_txn_ops = 64
-    tried = len(wishes_of(pair, "a"))
+    tried = len(request_counts(pair, "a"))
     burst(pair, "u", 90)
-    assert wishes_of(pair, "a")[tried:] == [90, 45, 45]
+    assert request_counts(pair, "a")[tried:] == [90, 45, 45]
     assert len(pair.version.pins) == 90
     assert "proclaiming version 3 with 90 requests (45 in the next try) failed" in " ".join(
         pair.members["a"].reports
     )
     burst(pair, "v", 60)
-    assert wishes_of(pair, "a")[tried + 3 :] == [45, 15]
+    assert request_counts(pair, "a")[tried + 3 :] == [45, 15]
     assert len(pair.version.pins) == 150
 
 
@@ -170,15 +170,15 @@ def test_coordinator_ranks_without_requests_that_etcd_never_takes(pair):
     One request is tried again with each following version.
     """
     pair.etcd.max_txn_ops = 1
-    tried = len(wishes_of(pair, "a"))
+    tried = len(request_counts(pair, "a"))
     pair.hold("a", "requests")
     burst(pair, "u", 3)
     pair.add("c", rebalance_delay=0.0)
     pair.let("a")
-    assert wishes_of(pair, "a")[tried:] == [3, 1, 0, 1]
+    assert request_counts(pair, "a")[tried:] == [3, 1, 0, 1]
     assert pair.ranks == ["a", "b", "c"]
     pair.sleep(100.0)
-    assert len(wishes_of(pair, "a")) == tried + 4
+    assert len(request_counts(pair, "a")) == tried + 4
     assert pair.version.pins == {}
     pair.etcd.max_txn_ops = 128
     pair.add("d", rebalance_delay=0.0)
@@ -187,10 +187,10 @@ def test_coordinator_ranks_without_requests_that_etcd_never_takes(pair):
 
 def test_coordinator_backs_off_where_etcd_refuses_a_bare_version(pair):
     pair.etcd.max_txn_ops = 0
-    tried = len(wishes_of(pair, "a"))
+    tried = len(request_counts(pair, "a"))
     pair.add("c", rebalance_delay=0.0)
     pair.sleep(10.0)
-    assert 3 < len(wishes_of(pair, "a")) - tried < 20
+    assert 3 < len(request_counts(pair, "a")) - tried < 20
     pair.etcd.max_txn_ops = 128
     pair.sleep(3.0)
     assert pair.ranks == ["a", "b", "c"]
@@ -295,7 +295,7 @@ def test_request_refused_for_its_size_is_tried_after_a_late_answer(world):
     world.run()
     refused = ev.ProclaimFailed(a.to_etcd.popleft().version.number, EtcdTooLarge("too large"))
     world.tell("a", refused)
-    assert a.node.coordinator.wishes_at_once == 0
+    assert a.node.coordinator.requests_at_once == 0
     world.add("c", rebalance_delay=0.0, initial_delay=0.0)
     world.let("a", "requests")
     world.sleep(3.0)

@@ -67,13 +67,13 @@ def test_a_pin_to_a_member_that_is_not_ranked_waits_for_it(pair):
 
 
 def test_a_wish_that_changes_nothing_is_answered_all_the_same(pair):
-    wishes = [
+    requests = [
         Request(Wish.UNPIN, "nothing"),
         Request(Wish.TOKEN_BASE, token_base=-5),
         Request(Wish.PIN, "", "b"),
         Request(Wish.PIN, "r", ""),
     ]
-    ask(pair, "u", *wishes)
+    ask(pair, "u", *requests)
     pair.run()
     assert pair.version.because == (
         "request unpin changed nothing",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rink.core.member_record import MemberRecord, Phase, Share
 from rink.core.record_index import Records
 from rink.core.unsettled_records import Unsettled, unsettled_in
-from rink.core.values import Asked, Member, Proclaimed, Version
+from rink.core.values import Member, Proclaimed, RequestEntry, Version
 from rink.core.view import View, gone, shares_of
 
 PLACES = derived.Strict()
@@ -34,7 +34,9 @@ members = st.builds(
     lease=st.sampled_from([0, 7, 7, 7, 8]),
     problem=st.sampled_from(["", "is odd", "is odder"]),
 )
-others = st.sampled_from([Proclaimed(1, None, 1, 1, "?"), Asked("u", None, 1), Asked("u", None, 2)])
+others = st.sampled_from(
+    [Proclaimed(1, None, 1, 1, "?"), RequestEntry("u", None, 1), RequestEntry("u", None, 2)]
+)
 changes = st.one_of(members, members.map(gone), others, others.map(gone))
 
 

@@ -11,7 +11,7 @@ import rink.core
 from rink.core.events import Changed
 from rink.core.member_record import MemberRecord, Phase, Share
 from rink.core.placement import Placement
-from rink.core.values import Asked, Clutter, Member, Proclaimed, Version
+from rink.core.values import Clutter, Member, Proclaimed, RequestEntry, Version
 from rink.core.view import Gone, View, gone, owner_of, shares_of
 from rink.core.view_state import ViewState
 
@@ -37,7 +37,7 @@ def test_a_fold_of_changes_gives_what_a_list_gives():
     [
         (member("a", 1), Member, "a"),
         (Proclaimed(3, None, 1, 1), Proclaimed, 3),
-        (Asked("u", None, 1), Asked, "u"),
+        (RequestEntry("u", None, 1), RequestEntry, "u"),
         (Clutter("k", ""), Clutter, "k"),
     ],
 )
@@ -85,7 +85,7 @@ def test_every_key_that_cannot_be_read_is_a_problem():
         [
             Member("a", None, 1, 1, 1, "odd"),
             Proclaimed(1, None, 1, 1, "odder"),
-            Asked("u", None, 1, "worse"),
+            RequestEntry("u", None, 1, "worse"),
             Clutter("k", "worst"),
             member("fine", 2),
         ],

@@ -223,8 +223,8 @@ class Walk(World):
 
     def _pin(self, name, member, what) -> None:
         role, to = ROLES[what % len(ROLES)], NAMES[what // 4 % len(NAMES)]
-        wish = Request([Wish.PIN, Wish.UNPIN][what // 12 % 2], role, to)
-        self.etcd.put(f"requests/u{what}", codec.encode(wish))
+        request = Request([Wish.PIN, Wish.UNPIN][what // 12 % 2], role, to)
+        self.etcd.put(f"requests/u{what}", codec.encode(request))
 
     def _vandalise(self, name, member, what) -> None:
         match what % 6:

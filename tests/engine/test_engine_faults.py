@@ -435,11 +435,11 @@ def test_history_replaced_ends_the_session_of_each_member_once(time, caplog):
 
 
 def _raise_token_base(time, base):
-    wish = Request(Wish.TOKEN_BASE, token_base=base)
+    request = Request(Wish.TOKEN_BASE, token_base=base)
     key = KEYS.request("wish")
     etcd = time.cluster.client()
     etcd.range(key)
-    etcd.txn((), (Put(key, codec.encode(wish)),))
+    etcd.txn((), (Put(key, codec.encode(request)),))
 
 
 def test_a_watch_that_was_compacted_away_costs_nothing(time, monkeypatch):

@@ -56,9 +56,9 @@ def join(time, spy, name, **settings):
     return member
 
 
-def ask(time, *wishes):
+def ask(time, *requests):
     etcd = time.cluster.client()
-    puts = [Put(KEYS.request(f"u{i}"), codec.encode(wish)) for i, wish in enumerate(wishes)]
+    puts = [Put(KEYS.request(f"u{i}"), codec.encode(request)) for i, request in enumerate(requests)]
     etcd.txn((), tuple(puts))
     time.advance(1.0)
 

@@ -194,7 +194,7 @@ class Calm:
         return state
 
     # Each check holds for the state as a whole, so their order decides only which fault is named. A
-    # state is at rest only if none applies: members first, then records, ranks and wishes.
+    # state is at rest only if none applies: members first, then records, ranks and requests.
     def _why_not(self, state: State) -> str:
         """Return what has not come to rest yet, or an empty string."""
         universe = self._universe
@@ -221,8 +221,8 @@ class Calm:
             return f"nobody keeps the records of {dead}, and nobody removes them"
         if unranked := self._unranked(state):
             return unranked
-        has_wishes = serving and contents.wishes and not universe.spec.has_outsider
-        return f"{contents.wishes} wishes are not answered" if has_wishes else ""
+        has_requests = serving and contents.requests and not universe.spec.has_outsider
+        return f"{contents.requests} requests are not answered" if has_requests else ""
 
     def _serving(self, state: State) -> list[str]:
         """Return the names of the active members that have a record."""

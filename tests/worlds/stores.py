@@ -18,7 +18,7 @@ from spec import Spec
 from rink.core import codec
 from rink.core import events as ev
 from rink.core.member_record import MemberRecord
-from rink.core.values import Asked, Member, Proclaimed, Request, Version
+from rink.core.values import Member, Proclaimed, Request, RequestEntry, Version
 
 OUTSIDE = "z"
 """A member that coordinates and is never ranked: where a world says which versions come."""
@@ -48,7 +48,7 @@ class Contents:
     leases: frozenset[int]
     version: Version | None
     number: int
-    wishes: int
+    requests: int
 
 
 @attrs.define(eq=False)
@@ -184,7 +184,7 @@ def _copy(etcd: Etcd) -> Etcd:
 
 
 def _contents(etcd: Etcd) -> Contents:
-    records, wishes = {}, 0
+    records, requests = {}, 0
     versions: dict[int, Version | None] = {}
     for key, kv in etcd.kvs.items():
         entry = _entry(key, kv)
@@ -192,10 +192,10 @@ def _contents(etcd: Etcd) -> Contents:
             records[entry.name] = Found(kv.lease, kv.create, kv.mod, entry.record)
         elif isinstance(entry, Proclaimed):
             versions[entry.number] = entry.version
-        elif isinstance(entry, Asked):
-            wishes += 1
+        elif isinstance(entry, RequestEntry):
+            requests += 1
     number = max(versions, default=0)
-    return Contents(records, frozenset(etcd.leases), versions.get(number), number, wishes)
+    return Contents(records, frozenset(etcd.leases), versions.get(number), number, requests)
 
 
 def _entry(key: bytes, kv: Kv) -> Any:

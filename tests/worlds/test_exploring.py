@@ -249,13 +249,15 @@ def is_in(actors, state):
 
 
 def test_a_wish_that_is_not_answered_is_seen(monkeypatch):
-    monkeypatch.setattr(next_version._Wishes, "grant", lambda *_: None)
-    result = explore(Spec("a wish", "", versions=4, settings=AT_ONCE, script=(PIN,)))
-    assert "1 wishes are not answered" in result.broken
+    monkeypatch.setattr(next_version._RequestAnswers, "grant", lambda *_: None)
+    result = explore(Spec("a request", "", versions=4, settings=AT_ONCE, script=(PIN,)))
+    assert "1 requests are not answered" in result.broken
 
 
 def test_a_token_base_that_is_lowered_is_seen(monkeypatch):
-    wishes = next_version._Wishes
-    monkeypatch.setattr(next_version, "_Wishes", lambda pins, _, room: wishes(pins, 0, room))
-    result = explore(Spec("wishes", "", versions=5, settings=AT_ONCE, script=(RAISE, PIN)))
+    answers = next_version._RequestAnswers
+    monkeypatch.setattr(
+        next_version, "_RequestAnswers", lambda pins, _, room: answers(pins, 0, room)
+    )
+    result = explore(Spec("requests", "", versions=5, settings=AT_ONCE, script=(RAISE, PIN)))
     assert "lowers the token base" in result.broken
