@@ -27,14 +27,14 @@ from rink.testing.redis_server.local import (
 
 if TYPE_CHECKING:
     from rink.testing.memory.cluster import MemoryCluster
-    from rink.testing.memory.memory_redis import MemoryRedis
+    from rink.testing.memory.fake_redis import MemoryRedis
     from rink.testing.virtual import VirtualTime, virtual_time
 else:
     __getattr__, __dir__ = named(
         __name__,
         {
             "MemoryCluster": "rink.testing.memory.cluster",
-            "MemoryRedis": "rink.testing.memory.memory_redis",
+            "MemoryRedis": "rink.testing.memory.fake_redis",
             "VirtualTime": "rink.testing.virtual",
             "virtual_time": "rink.testing.virtual",
         },

@@ -3,7 +3,7 @@
 import pytest
 from workers_support import MemoryServers
 
-from rink.testing.memory.memory_redis import MemoryRedis
+from rink.testing.memory.fake_redis import MemoryRedis
 from rink.testing.virtual import virtual_time
 
 

@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 from rink.streams.store.keys import Names, PartitionNames
 from rink.streams.store.store import Store
 from rink.streams.store.values import CommitStep, Output, PartitionBounds, PartitionPlace
-from rink.testing.memory.memory_redis import MemoryRedis
+from rink.testing.memory.fake_redis import MemoryRedis
 
 
 def client_of(server):
