@@ -44,7 +44,7 @@ def test_on_a_cluster_each_partition_is_where_its_slot_is():
                     await desk.store.register(desk.app.processors[name].place(number))
             found = await admin.lag(desk.app)
             assert sum(one.lag for one in found) == 160
-            letter = await desk.bury()
+            letter = await desk.add_dead_letter()
             (again,) = await admin.requeue(desk.app, letter)
             assert again.partition == 1
             moved = await admin.reset(desk.app, "bill", "latest")

@@ -89,8 +89,8 @@ class Policy:
         """Return whether an error passes by itself."""
         return is_transient(error, self.transient)
 
-    def condemns(self, crashes: int) -> bool:
-        """Return whether this many crashes with a mark condemn the event."""
+    def gives_up(self, crashes: int) -> bool:
+        """Return whether an event with this many crashes is given up."""
         return crashes + 1 >= self.max_crashes
 
 

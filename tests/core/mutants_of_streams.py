@@ -243,7 +243,7 @@ STREAMS = [
     python(
         "an event that was given up leaves no letter",
         "streams/consumer/buffer",
-        "entry.skipped, entry.letter = True, self._condemned[entry.id]",
+        "entry.skipped, entry.letter = True, self._given_up[entry.id]",
         "entry.skipped = True",
         BUFFER,
     ),

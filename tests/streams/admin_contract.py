@@ -157,7 +157,7 @@ async def are_open(desk):
 @at_desk()
 async def test_letters_of_one_id_in_two_places_must_be_told_apart(desk):
     await desk.store.register(desk.place)
-    letter = await desk.bury(desk.place, desk.ship)
+    letter = await desk.add_dead_letter(desk.place, desk.ship)
     for ask in (admin.dead_letter, admin.requeue):
         with pytest.raises(StateError, match=r"several .*orders/1 of bill, orders/1 of ship"):
             await ask(desk.app, letter)
@@ -178,7 +178,7 @@ async def test_what_is_no_id_of_a_letter(desk):
 @at_desk(partition_size=2)
 async def test_requeue_into_a_full_partition_changes_nothing(desk):
     await desk.store.register(desk.place)
-    letter = await desk.bury()
+    letter = await desk.add_dead_letter()
     limited = desk.place.names
     await desk.redis.xadd(limited.stream, {"d": b"{}"})
     await desk.redis.xadd(limited.stream, {"d": b"{}"})
@@ -217,7 +217,7 @@ async def test_many_letters_are_requeued_in_their_order(desk):
 @at_desk()
 async def test_dead_letters_are_discarded_one_or_all_of_what_is_chosen(desk):
     letters = [await desk.redis.xadd(desk.place.names.dead("bill"), {"d": b"{}"}) for _ in range(3)]
-    await desk.bury(desk.ship)
+    await desk.add_dead_letter(desk.ship)
     (one,) = await admin.discard(desk.app, letters[1].decode())
     assert (one.processor, one.partition, one.letters) == ("bill", 1, 1)
     with pytest.raises(StateError, match=f"no dead letter {letters[1].decode()}"):

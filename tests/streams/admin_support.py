@@ -31,7 +31,7 @@ class Desk(Steps):
     async def __aexit__(self, *_):
         await self.app.close()
 
-    async def bury(self, *places):
+    async def add_dead_letter(self, *places):
         """Make the next event of each place a dead letter.
 
         Return the letter's id.

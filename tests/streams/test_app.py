@@ -383,13 +383,13 @@ def test_no_name_reaches_into_anothers_keys(name):
 
 
 def test_a_policy_tells_when_crashes_are_too_many():
-    assert [Policy(max_crashes=3).condemns(ends) for ends in (0, 1, 2, 3)] == [
+    assert [Policy(max_crashes=3).gives_up(ends) for ends in (0, 1, 2, 3)] == [
         False,
         False,
         True,
         True,
     ]
-    assert [Policy(max_crashes=2).condemns(ends) for ends in (0, 1, 2)] == [False, True, True]
+    assert [Policy(max_crashes=2).gives_up(ends) for ends in (0, 1, 2)] == [False, True, True]
 
 
 def test_a_blocking_call_on_the_loop_that_is_to_carry_it_out_is_refused():

@@ -139,9 +139,9 @@ def test_what_was_finished_before_a_failure_does_not_come_again():
     assert numbers(buffer.give(3)) == [2]
 
 
-def test_condemned_event_is_skipped_and_passed_by_the_next_commit():
+def test_given_up_event_is_skipped_and_passed_by_the_next_commit():
     buffer = buffer_of(1, 2, 3)
-    buffer.condemn("2-0", BROKEN)
+    buffer.mark_given_up("2-0", BROKEN)
     assert numbers(buffer.give(9)) == [1, 3]
     buffer.finish()
     passage = commit(buffer)
@@ -149,30 +149,30 @@ def test_condemned_event_is_skipped_and_passed_by_the_next_commit():
     assert [(entry.id, entry.letter) for entry in passage.dead] == [("2-0", BROKEN)]
 
 
-def test_condemned_last_event_is_committed_without_another_event():
+def test_given_up_last_event_is_committed_without_another_event():
     buffer = buffer_of(1)
-    buffer.condemn("1-0", BROKEN)
+    buffer.mark_given_up("1-0", BROKEN)
     assert buffer.give(9) == []
     assert commit(buffer).new == "1-0"
 
 
-def test_condemned_events_are_committed_while_later_events_fail():
+def test_given_up_events_are_committed_while_later_events_fail():
     buffer = buffer_of(1, 2, 3, 4, 5)
     buffer.give(1)
     for number in range(1, 5):
         assert buffer.fail()[0].id == f"{number}-0"
-        buffer.condemn(f"{number}-0", BROKEN)
+        buffer.mark_given_up(f"{number}-0", BROKEN)
         assert numbers(buffer.give(1)) == [number + 1]
     buffer.fail()
     passage = commit(buffer)
     assert (passage.new, len(passage.dead), passage.processed) == ("4-0", 4, 0)
 
 
-def test_condemned_last_yielded_event_stays_condemned_after_a_failure():
+def test_given_up_last_yielded_event_stays_given_up_after_a_failure():
     buffer = buffer_of(1, 2)
     _, two = buffer.give(2)
     buffer.take_back(two)  # it does not decode
-    buffer.condemn("2-0", BROKEN)
+    buffer.mark_given_up("2-0", BROKEN)
     assert buffer.give(9) == []
     assert buffer.passage() is None  # the first one is not finished
     buffer.fail()
@@ -187,7 +187,7 @@ def test_events_behind_one_are_those_that_will_be_yielded_after_it():
     buffer.feed(entries(1, 2))
     buffer.feed(entries(3, only=b"ship"))
     buffer.feed(entries(4, 5, 6))
-    buffer.condemn("5-0", BROKEN)
+    buffer.mark_given_up("5-0", BROKEN)
     one = buffer.give(1)[0]
     assert numbers(buffer.behind(one, 9)) == [2, 4, 6]
     buffer.take_back(one)
@@ -289,7 +289,7 @@ ACTS = st.one_of(
     st.tuples(st.just("finish"), st.one_of(st.none(), st.integers(0, 3))),
     st.tuples(st.just("fail")),
     st.tuples(st.just("put_back")),
-    st.tuples(st.just("condemn"), st.integers(0, 3)),
+    st.tuples(st.just("mark_given_up"), st.integers(0, 3)),
     st.tuples(st.just("send")),
     st.tuples(st.just("settle")),
 )
@@ -304,7 +304,7 @@ class Walk:
             "bill", "0-0", prefetch=20, max_uncommitted=5, careful=f"{careful}-0" if careful else ""
         )
         self.fed, self.passed, self.out, self.sent = 0, [], [], None
-        self.others, self.finished, self.condemned = set(), set(), set()
+        self.others, self.finished, self.given_up = set(), set(), set()
 
     def feed(self, count, are_others):
         for _ in range(min(count, self.buffer.room)):
@@ -326,7 +326,7 @@ class Walk:
         if (entry := self.buffer.give_plain((ceiling, 0))) is not None:
             [number] = numbers([entry])
             assert self.careful < number <= ceiling
-            assert number not in self.others | self.condemned
+            assert number not in self.others | self.given_up
             self.out.append(number)
             assert len(self.out) <= self.buffer.max_uncommitted
 
@@ -354,11 +354,11 @@ class Walk:
         self.buffer.put_back()
         self.out.clear()
 
-    def condemn(self, ahead):
+    def mark_given_up(self, ahead):
         number = (self.passed[-1] if self.passed else 0) + ahead + 1
         if number not in self.finished and number not in self.out:
-            self.condemned.add(number)
-            self.buffer.condemn(f"{number}-0", BROKEN)
+            self.given_up.add(number)
+            self.buffer.mark_given_up(f"{number}-0", BROKEN)
 
     def send(self):
         self.sent = self.buffer.passage()
@@ -370,7 +370,7 @@ class Walk:
                 entry_ids.order(self.sent.new)[0],
             )
             for number in range(first, last + 1):
-                assert number in self.finished | self.others | self.condemned
+                assert number in self.finished | self.others | self.given_up
             self.passed += range(first, last + 1)
             self.buffer.settled()
             self.sent = None
@@ -381,7 +381,7 @@ class Walk:
 def test_whatever_happens_each_event_ends_once_and_in_order(acts, careful):
     """Pass each event by exactly one commit.
 
-    A commit passes only events that were finished, condemned, or for other processors.
+    A commit passes only events that were finished, given up, or for other processors.
     """
     walk = Walk(careful)
     for act, *more in acts:
@@ -419,7 +419,7 @@ def test_passage_with_large_dead_letters_ends_before_they_are_too_many():
     buffer = Buffer("bill", "0-0", prefetch=10, max_uncommitted=6)
     buffer.feed((f"{n}-0".encode(), [b"d", b"x" * 100]) for n in range(1, 7))
     for n in (2, 3, 5):
-        buffer.condemn(f"{n}-0", Letter("E", "", 1))
+        buffer.mark_given_up(f"{n}-0", Letter("E", "", 1))
     buffer.give(6)
     buffer.finish()
     passed = []
@@ -437,7 +437,7 @@ def test_passage_without_a_bound_takes_all_dead_letters():
     """
     buffer = buffer_of(1, 2, 3)
     for n in (1, 2):
-        buffer.condemn(f"{n}-0", Letter("E", "", 1))
+        buffer.mark_given_up(f"{n}-0", Letter("E", "", 1))
     buffer.give(3)
     buffer.finish()
     assert (buffer.passage().new, len(buffer.passage().dead)) == ("3-0", 2)
@@ -450,7 +450,7 @@ def test_events_of_a_refused_commit_count_as_finished_no_more():
     counts no success.
     """
     buffer = buffer_of(1, 2, 3)
-    buffer.condemn("2-0", BROKEN)
+    buffer.mark_given_up("2-0", BROKEN)
     buffer.give(3)
     for _ in range(3):
         buffer.finish()

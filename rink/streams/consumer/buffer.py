@@ -9,8 +9,8 @@ alone (`fail`). Or the entry did not reach the processor, or the processor could
 (`take_back`, `put_back`). Or a commit was refused (`unfinish`).
 
 Entries are done in the order of their ids, and a commit passes a prefix of the done entries. So the
-offset never passes an event that is not done. Only a *condemned* event ends without processing. It
-is skipped, and the commit that passes it also writes its dead letter.
+offset never passes an event that is not done. Only an event that is *given up* ends without
+processing. It is skipped, and the commit that passes it also writes its dead letter.
 
 At most `prefetch` entries are held. At most `max_uncommitted` of them are yielded and not settled,
 which bounds the events that may come again after a crash of this owner.
@@ -27,7 +27,7 @@ than `_careful`:
 The invariant: while an event that came alone is in flight, no other event is. `_give_with_care`
 yields nothing while anything is in flight, if either the next entry or the last yielded one comes
 alone. So an error or a crash then has exactly one event to blame. The mode ends when the next entry
-to yield lies above `_alone`. Every entry up to `_alone` is done or condemned then, since each came
+to yield lies above `_alone`. Every entry up to `_alone` is done or given up then, since each came
 alone, and the next entry comes only after that.
 
 This module has no time, no Redis and no tasks. `owner.py` decides what waits for what.
@@ -143,7 +143,7 @@ class Buffer:
         self._careful = entry_ids.order(careful) if careful else None
         self._alone = self._careful
         self._attempts: dict[str, int] = {}
-        self._condemned: dict[str, Letter] = {}
+        self._given_up: dict[str, Letter] = {}
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
@@ -204,7 +204,7 @@ class Buffer:
             other
             for other in self._read
             if other.only in (None, self._processor)
-            and other.id not in self._condemned
+            and other.id not in self._given_up
             and entry_ids.order(other.id) > position
         )
         return list(islice(later, count))
@@ -215,7 +215,7 @@ class Buffer:
         count = min(count, self.may_yield)
         if self.stopped or count <= 0:
             return entries
-        if self._alone is None and not self._condemned:
+        if self._alone is None and not self._given_up:
             while self._read and len(entries) < count:
                 entry = self._read.popleft()
                 self._out.append(entry)
@@ -231,7 +231,7 @@ class Buffer:
 
     def give_plain(self, ceiling: tuple[int, int]) -> StreamEntry | None:
         """Yield one entry, if it is ordinary and not above the ceiling."""
-        if self.stopped or not self._read or self._alone or self._condemned or self.may_yield < 1:
+        if self.stopped or not self._read or self._alone or self._given_up or self.may_yield < 1:
             return None
         entry = self._read[0]
         if entry.only is not None or entry_ids.order(entry.id) > ceiling:
@@ -250,8 +250,8 @@ class Buffer:
                 return
             self._out.append(self._read.popleft())
             self._skip_others(entry)
-            if entry.id in self._condemned:
-                entry.skipped, entry.letter = True, self._condemned[entry.id]
+            if entry.id in self._given_up:
+                entry.skipped, entry.letter = True, self._given_up[entry.id]
             if entry.skipped:
                 continue
             entries.append(entry)
@@ -341,9 +341,9 @@ class Buffer:
             self._unsettled -= not entry.skipped
             self._read.appendleft(entry)
 
-    def condemn(self, entry_id: str, letter: Letter) -> None:
+    def mark_given_up(self, entry_id: str, letter: Letter) -> None:
         """Skip an event when its turn comes; it must not be in flight."""
-        self._condemned[entry_id] = letter
+        self._given_up[entry_id] = letter
 
     @property
     def in_hand(self) -> list[StreamEntry]:
@@ -393,6 +393,6 @@ class Buffer:
             self.size -= len(entry.data) if entry.fields is None else entry.size
             self._unsettled -= not entry.skipped
             self._attempts.pop(entry.id, None)
-            self._condemned.pop(entry.id, None)
+            self._given_up.pop(entry.id, None)
             if entry.id == passage.new:
                 return

@@ -32,7 +32,7 @@ class DeadLettering(Generic[R]):
         # The event that does not decode, and the time since which it waits for its verdict.
         self._waits: tuple[str, float] = ("", 0.0)
 
-    def bury(self, entry_id: str, letter: Letter) -> None:
+    def give_up(self, entry_id: str, letter: Letter) -> None:
         """Give an event up, or quarantine the partition, by the policy.
 
         Raises:
@@ -43,7 +43,7 @@ class DeadLettering(Generic[R]):
         if why := self._breaker.note(self._passed, f"event {entry_id}: {letter.error}"):
             self._quarantine(entry_id, letter, why)
         log.error("event %s %s becomes a dead letter: %s", entry_id, self._what, letter.error)
-        self._buffer.condemn(entry_id, letter)
+        self._buffer.mark_given_up(entry_id, letter)
 
     def raise_verdict(self) -> None:
         """Raise the verdict, if any; the processor may have caught it."""
@@ -110,7 +110,7 @@ class DeadLettering(Generic[R]):
                 self._waits = (entry.id, now)
             if now < (until := self._waits[1] + policy.retry_for):
                 return until
-        self.bury(entry.id, letter)
+        self.give_up(entry.id, letter)
         return None
 
     def _witnesses(self) -> int:

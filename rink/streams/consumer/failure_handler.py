@@ -92,7 +92,7 @@ class FailureHandler:
             self._error_log.log(error, role, at, f"it is tried again, until {both} are reached")
             return False
         self._error_log.log(error, role, at)
-        self._owner.dead_lettering.bury(blamed.id, letter_of(error, times))
+        self._owner.dead_lettering.give_up(blamed.id, letter_of(error, times))
         return True
 
     def _wait(self, error: Exception, *, is_bounded: bool) -> None:

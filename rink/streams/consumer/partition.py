@@ -76,8 +76,8 @@ class PartitionGrant:
             self._quarantined = ""
             owner = self._owner(taken)
             for event_id, ends in taken.ends.items():
-                if self._context.processor.policy.condemns(ends):
-                    owner.dead_lettering.bury(event_id, letter_of_crash(ends + 1))
+                if self._context.processor.policy.gives_up(ends):
+                    owner.dead_lettering.give_up(event_id, letter_of_crash(ends + 1))
             metrics.owned(place, True)
             if self._waits_since is not None:
                 metrics.handed_over(place, loop_time() - self._waits_since)
