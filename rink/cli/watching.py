@@ -26,7 +26,7 @@ from rink.engine.clock import Clock
 from rink.etcd.api import Etcd
 from rink.inspect.group_status import owned_in, settled, status_of_view
 
-REFRESH_PER_S = 4
+REFRESHES_PER_SECOND = 4
 ROOM_ROWS = 12
 """Rows of a terminal for the log and for lines that are not about members."""
 
@@ -147,7 +147,7 @@ class LiveLog:
         self.live = Live(
             console=self.console,
             get_renderable=self.picture,
-            refresh_per_second=REFRESH_PER_S,
+            refresh_per_second=REFRESHES_PER_SECOND,
             vertical_overflow="crop",
         )
 

@@ -14,7 +14,7 @@ import attrs
 from rink.core.values import FORMAT
 from rink.errors import ConfigError, StateError
 
-LARGEST = 2**63 - 1
+MAX_OFFSET = 2**63 - 1
 """The largest offset, which is the limit of brokers and databases."""
 
 
@@ -35,8 +35,8 @@ def check_offset(offset: object) -> int:
             f"an offset is a whole number, not {offset!r}, since two offsets must have an order. "
             "Count what has been done, or number the places and commit the number"
         )
-    if not 0 <= offset <= LARGEST:
-        raise ConfigError(f"offset {offset} is out of range: it is 0 to {LARGEST}")
+    if not 0 <= offset <= MAX_OFFSET:
+        raise ConfigError(f"offset {offset} is out of range: it is 0 to {MAX_OFFSET}")
     return offset
 
 

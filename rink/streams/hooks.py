@@ -26,7 +26,7 @@ Hook = Callable[..., Any]
 
 _INSTEAD = "write an `async def` or a plain function, one for the start and one for the end"
 
-_LEAST_S = 0.05
+_MIN_TIMEOUT_S = 0.05
 """Shortest time for a hook at the end, even if nothing is left of `grace`."""
 
 
@@ -111,7 +111,7 @@ class PartitionHooks:
         if self._on_stop is None or not self._has_started:
             return
         self._has_started = False
-        limit = asyncio.timeout(max(within, _LEAST_S))
+        limit = asyncio.timeout(max(within, _MIN_TIMEOUT_S))
         failure: BaseException | None = None
         this = running_task()
         try:

@@ -30,7 +30,7 @@ from rink.streams.store.values import Output, PartitionBounds
 
 R = TypeVar("R")
 
-MOST_PARTITIONS = 10_000
+MAX_PARTITION_COUNT = 10_000
 _AT_ONCE = 4096
 """The most records that `send_many` collects before it sends them."""
 _HOLDS_PART = 4
@@ -95,7 +95,9 @@ class Stream(Generic[R]):
         self.app = app
         self.name = name
         self.record = record
-        self.partition_count = check_count("partition_count", partition_count, most=MOST_PARTITIONS)
+        self.partition_count = check_count(
+            "partition_count", partition_count, most=MAX_PARTITION_COUNT
+        )
         self.partition_size = check_count("partition_size", partition_size)
         self.trim = trim
         self.retention = check_retention(keep, keep_bytes)

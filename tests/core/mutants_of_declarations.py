@@ -125,7 +125,7 @@ DECLARATIONS = [
     python(
         "a hook at the end may take for ever",
         "streams/hooks",
-        "        limit = asyncio.timeout(max(within, _LEAST_S))",
+        "        limit = asyncio.timeout(max(within, _MIN_TIMEOUT_S))",
         "        limit = asyncio.timeout(None)",
         HOOKS,
     ),

@@ -283,8 +283,8 @@ SPARK = [
     python(
         "what a query has written ends, too",
         "spark/sink/publishing",
-        "    return KEPT_S if once else 0",
-        "    return KEPT_S",
+        "    return DECIDED_TTL_S if once else 0",
+        "    return DECIDED_TTL_S",
         ONCE,
     ),
     python(

@@ -27,9 +27,9 @@ from rink.streams.store.values import PartitionBounds
 
 STEP, STEP_BYTES = 1000, 1_000_000
 """The most records of one step, and the bytes that end it: Redis serves nobody else meanwhile."""
-KEPT_S = 30 * 86_400
+DECIDED_TTL_S = 30 * 86_400
 """How long a decided batch is kept for publishing, and a write that is done once is remembered."""
-WAITS_S = 86_400
+UNRESUMABLE_TTL_S = 86_400
 """How long a batch is kept that nobody can continue: its publication ends before."""
 _LOOK_INTERVAL_S = 0.2
 
@@ -104,7 +104,7 @@ class Sink:
         patience: how long to wait for room in a full partition, in seconds.
         resumes: whether another run may publish a decided batch to its end. It may not if the name
             is used only once.
-        once: whether the sink has only one batch. Then Redis forgets it `KEPT_S` after the
+        once: whether the sink has only one batch. Then Redis forgets it `DECIDED_TTL_S` after the
             decision: first the state, then the marks. With the state alone, a half published batch
             would be published again as a whole. The state of a query never expires. Both kinds have
             separate names.
@@ -215,7 +215,7 @@ class Sink:
     def _count(self, manifest: Manifest) -> None:
         """Check that all staged records are there, and keep them for a while."""
         lists = self._lists(manifest)
-        args = {"kept_s": KEPT_S if self._resumes else WAITS_S}
+        args = {"kept_s": DECIDED_TTL_S if self._resumes else UNRESUMABLE_TTL_S}
         lengths = self._redis.run_each("sink/keep", [((key,), args) for key, _ in lists])
         for (key, count), length in zip(lists, lengths, strict=True):
             if length != count:
@@ -362,7 +362,7 @@ def _state(place: StreamPlace, name: str, once: bool) -> str:
 
 def _kept_s(once: bool) -> int:
     """Return for how many seconds state and marks are kept; 0: forever."""
-    return KEPT_S if once else 0
+    return DECIDED_TTL_S if once else 0
 
 
 def _dumps(manifest: Manifest) -> str:
