@@ -40,35 +40,35 @@ def outside_in(text):
 
 
 def test_pages_that_texts_cite_exist():
-    found = {
+    missing = {
         f"{path.relative_to(ROOT)}: {word}"
         for path in TEXTS
         for word in PAGE.findall(text_of(path))
         if not is_page(word, path)
     }
-    assert sorted(found) == []
+    assert sorted(missing) == []
 
 
 def test_paths_that_texts_cite_exist():
     """Skip strings of code: they have paths of trees that tests make up."""
-    found = {
+    missing = {
         f"{path.relative_to(ROOT)}: {word}"
         for path in TEXTS
         if PATH.search(text_of(path))
         for word in PATH.findall(words_for_people(path))
         if not any(ROOT.glob(word))
     }
-    assert sorted(found) == []
+    assert sorted(missing) == []
 
 
 def test_texts_cite_no_document_from_outside():
-    found = {
+    citations = {
         f"{path.relative_to(ROOT)}: {cited}"
         for path in TEXTS
         if OUTSIDE.search(text_of(path))
         for cited in outside_in(without_code(words_for_people(path)))
     }
-    assert sorted(found) == []
+    assert sorted(citations) == []
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ EXTRA = re.compile(r"(?<![-\w.])rink\[[a-z][a-z0-9,]*\]")
 
 def test_texts_name_extras_of_our_distribution():
     paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.[mp][dy]")]
-    found = [
+    misnamed = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for path in [*paths, *ROOT.glob("*.md")]
         for line in path.read_text(encoding="utf-8").splitlines()
         if EXTRA.search(line)
     ]
-    assert found == []
+    assert misnamed == []
 
 
 def test_an_extra_of_another_distribution_is_found():

@@ -33,8 +33,8 @@ def text_of(path):
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
 def test_a_mutants_old_text_is_found_exactly_once(mutant):
-    found = (ROOT / mutant.file).read_text().count(mutant.old)
-    assert found == 1, f"{mutant.file} has changed: bring this mutant up to date in its list"
+    count = (ROOT / mutant.file).read_text().count(mutant.old)
+    assert count == 1, f"{mutant.file} has changed: bring this mutant up to date in its list"
     assert mutant.old != mutant.new
     assert all((ROOT / "tests" / f"{name}.py").exists() for name in mutant.tests)
 

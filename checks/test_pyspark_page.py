@@ -45,7 +45,7 @@ def test_table_has_a_row_for_each_feature(pysparks, written):
 
 def test_table_has_a_column_for_each_release(pysparks, written):
     assert len(written[0]) == len(pysparks.RELEASES) + 1
-    releases = [found.rpartition(".")[0] for found in written[0][1:]]
+    releases = [version.rpartition(".")[0] for version in written[0][1:]]
     assert releases[:4] == ["4.0", "4.0", "4.1", "4.2"]
 
 
@@ -65,9 +65,9 @@ def cases(*bodies):
 def test_table_shows_what_failed_and_what_was_found(pysparks, tmp_path, monkeypatch):
     monkeypatch.setattr(pysparks, "FOLDER", tmp_path)
     monkeypatch.setattr(pysparks, "RELEASES", {"4.9": ()})
-    found = '<property name="cell" value="one batch"/>'
+    cell = '<property name="cell" value="one batch"/>'
     (tmp_path / "4.9.xml").write_text(
-        cases(("a", "", ""), ("b", found, ""), ("c", found, "<failure/>"), ("d", "", "<skipped/>"))
+        cases(("a", "", ""), ("b", cell, ""), ("c", cell, "<failure/>"), ("d", "", "<skipped/>"))
     )
     assert [cells(line)[1] for line in pysparks.table().splitlines()[5:]] == [
         "yes", "one batch", "**fails**", "**fails**",

@@ -64,7 +64,7 @@ def defined(path):
             if isinstance(node, ast.ClassDef):
                 yield from (f"{node.name}.{name}" for name in names(node.body))
             if isinstance(node, ast.Assign):
-                yield from (one.id for one in node.targets if isinstance(one, ast.Name))
+                yield from (target.id for target in node.targets if isinstance(target, ast.Name))
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 yield node.target.id
 
@@ -73,14 +73,14 @@ def defined(path):
 
 def missing(rule, name):
     """Return the files and names of a paragraph that do not exist."""
-    found = []
+    absent = []
     for file, names in named(rule, name).items():
         path = ROOT / file
         if path.is_file():
-            found += [f"{file}: {one}" for one in sorted(names - defined(path))]
+            absent += [f"{file}: {name}" for name in sorted(names - defined(path))]
         else:
-            found.append(file)
-    return found
+            absent.append(file)
+    return absent
 
 
 def test_rules_cited_are_those_of_the_page():

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 from script_module import load
 from style import command, findings, pages, table
@@ -33,7 +34,7 @@ def write(tmp_path):
 
 def lines_of(checkout, rule):
     """Return path and line of each finding."""
-    return [f"{found.path}:{found.line}" for found in findings.find(checkout, rule)]
+    return [f"{finding.path}:{finding.line}" for finding in findings.find(checkout, rule)]
 
 
 def source(text):
@@ -43,10 +44,10 @@ def source(text):
 # ── docstrings ───────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("length", "found"), [(72, []), (73, ["rink/one.py:2"])])
-def test_docstring_length_above_72_is_found(write, length, found):
+@pytest.mark.parametrize(("length", "lines"), [(72, []), (73, ["rink/one.py:2"])])
+def test_docstring_length_above_72_is_found(write, length, lines):
     checkout = write("rink/one.py", f'def one():\n    """{"x" * length}"""\n')
-    assert lines_of(checkout, "docstring-length") == found
+    assert lines_of(checkout, "docstring-length") == lines
 
 
 def test_docstring_length_is_that_of_the_first_line(write):
@@ -121,8 +122,8 @@ def test_type_variable_and_local_name_are_no_type_names(write, text):
 def test_file_name_in_two_folders_is_found_once(write):
     for path in ("rink/a/two.py", "rink/b/two.py", "rink/a/__init__.py", "rink/b/__init__.py"):
         checkout = write(path, "")
-    (found,) = findings.find(checkout, "file-name")
-    assert str(found) == (
+    (finding,) = findings.find(checkout, "file-name")
+    assert str(finding) == (
         "rink/a/two.py:1: file-name: the name two.py is also in rink/b/two.py:1; rename all but one"
     )
 
@@ -169,15 +170,16 @@ def test_attribute_function_and_noun_are_allowed(write, text):
     assert lines_of(write("rink/a.py", text), "variable-name") == []
 
 
-def test_variables_outside_rink_are_free(write):
-    assert lines_of(write("tests/a.py", "found = 1\n"), "variable-name") == []
+@pytest.mark.parametrize(("room", "lines"), [("tests", []), ("checks", ["checks/a.py:1"])])
+def test_variables_of_checks_are_checked_and_of_tests_are_free(write, room, lines):
+    assert lines_of(write(f"{room}/a.py", "found = 1\n"), "variable-name") == lines
 
 
-@pytest.mark.parametrize(("length", "found"), [(70, []), (71, ["integration/test_one.py:3"])])
-def test_test_name_above_70_is_found(write, length, found):
+@pytest.mark.parametrize(("length", "lines"), [(70, []), (71, ["integration/test_one.py:3"])])
+def test_test_name_above_70_is_found(write, length, lines):
     name = "test_".ljust(length, "x")
     text = f"def {'x' * 80}(): ...\nclass A:\n    async def {name}(self): ...\n"
-    assert lines_of(write("integration/test_one.py", text), "test-name") == found
+    assert lines_of(write("integration/test_one.py", text), "test-name") == lines
 
 
 # ── lines ────────────────────────────────────────────────────────────────────────────────────────
@@ -215,10 +217,10 @@ def test_line_length_of_code_blocks_is_checked(write):
     text = f"# Page\n\n{checked}\n{free}\n~~~sh\n{LONG}\n~~~\n"
     write("docs/internals/a.md", text)
     checkout = write("CONTRIBUTING.md", text)
-    found = [
+    lines = [
         f"{path}:{line}" for path in ("CONTRIBUTING.md", "docs/internals/a.md") for line in (4, 14)
     ]
-    assert sorted(lines_of(checkout, "line-length")) == sorted(found)
+    assert sorted(lines_of(checkout, "line-length")) == sorted(lines)
 
 
 # ── comments ─────────────────────────────────────────────────────────────────────────────────────
@@ -236,9 +238,9 @@ def test_line_length_of_code_blocks_is_checked(write):
     ],
 )
 def test_complexity_above_10_without_a_comment_line_is_found(write, text):
-    (found,) = findings.find(write("rink/one.py", text), "complexity-comment")
-    assert found.line == text[: text.index("def ")].count("\n") + 1
-    assert "one is above complexity 10" in found.advice
+    (finding,) = findings.find(write("rink/one.py", text), "complexity-comment")
+    assert finding.line == text[: text.index("def ")].count("\n") + 1
+    assert "one is above complexity 10" in finding.advice
 
 
 @pytest.mark.parametrize(
@@ -274,10 +276,10 @@ def test_findings_above_debt_are_counted():
 
 
 @pytest.mark.parametrize(
-    ("found", "end"), [(TWO, " from 3 to 2"), ([], " from 3 to 0, which is to remove the entry")]
+    ("now", "end"), [(TWO, " from 3 to 2"), ([], " from 3 to 0, which is to remove the entry")]
 )
-def test_debt_above_the_findings_must_be_lowered(found, end):
-    (complaint,) = command.judged(found, {"line-length": {"rink": 3}})
+def test_debt_above_the_findings_must_be_lowered(now, end):
+    (complaint,) = command.judged(now, {"line-length": {"rink": 3}})
     assert "lower DEBT in .ci/style" in complaint
     assert complaint.endswith(end)
 
@@ -350,8 +352,8 @@ def test_words_and_sentences_of_a_page_are_without_code_and_comments():
         "<!-- none\nof it -->\n```python\nnone = 1\n```\n- an item\n- another\n  item!\n\n"
         "| head | of two |\n|---|--:|\n| a cell. And one | -- |\n"
     )
-    found = [(one.line, one.words, one.opening) for one in pages.sentences(page)]
-    assert found == [
+    sentences = [attrs.astuple(sentence) for sentence in pages.sentences(page)]
+    assert sentences == [
         (1, 2, "Two words"),
         (3, 7, "One code and a link, e.g."),
         (3, 1, "Then"),
@@ -363,7 +365,7 @@ def test_words_and_sentences_of_a_page_are_without_code_and_comments():
         (17, 2, "a cell"),
         (17, 2, "And one"),
     ]
-    assert pages.words(page) == sum(words for _, words, _ in found)
+    assert pages.words(page) == sum(words for _, words, _ in sentences)
 
 
 @pytest.mark.parametrize(("words", "lines"), [(30, []), (31, ["docs/how/a.md:3"])])

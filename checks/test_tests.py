@@ -53,14 +53,14 @@ def test_no_fast_test_sleeps():
 
     Tests wait for conditions, or their time is virtual.
     """
-    found = [
+    pauses = [
         f"{path.relative_to(ROOT)}: {pause[0]}"
         for folder in WITHOUT_SERVERS
         for path in (ROOT / folder).rglob("*.py")
         for pause in PAUSES.finditer(path.read_text(encoding="utf-8"))
         if path != Path(__file__)
     ]
-    assert found == []
+    assert pauses == []
 
 
 @pytest.mark.parametrize(

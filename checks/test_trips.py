@@ -102,8 +102,8 @@ def test_public_name_is_found_where_it_lies(trips):
 
 
 def test_markdown_has_numbers_and_files(trips):
-    found = {"one": frozenset({"rink/b.py", "rink/a.py"}), "two": frozenset({"rink/a.py"})}
-    assert trips.markdown(found) == (
+    files = {"one": frozenset({"rink/b.py", "rink/a.py"}), "two": frozenset({"rink/a.py"})}
+    assert trips.markdown(files) == (
         "| trip | files |\n|---|--:|\n| one | 2 |\n| two | 1 |\n| all five | 2 |\n\n"
         "**one**\n\n- `rink/a.py`\n- `rink/b.py`\n\n**two**\n\n- `rink/a.py`"
     )

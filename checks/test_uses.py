@@ -23,21 +23,21 @@ def imported(tree):
 
     Fail if the file imports a module that does not exist.
     """
-    found = {}
+    modules = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for one in node.names:
-                if one.name.partition(".")[0] == "rink":
-                    module = importlib.import_module(one.name)
-                    top = module if one.asname else importlib.import_module("rink")
-                    found[one.asname or "rink"] = top
+            for alias in node.names:
+                if alias.name.partition(".")[0] == "rink":
+                    module = importlib.import_module(alias.name)
+                    top = module if alias.asname else importlib.import_module("rink")
+                    modules[alias.asname or "rink"] = top
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "rink":
             module = importlib.import_module(node.module)
-            for one in node.names:
-                thing = named(module, one.name)
+            for alias in node.names:
+                thing = named(module, alias.name)
                 if isinstance(thing, ModuleType):
-                    found[one.asname or one.name] = thing
-    return found
+                    modules[alias.asname or alias.name] = thing
+    return modules
 
 
 def bound(tree):

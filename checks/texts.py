@@ -44,15 +44,15 @@ def every_text():
 
 def comments(source):
     """Return the comments and docstrings of Python, without directives."""
-    found, begins_statement = [], True
+    texts, begins_statement = [], True
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
-            found.append(_DIRECTIVE.sub("", token.string))
+            texts.append(_DIRECTIVE.sub("", token.string))
         elif token.type == tokenize.STRING and begins_statement:
-            found.append(token.string)
+            texts.append(token.string)
         if token.type not in _UNSEEN:
             begins_statement = token.type in _BEFORE_STATEMENT
-    return "\n".join(found)
+    return "\n".join(texts)
 
 
 def words_for_people(path):

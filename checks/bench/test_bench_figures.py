@@ -113,7 +113,7 @@ def test_a_page(outcome):
 
 def test_json_says_the_verdicts(outcome):
     (part,) = figures.as_json({}, [outcome])["parts"]
-    assert [(one["by_limit"], one["is_met"]) for one in part["figures"]] == [
+    assert [(figure["by_limit"], figure["is_met"]) for figure in part["figures"]] == [
         (2, None),
         (None, False),
     ]

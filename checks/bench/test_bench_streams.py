@@ -42,18 +42,18 @@ def test_every_other_round_goes_backwards():
 
 def test_ours_stands_beside_the_limit_and_beside_runnel():
     outcome = Outcome(part="streams", title="")
-    found = {"ours": [50.0, 60.0, 40.0], "limit": [100.0, 90.0, 110.0], "runnel": [10.0]}
-    _add(outcome, "streams.records", "processed", 0.5, found, "a loop", "")
+    rates = {"ours": [50.0, 60.0, 40.0], "limit": [100.0, 90.0, 110.0], "runnel": [10.0]}
+    _add(outcome, "streams.records", "processed", 0.5, rates, "a loop", "")
     ours, times = outcome.figures
     assert (ours.value, ours.limit, ours.is_met) == (50, 100, True)
     assert (times.value, times.is_met) == (5, True)
-    assert [one.value for one in outcome.peers] == [10]
+    assert [peer.value for peer in outcome.peers] == [10]
 
 
 def test_without_runnel_there_is_no_comparison_with_it():
     outcome = Outcome(part="streams", title="")
     _add(outcome, "streams.def", "processed", None, {"ours": [1.0], "limit": [2.0]}, "a loop", "")
-    assert [one.key for one in outcome.figures] == ["streams.def"]
+    assert [figure.key for figure in outcome.figures] == ["streams.def"]
     assert outcome.figures[0].is_met is None
 
 

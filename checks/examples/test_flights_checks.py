@@ -29,8 +29,8 @@ def test_a_hand_over_is_no_overlap():
 
 
 def test_two_live_holders_of_one_role_are_an_overlap():
-    [found] = overlaps(held("a", 0, 1) + held("b", 0.5, 2, token=2))
-    assert "b got it 0.500 s too early, from a" in found
+    [overlap] = overlaps(held("a", 0, 1) + held("b", 0.5, 2, token=2))
+    assert "b got it 0.500 s too early, from a" in overlap
 
 
 def test_an_overlap_with_one_who_is_not_the_last_holder_is_found():
@@ -111,8 +111,8 @@ def test_a_write_let_through_after_a_greater_token_is_found():
 )
 def test_each_chunk_is_there_exactly_once(chunks, fault):
     writes = [("r", 1, "a", first, count) for first, count in chunks]
-    found = checks.wrong_chunks([*writes, ("carrier/UA", 1, "a", None, 0)], {"r": 5})
-    assert (not found) if fault is None else any(fault in line for line in found)
+    lines = checks.wrong_chunks([*writes, ("carrier/UA", 1, "a", None, 0)], {"r": 5})
+    assert (not lines) if fault is None else any(fault in line for line in lines)
 
 
 def test_totals_that_differ_are_found_on_both_sides():
@@ -127,9 +127,9 @@ def test_gaps_are_told_apart_by_what_ended_the_holder_before():
     phases = [(0, "start"), (1, "deploy 1/3"), (3, "after the deploy")]
     events = held("a", 0, 2) + held("b", 2.25, 4, token=2) + held("c", 4.5, 8, token=3)
     events += [event(6, "onlooker", "frozen", target="c"), *held("d", 9, 10, token=4)]
-    found = checks.gaps(checks.holdings(events), phases)
-    assert found == {"replaced": [0.25], "rebalanced": [0.5], "frozen": [3]}
-    assert summary(found["replaced"]) == {"count": 1, "p50_ms": 250, "max_ms": 250}
+    gaps = checks.gaps(checks.holdings(events), phases)
+    assert gaps == {"replaced": [0.25], "rebalanced": [0.5], "frozen": [3]}
+    assert summary(gaps["replaced"]) == {"count": 1, "p50_ms": 250, "max_ms": 250}
 
 
 def test_moves_in_the_deploy_are_counted_per_role():

@@ -24,7 +24,7 @@ def jobs():
 @pytest.fixture
 def judged(tmp_path, jobs, monkeypatch):
     """Return the report of a count that lacks the flights of some jobs."""
-    day = [one for one in read_flights(1) if one.day == 1]
+    day = [flight for flight in read_flights(1) if flight.day == 1]
     monkeypatch.setattr(flights_pods, "read_flights", lambda: day)
 
     def judge(history, *, left_out=(), twice=(), idle=(), token=lambda number: 1):
@@ -65,7 +65,7 @@ def rolled(*holders):
         history.append(event(at, holder, "granted", role=CARRIER, token=number + 1))
         ends = 10.9 + number
         history.append(event(ends, holder, "released", role=CARRIER, token=number + 1))
-    return sorted(history, key=lambda one: one["at"])
+    return sorted(history, key=lambda entry: entry["at"])
 
 
 def test_whole_work_by_both_revisions_is_good(judged):
@@ -92,21 +92,21 @@ def test_chunk_that_was_counted_twice_is_found(judged, jobs):
 def test_chunk_with_an_older_token_is_found(judged, jobs):
     again = next(iter(jobs))
     report = judged(rolled("old", "new"), twice=[again], token=lambda turn: 2 - turn)
-    (found, *_) = report["faults"]["stale writes accepted"]
-    assert found.startswith(f"{again}: old wrote with 1 after 2")
+    (fault, *_) = report["faults"]["stale writes accepted"]
+    assert fault.startswith(f"{again}: old wrote with 1 after 2")
 
 
 @pytest.mark.parametrize("idle", PODS)
 def test_roll_in_which_a_revision_has_no_work_is_found(judged, idle):
-    (found,) = judged(rolled("old", "new"), idle=[idle])["faults"]["no roll while there was work"]
-    assert found == f"revisions in {PODS[idle]} that ran: 2, that worked: 1"
+    (fault,) = judged(rolled("old", "new"), idle=[idle])["faults"]["no roll while there was work"]
+    assert fault == f"revisions in {PODS[idle]} that ran: 2, that worked: 1"
 
 
 def test_work_without_a_roll_is_found(judged):
     history = [joined(pod) for pod in PODS if pod != "new-go"]
     report = judged(history, idle=["new-go"])
-    (found,) = report["faults"]["no roll while there was work"]
-    assert found == "revisions in go that ran: 1, that worked: 1"
+    (fault,) = report["faults"]["no roll while there was work"]
+    assert fault == "revisions in go that ran: 1, that worked: 1"
 
 
 def test_role_that_moves_more_than_once_is_counted():
@@ -125,7 +125,7 @@ def test_moves_before_the_roll_are_not_counted():
         joined("new"),
         event(10, "new", "granted", role=CARRIER, token=3),
     ]
-    history.sort(key=lambda one: one["at"])
+    history.sort(key=lambda entry: entry["at"])
     assert flights_pods.moves_in_roll(history, checks.holdings(history)) == {CARRIER: 1}
 
 

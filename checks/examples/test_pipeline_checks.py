@@ -20,11 +20,11 @@ def fence(token, driver="d1"):
     return {"fence": token, "driver": driver}
 
 
-def rows(*found):
+def rows(*parts):
     """Return rows of Parquet: batch, token, carrier, number of flights."""
     made = [
         (day, carrier, "JFK", "calm", "clear", flights, 0, 3 * flights, batch, token)
-        for batch, token, day, carrier, flights in found
+        for batch, token, day, carrier, flights in parts
     ]
     return pd.DataFrame(made, columns=[*GRAIN, *MEASURES, "batch", "token"])
 
@@ -65,18 +65,18 @@ COMMITS = {0: 8.0, 1: 21.0}
 
 def evidence(**changed):
     right = plain.totals_of(EXPECTED)
-    given = {
+    fields = {
         "history": HISTORY, "commits": COMMITS, "accepted": ACCEPTED, "totals": right, "rows": ROWS,
         "expected": EXPECTED, "ttl": TTL,
     }  # fmt: skip
-    return Evidence(**given | changed)
+    return Evidence(**fields | changed)
 
 
 def faults(**changed):
     built = report.build(evidence(**changed))
-    found = {name: fault["count"] for name, fault in built["faults"].items() if fault["count"]}
-    assert built["ok"] is not bool(found)
-    return found
+    counts = {name: fault["count"] for name, fault in built["faults"].items() if fault["count"]}
+    assert built["ok"] is not bool(counts)
+    return counts
 
 
 def test_nothing_is_found_where_nothing_is_wrong():
@@ -103,14 +103,14 @@ def test_each_kind_of_fault_is_found_alone(fault, changed):
 
 def test_rows_that_were_published_behind_a_greater_token_are_found():
     stale = rows((2, 4, "2013-01-02", "AA", 1))
-    found = faults(rows=pd.concat([ROWS, stale], ignore_index=True))
-    assert found == {"stale writes accepted in Parquet": 1, "rows in Parquet that differ": 1}
+    counts = faults(rows=pd.concat([ROWS, stale], ignore_index=True))
+    assert counts == {"stale writes accepted in Parquet": 1, "rows in Parquet that differ": 1}
 
 
 def test_a_batch_that_is_in_the_files_twice_is_found():
     again = rows((1, 9, "2013-01-01", "AA", 3))
-    found = faults(rows=pd.concat([ROWS, again], ignore_index=True))
-    assert found == {"doubled in Parquet": 1, "rows in Parquet that differ": 1}
+    counts = faults(rows=pd.concat([ROWS, again], ignore_index=True))
+    assert counts == {"doubled in Parquet": 1, "rows in Parquet that differ": 1}
 
 
 def test_a_batch_that_is_missing_in_the_files_is_found():
@@ -134,7 +134,7 @@ def test_unfinished_demo_reports_its_last_warning():
 
 def test_a_takeover_is_told_beside_the_lease_and_a_cold_start():
     held = checks.holdings(HISTORY, COMMITS)
-    assert [(one.driver, one.start, one.end, one.silenced) for one in held] == [
+    assert [(holding.driver, holding.start, holding.end, holding.silenced) for holding in held] == [
         ("d1", 2.0, 10.0, "killed"),
         ("d2", 15.0, 30.0, ""),
     ]

@@ -70,8 +70,8 @@ def test_an_output_after_one_with_a_greater_token():
 
 
 def test_a_state_that_differs_from_the_plain_pass():
-    [found] = checks.wrong_states([step("N1", 2, delay=13)], EXPECTED)
-    assert found.startswith("N1: Aircraft(number=2, delay=13,")
+    [fault] = checks.wrong_states([step("N1", 2, delay=13)], EXPECTED)
+    assert fault.startswith("N1: Aircraft(number=2, delay=13,")
 
 
 def test_a_leg_that_was_never_sent():
@@ -97,8 +97,8 @@ def test_what_comes_again_after_a_kill_is_no_fault_within_the_window():
 
 
 def test_more_than_the_window_is_a_fault():
-    [found] = unexplained(again(1, 2, 3), window=2)
-    assert found == "partition 0: 3 legs that were put out with token 3, more than 2"
+    [fault] = unexplained(again(1, 2, 3), window=2)
+    assert fault == "partition 0: 3 legs that were put out with token 3, more than 2"
 
 
 def test_what_one_owner_left_may_come_again_to_several_and_counts_once():
@@ -112,19 +112,19 @@ def test_what_one_owner_left_may_come_again_to_several_and_counts_once():
 
 
 def test_what_comes_again_after_a_deploy_is_a_fault():
-    [found] = unexplained(again(1), [Mishap(4.0, "w1", "deploy")])
-    assert found == "partition 0: 1 legs that were put out with token 3, but w1 ended well"
+    [fault] = unexplained(again(1), [Mishap(4.0, "w1", "deploy")])
+    assert fault == "partition 0: 1 legs that were put out with token 3, but w1 ended well"
 
 
 def test_repeated_leg_of_a_later_owner_is_not_explained_by_an_earlier_end():
     """The end of an earlier owner does not explain a later one's leg."""
-    [found] = unexplained(again(1, key="N2", token=9))
-    assert "token 7, but w2 ended well" in found
+    [fault] = unexplained(again(1, key="N2", token=9))
+    assert "token 7, but w2 ended well" in fault
 
 
 def test_what_comes_again_without_ever_having_been_put_out_is_a_fault():
-    [found] = unexplained(again(7))
-    assert "nobody was granted" in found
+    [fault] = unexplained(again(7))
+    assert "nobody was granted" in fault
 
 
 def test_a_freeze_before_the_grant_explains_nothing():
@@ -134,13 +134,13 @@ def test_a_freeze_before_the_grant_explains_nothing():
 @pytest.mark.parametrize("why", ["member 'w1' lost its session: x", "the last commit of legs/0"])
 def test_owner_with_an_overrun_may_leave_uncommitted_legs(why):
     """An owner that reported an overrun may leave uncommitted legs."""
-    told = [{"at": 4.0, "member": "w1", "what": "warned", "why": why}]
-    assert unexplained(again(1), checks.overruns(told)) == []
+    warnings = [{"at": 4.0, "member": "w1", "what": "warned", "why": why}]
+    assert unexplained(again(1), checks.overruns(warnings)) == []
 
 
 def test_other_warnings_explain_nothing():
-    told = [{"at": 4.0, "member": "w1", "what": "warned", "why": "etcd is slow"}]
-    assert checks.overruns(told) == []
+    warnings = [{"at": 4.0, "member": "w1", "what": "warned", "why": "etcd is slow"}]
+    assert checks.overruns(warnings) == []
 
 
 def test_owners_are_read_from_the_grants_of_one_processor():

@@ -23,29 +23,30 @@ def legs():
 def test_flight_without_an_aircraft_is_keyed_by_its_carrier(legs):
     """Every flight is a leg; one without an aircraft has its carrier's key."""
     assert len(legs) == 336_776
-    assert sum(one.tail is None for one in legs) == 2512
-    assert {one.key for one in legs if one.tail is None} <= {one.carrier for one in legs}
+    assert sum(flight.tail is None for flight in legs) == 2512
+    carriers = {flight.carrier for flight in legs}
+    assert {flight.key for flight in legs if flight.tail is None} <= carriers
 
 
 def test_the_legs_come_day_after_day_and_are_numbered_by_key(legs):
-    assert [one.day for one in legs] == sorted(one.day for one in legs)
+    assert [flight.day for flight in legs] == sorted(flight.day for flight in legs)
     reached = {}
-    for one in legs:
-        assert one.number == reached.get(one.key, 0) + 1
-        reached[one.key] = one.number
+    for flight in legs:
+        assert flight.number == reached.get(flight.key, 0) + 1
+        reached[flight.key] = flight.number
     assert len(reached) == 4050
 
 
 def test_each_of_16_partitions_has_its_share_and_room_for_it(legs):
     counts = [0] * 16
-    for one in legs:
-        counts[partition_of(one.key, 16)] += 1
+    for flight in legs:
+        counts[partition_of(flight.key, 16)] += 1
     assert min(counts) > 17_000
     assert max(counts) < 25_000
 
 
 def test_the_first_months_can_be_read_alone(legs):
-    january = [one for one in legs if one.day <= 31]
+    january = [flight for flight in legs if flight.day <= 31]
     assert list(read_legs(1)) == january
 
 
@@ -54,13 +55,13 @@ def test_chain_grows_while_legs_are_late_and_close_together():
     [history] = plain_pass(
         [leg(1, 1, 5), leg(2, 1, 1), leg(3, 2, 9), leg(4, 4, 3), leg(5, 5, 0)]
     ).values()
-    assert [one.chain for one in history] == [1, 2, 3, 1, 0]
+    assert [aircraft.chain for aircraft in history] == [1, 2, 3, 1, 0]
     assert history[-1] == Aircraft(number=5, delay=18, chain=0, longest=3, day=5)
 
 
 def test_a_cancelled_leg_ends_a_chain_and_adds_no_delay():
     [history] = plain_pass([leg(1, 1, 5), leg(2, 1, None), leg(3, 1, 5)]).values()
-    assert [(one.delay, one.chain) for one in history] == [(5, 1), (5, 0), (10, 1)]
+    assert [(aircraft.delay, aircraft.chain) for aircraft in history] == [(5, 1), (5, 0), (10, 1)]
 
 
 def test_an_early_leg_takes_delay_away():

@@ -69,7 +69,7 @@ def test_refusals_are_counted_and_the_first_of_each_processor_is_told():
 
 def test_the_sender_is_no_worker():
     scene = scene_of(STARTED, SENDER, note("sender", "sent", count=6))
-    assert [one.name for one in scene.workers] == ["w1.1"]
+    assert [worker.name for worker in scene.workers] == ["w1.1"]
     assert scene.sent == 6
 
 

@@ -34,16 +34,16 @@ def main(debt: Debt, description: str, arguments: Sequence[str] | None = None) -
     root = Path(__file__).parents[2]
     where = "the checkout to look at; default: this one"
     parser.add_argument("--root", type=Path, default=root, metavar="DIR", help=where)
-    given = parser.parse_args(arguments)
-    checkout = Checkout(given.root.resolve())
-    if given.list:
-        for found in find(checkout, given.list):
-            print(found)
-    elif given.json:
+    options = parser.parse_args(arguments)
+    checkout = Checkout(options.root.resolve())
+    if options.list:
+        for finding in find(checkout, options.list):
+            print(finding)
+    elif options.json:
         print(json.dumps(measure(checkout), indent=1, ensure_ascii=False))
-    elif given.table:
+    elif options.table:
         print(markdown(measure(checkout)))
-    elif given.debt:
+    elif options.debt:
         print(written(debt_of(all_findings(checkout))))
     else:
         complaints = list(judged(all_findings(checkout), debt))
@@ -54,7 +54,7 @@ def main(debt: Debt, description: str, arguments: Sequence[str] | None = None) -
 
 def all_findings(checkout: Checkout) -> list[Finding]:
     """Return the findings of all checked rules."""
-    return [found for rule in CHECKED for found in find(checkout, rule)]
+    return [finding for rule in CHECKED for finding in find(checkout, rule)]
 
 
 def debt_of(findings: Sequence[Finding]) -> dict[str, dict[str, int]]:
@@ -62,7 +62,7 @@ def debt_of(findings: Sequence[Finding]) -> dict[str, dict[str, int]]:
     return {
         rule: dict(sorted(rooms.items()))
         for rule in CHECKED
-        if (rooms := Counter(found.room for found in findings if found.rule == rule))
+        if (rooms := Counter(finding.room for finding in findings if finding.rule == rule))
     }
 
 
@@ -72,13 +72,14 @@ def judged(findings: Sequence[Finding], debt: Debt) -> Iterator[str]:
     A room without DEBT has each finding printed. In a room with DEBT the new findings are not
     known from the old, so it has one line that says where to look.
     """
-    found = debt_of(findings)
+    counts = debt_of(findings)
     for rule in CHECKED:
-        now, noted = found.get(rule, {}), debt.get(rule, {})
+        now, noted = counts.get(rule, {}), debt.get(rule, {})
         for room in sorted({*now, *noted}):
             count, allowed = now.get(room, 0), noted.get(room, 0)
             if count > allowed == 0:
-                yield from (str(one) for one in findings if (one.rule, one.room) == (rule, room))
+                of_room = [f for f in findings if (f.rule, f.room) == (rule, room)]
+                yield from map(str, of_room)
             elif count > allowed:
                 yield (
                     f"{room}: {rule}: {count} findings, and DEBT has {allowed}; "

@@ -137,8 +137,8 @@ class Checkout:
         if not done.stdout:  # it prints a list of JSON, also of nothing
             raise RuntimeError(f"ruff failed: {done.stderr}; run .venv/bin/python .ci/style")
         return [
-            (str(Path(found["filename"]).relative_to(self.root)), found["location"]["row"])
-            for found in json.loads(done.stdout)
+            (str(Path(violation["filename"]).relative_to(self.root)), violation["location"]["row"])
+            for violation in json.loads(done.stdout)
         ]
 
 
@@ -207,8 +207,8 @@ def _repeated(
 
 
 def variable_names(checkout: Checkout) -> Iterator[Finding]:
-    """Find variables and parameters of `rink/` that are no nouns."""
-    for source in checkout.rooms["rink"]:
+    """Find variables that are no nouns in `rink/` and `checks/`."""
+    for source in (*checkout.rooms["rink"], *checkout.rooms["checks"]):
         for name, line in source.variables:
             if name in NO_NOUNS:
                 advice = f"{name} only points at a value; name the noun"
@@ -284,7 +284,7 @@ def complexity_comment(checkout: Checkout) -> Iterator[Finding]:
     by_path = {str(source.path): source for source in checkout.all}
     for path, line in checkout.complex_functions:
         source = by_path[path]
-        (function,) = (one for one in source.functions if one.lineno == line)
+        (function,) = (node for node in source.functions if node.lineno == line)
         if not has_comment(source, function):
             yield Finding(
                 path,

@@ -85,7 +85,7 @@ def fences(markdown: str) -> Iterator[tuple[int, str, bool]]:
 def texts(markdown: str) -> Iterator[Text]:
     """Yield the texts of a page."""
     blanked = re.sub(
-        r"<!--.*?-->", lambda found: "\n" * found[0].count("\n"), markdown, flags=re.DOTALL
+        r"<!--.*?-->", lambda comment: "\n" * comment[0].count("\n"), markdown, flags=re.DOTALL
     )
     begun: Text | None = None
     for number, line, is_code in fences(blanked):

@@ -22,7 +22,7 @@ Measures = dict[str, Any]
 def measure(checkout: Checkout) -> Measures:
     """Return all measures, as JSON has them."""
     rules = [*CHECKED, *MEASURED]
-    counts = {rule: Counter(found.room for found in find(checkout, rule)) for rule in rules}
+    counts = {rule: Counter(finding.room for finding in find(checkout, rule)) for rule in rules}
     of_rooms = [rule for rule in rules if rule not in (*RULES_OF_NAMES, "sentence-length")]
     return {
         "rooms": {
@@ -40,11 +40,11 @@ def measure(checkout: Checkout) -> Measures:
             for path in pages.user_pages(checkout.root)
         },
         "largest": {
-            "files": _largest((len(one.lines), str(one.path)) for one in checkout.library),
+            "files": _largest((len(source.lines), str(source.path)) for source in checkout.library),
             "functions": _largest(
-                (size_of(function), f"{one.path}:{function.lineno} {function.name}")
-                for one in checkout.library
-                for function in one.functions
+                (size_of(function), f"{source.path}:{function.lineno} {function.name}")
+                for source in checkout.library
+                for function in source.functions
             ),
         },
     }
@@ -108,9 +108,9 @@ LABELS = {
     "function-size": "functions > 50 lines",
     "lines of a file": "lines of a file: median / 90 % / maximum",
     "lines of a function": "lines of a function: median / 90 % / maximum",
-    "class-name": "class names used twice in rink/",
+    "class-name": "names of classes and type aliases used twice in rink/",
     "file-name": "file names used twice in rink/",
-    "variable-name": "variables in rink/ that are no nouns",
+    "variable-name": "variables in rink/ and checks/ that are no nouns",
 }
 
 
