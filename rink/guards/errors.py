@@ -1,7 +1,7 @@
 """Define the errors of guards, besides those of `rink.errors`.
 
-`StateError` is raised if the store holds data that is not ours, that was rolled back, or that was
-cut into other parts. Errors of Redis in our own steps are those of `rink.streams`.
+Guards raise `StateError` if the store was rolled back, holds another program's data, or holds a
+query with another number of parts. If its own scripts fail, RedisGuard raises Rink's Redis errors.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from rink.errors import RinkError
 
 
 class GuardError(RinkError):
-    """A database or a directory failed, or Redis refused a user's command.
+    """Report a failed database or directory, or a command that Redis refused.
 
     The message never has a password. The part's writes were rolled back, or the part is marked as
     written. So a repeated call never writes it twice.
 
     Attributes:
         place: the store, and the place in it.
-        again: whether the same call may succeed if it is repeated: the store was away or busy, or
-            it chose this transaction to abort.
+        again: True if the same call may succeed when it is repeated. The store was unreachable or
+            busy, or it aborted this transaction in favor of another.
     """
 
     def __init__(self, *args: object, place: str = "", again: bool = False) -> None:

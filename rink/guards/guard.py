@@ -1,14 +1,14 @@
 """Define the rules and the interface of all guards.
 
-- From `raise_fence` (or `begin`) on, every lower token of that name is refused.
-- A part is written in one step with its mark, under the token that counts at that moment, or not at
-  all.
+- After `raise_fence` (or `begin`), the guard refuses every lower token of that name.
+- A part is written in one step with its mark, under the token that is valid at that moment, or it
+  is not written at all.
 - A part is identified by (query, batch number, part). Marks keep the greatest batch number for each
   part of a query.
 - Guards are pickled to the processes that write parts. Connections are not: each process makes its
   own.
 
-Deliberately absent: retries. All calls may be repeated, and the caller knows for how long.
+Deliberately absent: retries. The caller may repeat every call, and decides for how long.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ S = TypeVar("S")
 
 
 class Part(ABC, Generic[S]):
-    """A part of a batch: a context manager for the guard's step.
+    """Write a part of a batch, as a context manager that yields the step.
 
-    It gives None if this part was written before. Leaving it without an exception writes the step
-    and the mark together. Leaving it with an exception writes nothing. A Part is entered once.
+    `with` yields None if this part was written before. Leaving it without an exception writes the
+    step and the mark together. Leaving it with an exception writes nothing. Enter a Part only once.
 
     Attributes:
-        result: the value for `Guard.finish`, after the part was left: a small value that can be
-            pickled. It is here and not on the step, since a part that was written before has no
-            step, and a database's step is SQLAlchemy's own connection.
-        written: the newest batch of the query for which this part was written when it was entered;
+        result: a small value for `Guard.finish`, which can be pickled. It is set when the part is
+            left. The step cannot hold it: a part that was written before has no step, and a
+            database's step is SQLAlchemy's own connection.
+        written: the newest batch of the query with which this part was marked when it was entered.
             None if there is none.
     """
 
@@ -71,7 +71,7 @@ class Part(ABC, Generic[S]):
             self._abandon(step, error)
 
     def _before(self, seen: int | None, place: str) -> None:
-        """Refuse a token other than the one that counts."""
+        """Raise unless the store's token, `seen`, is the fence's token."""
         if seen is not None and seen > self.fence.token:
             raise self.fence.stale(seen, place)
         if seen is None or seen < self.fence.token:
@@ -90,16 +90,16 @@ class Part(ABC, Generic[S]):
 class Guard(ABC):
     """Accept writes under the newest token only, and each part once.
 
-    A guard may be pickled, and threads may share it. The process that decides calls `raise_fence`
-    once it has a token. Then for each batch it calls `begin`, every `part` (anywhere and in any
-    order), and `finish` with the results of all parts. All of it may be repeated after a failure.
+    A guard may be pickled, and threads may share it. The coordinating process calls `raise_fence`
+    once it has a token. Then for each batch it calls `begin`, every `part` (in any process and in
+    any order), and `finish` with the results of all parts. Each call may be repeated.
     """
 
     @abstractmethod
     def raise_fence(self, fence: Fence) -> None:
         """Refuse all lower tokens of this name from now on.
 
-        The same token again changes nothing.
+        Repeating the call with the same token changes nothing.
 
         Raises:
             StaleToken: the guard has seen a greater token.
@@ -109,7 +109,7 @@ class Guard(ABC):
     def begin(self, fence: Fence, batch: Batch) -> None:
         """Begin a batch.
 
-        It raises the fence if needed, and checks into how many parts the query is cut.
+        Raise the fence if needed, and check the number of parts of the query.
 
         Raises:
             StaleToken: the guard has seen a greater token.
@@ -118,7 +118,7 @@ class Guard(ABC):
 
     @abstractmethod
     def part(self, fence: Fence, batch: Batch, number: int) -> Part[Any]:
-        """Return the part of a number, 0 to `batch.parts` - 1, for `with`.
+        """Return part `number`, 0 to `batch.parts` - 1, for `with`.
 
         Entering and leaving it raise StaleToken if the guard has seen a greater token, and
         StateError if there was no `begin` under this token.
@@ -128,16 +128,16 @@ class Guard(ABC):
     def finish(self, fence: Fence, batch: Batch, results: Sequence[Any]) -> None:
         """End a batch, with the `result` of each of its parts.
 
-        A guard that publishes a batch as a whole does so now.
+        A guard that publishes whole batches, such as ParquetGuard, publishes this one now.
 
         Raises:
-            StaleToken: the guard has seen a greater token. Parts that publish themselves are
-                published all the same.
+            StaleToken: the guard has seen a greater token. Guards that publish each part when it
+                is left have published the parts nevertheless.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Close this process's connections; a later use makes new ones."""
+        """Close this process's connections. A later call makes new ones."""
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +155,7 @@ def check_told(fence: object, batch: object = None) -> None:
 
 
 def not_begun(fence: Fence, seen: int | None, place: str) -> StateError:
-    """Return the error for a part under a token that the store has not seen."""
+    """Return the error for a part whose token the store has not seen."""
     known = "no token" if seen is None else f"token {seen}"
     return StateError(
         f"{place} knows {known} of {fence.name!r}, but this part has {fence.token}: call "

@@ -1,4 +1,4 @@
-"""Connect a guard to Redis, with our scripts and our errors."""
+"""Connect a guard to Redis, with Rink's scripts and errors."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from rink.redis.scripts import Script, ScriptCall, compose, read
 ConnectBlocking = Callable[[], BlockingRedis]
 
 MAX_STEP_KEYS = 1_000
-"""The most keys for which one step raises the fence."""
+"""The largest number of keys for which one script call raises the fence."""
 
 
 @cache
 def script(name: str) -> Script:
-    """Return a script of ours; if Redis is out of memory, only `part` fails."""
+    """Return a script of this package. Without memory, only `part` fails."""
     return compose([read(__package__, name)], "" if name == "part" else "allow-oom")
 
 
 @attrs.frozen
 class CommandSpec:
-    """A command as Redis describes it: its words, its keys and its flags."""
+    """Hold Redis' description of a command: its words, keys and flags."""
 
     arity: int
     flags: frozenset[str]
@@ -49,19 +49,19 @@ class CommandSpec:
     step: int
 
     def keys(self, words: Sequence[bytes]) -> list[bytes]:
-        """Return the keys among the words; with `movablekeys` not all of them."""
+        """Return the keys in the words; with the flag `movablekeys`, only some."""
         if self.first == 0:
             return []
         last = self.last if self.last >= 0 else len(words) + self.last
         return list(words[self.first : last + 1 : max(self.step, 1)])
 
     def fits(self, words: Sequence[bytes]) -> bool:
-        """Return whether the command may have so many words."""
+        """Return whether the command allows this number of words."""
         return len(words) == self.arity if self.arity > 0 else len(words) >= -self.arity
 
 
 class GuardConnection:
-    """A blocking client of redis-py, with our scripts."""
+    """Run a guard's scripts with a blocking client of redis-py."""
 
     def __init__(self, client: BlockingRedis) -> None:
         self.client = client
@@ -71,7 +71,7 @@ class GuardConnection:
         self._commands: dict[str, CommandSpec] = {}
 
     def slot(self, key: str | bytes) -> int:
-        """Return the slot of a key; one server is one slot."""
+        """Return the slot of a key; 0 if Redis is not a cluster."""
         if isinstance(self.client, redis.RedisCluster):
             return int(cast("Any", self.client).keyslot(key))
         return 0
@@ -79,14 +79,14 @@ class GuardConnection:
     def run(
         self, name: str, keys: Sequence[str | bytes], blobs: Sequence[bytes] = (), /, **args: object
     ) -> list[str]:
-        """Run one step of ours; redis-py may repeat it, so it must be repeatable."""
+        """Run one script. It must be repeatable, since redis-py may repeat it."""
         call = ScriptCall(script(name), keys, args, blobs)
         with self.explain_redis_errors(text(keys[0])):
             [reply] = run_scripts(self.client, [call])
         return [text(word) for word in reply]
 
     def run_on_all(self, name: str, keys: Sequence[str], **args: object) -> list[str]:
-        """Run a step for many keys; return the first answer but ok, else ok."""
+        """Run a script for many keys; return the first failure, or ["ok"]."""
         by_slot: dict[int, list[str]] = {}
         for key in keys:
             by_slot.setdefault(self.slot(key), []).append(key)
@@ -98,13 +98,13 @@ class GuardConnection:
         return ["ok"]
 
     def fields(self, key: str, *fields: str) -> list[str | None]:
-        """Return some fields of a hash."""
+        """Return the values of some fields of a hash; None if a field is missing."""
         with self.explain_redis_errors(key):
             values = cast("Any", self.client).hmget(key, *fields)
         return [None if value is None else text(value) for value in values]
 
     def command(self, words: Sequence[bytes]) -> CommandSpec | None:
-        """Return Redis' description of a command, or None; it is read once."""
+        """Return Redis' description of a command; None if it is unknown."""
         if not self._commands:
             with explained(self.server):
                 self._commands = _table(cast("dict[str, Any]", self.client.command()))
@@ -117,7 +117,7 @@ class GuardConnection:
 
     @contextlib.contextmanager
     def explain_redis_errors(self, *keys: str) -> Iterator[None]:
-        """Raise errors of redis-py inside as errors of ours."""
+        """Translate errors of redis-py inside the block to Rink's errors."""
         with explained(self.server, *keys):
             try:
                 yield
@@ -128,12 +128,12 @@ class GuardConnection:
                 ) from error
 
     def close(self) -> None:
-        """Close idle connections; another guard of the same URL may be in a part."""
+        """Close idle connections. Parts of other guards may use the others."""
         close_idle(self.client)
 
 
 def connected(source: str | ConnectBlocking) -> GuardConnection:
-    """Make the client of a guard."""
+    """Return a connection to the Redis of a URL or of a user's function."""
     if isinstance(source, str):
         retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), 3)
         return GuardConnection(client_of(source, retry))

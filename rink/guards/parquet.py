@@ -1,12 +1,12 @@
 """Guard a directory of Parquet files.
 
-Parts write files aside, and one manifest publishes a whole batch:
+Each part writes an unpublished file, and one manifest publishes a whole batch:
 
     {directory}/data/{query}/{batch}-{part}-{uuid}.parquet     written by parts, published or not
     {directory}/manifests/00000000000000000017.json            the published state, in its order
 
-So a batch is there as a whole or not at all. Readers use `files()` or `read()`. The fence is
-checked when the manifest is made. So a stale part leaves only an orphan file, which does no harm.
+So readers see a whole batch or nothing of it. They use `files()` or `read()`. The fence is checked
+when the manifest is made. So a stale part leaves only an orphan file, which does no harm.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["ParquetGuard", "ParquetStep", "PartFile", "Vacuumed"]
 
 @attrs.frozen
 class Vacuumed:
-    """The numbers of unpublished files and old manifests that are removed."""
+    """Hold the numbers of removed unpublished files and old manifests."""
 
     files: int
     manifests: int
@@ -48,7 +48,7 @@ class ParquetGuard(Guard):
     and needs the `result` of each part.
 
     Args:
-        directory: must exist. Give each output its own, and put nothing else into it.
+        directory: an existing directory. Give each output its own, and put nothing else into it.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -60,7 +60,7 @@ class ParquetGuard(Guard):
             raise ConfigError(
                 f"{directory} is a URL: ParquetGuard needs a local directory with hard links"
             )
-        # Absolute, since the processes that write parts have another current directory.
+        # The path is absolute, since other processes write parts in another current directory.
         self._directory = Path(os.fspath(directory)).absolute()
         self._own: PerProcess[Log] = PerProcess()
         self._own.ends_with(self)
@@ -87,12 +87,14 @@ class ParquetGuard(Guard):
         return _ParquetPart(self, fence, batch, number)
 
     def finish(self, fence: Fence, batch: Batch, results: Sequence[Any]) -> None:
-        """Publish all files of a batch, or none; the results come in any order.
+        """Publish all files of a batch, or none.
+
+        The results may come in any order.
 
         Raises:
             StaleToken: the guard has seen a greater token; nothing is published.
             StateError: a file is missing, or the batch was not begun.
-            ConfigError: a part has no result, or two; or the schemas differ.
+            ConfigError: a part has no result or two results, or the schemas differ.
         """
         check_told(fence, batch)
         tried = False
@@ -127,7 +129,7 @@ class ParquetGuard(Guard):
             return [str(self._directory / path) for path in log.files(fold)]
 
     def read(self) -> pa.Table:
-        """Return all published rows as one table; without any, it is empty."""
+        """Return all published rows as one table, which may be empty."""
         log = self._log()
         with log.folded() as fold:
             paths, schema = log.files(fold), fold.schema
@@ -154,12 +156,12 @@ class ParquetGuard(Guard):
             return unpacked(fold.schema) if fold.schema else None
 
     def vacuum(self, older_than_s: float) -> Vacuumed:
-        """Remove unpublished files, and manifests that later ones repeat.
+        """Remove old unpublished files, and manifests before the newest fold.
 
         Args:
-            older_than_s: the least age of what is removed. It must be longer than any batch takes,
-                for example a day. A batch that takes longer may lose a file, and is then refused as
-                a whole.
+            older_than_s: the minimum age of removed files, in seconds. It must be longer than any
+                batch takes, for example a day. A batch that takes longer may lose a file, and
+                `finish` then refuses the whole batch.
         """
         horizon = time.time() - check_seconds("older_than_s", older_than_s)
         doomed: set[str] = set()
@@ -261,7 +263,7 @@ class _ParquetPart(Part[ParquetStep]):
 
 
 def newest_of(query: str, fold: Fold) -> int | None:
-    """Return the newest published batch of a query; None if there is none."""
+    """Return the number of the newest published batch of a query, or None."""
     _, newest = fold.queries.get(query, (0, None))
     return newest
 

@@ -2,19 +2,17 @@
 
 Invariants:
 - Manifest n is made with `link()`, which refuses an existing name, by a process that has folded all
-  manifests before it. So its checks held at that moment, and the manifests give all changes one
-  order.
+  manifests before it. So its checks still held at that moment, and all changes have one order.
 - Every 50th manifest also holds the fold, and readers begin with the newest fold. So older
-  manifests may be removed. A process that slept meanwhile may then make a removed name again, which
-  nobody reads. So a writer checks afterwards whether the fold has its entry, and otherwise begins
-  anew.
-- Every 1,000th manifest ends a volume, and stays. A fold names only the files of its own volume, so
-  it does not grow forever. The folds that end earlier volumes name the files of those.
-- All manifests have the id of the first. So if a directory was removed and made anew, or replaced
-  by another, a process never mixes the two.
+  manifests may be removed. A process that slept meanwhile may then make a removed name again, and
+  no reader sees it. So a writer looks for its entry in the fold afterwards, and may try again.
+- Every 1,000th manifest ends a volume, and is never removed. A fold names only the files of its own
+  volume, so it does not grow forever. The last fold of each volume names the files of that volume.
+- All manifests have the id of the first manifest. So if a directory was removed and made anew, or
+  replaced by another, a process never mixes the two.
 - Files are removed only after a manifest has condemned them, and nobody publishes a condemned file.
 
-Deliberately absent: locks, and clocks except for the age of what is removed.
+Deliberately absent: lock files, and clocks except for the age of removed files.
 """
 
 from __future__ import annotations
@@ -35,10 +33,10 @@ from rink.errors import RinkError, StateError
 from rink.guards.errors import GuardError
 
 FOLD_INTERVAL = 50
-"""Each manifest whose number this divides holds the fold."""
+"""A manifest holds the fold if its number is a multiple of this."""
 
 VOLUME = 20 * FOLD_INTERVAL
-"""Each manifest whose number this divides ends a volume."""
+"""A manifest ends a volume if its number is a multiple of this."""
 
 FORMAT = 2
 MAX_TRIES = 1_000
@@ -51,13 +49,13 @@ _REPAIR = (
 
 @attrs.define
 class Fold:
-    """The state after all manifests up to a number.
+    """Hold the state after all manifests up to a number.
 
     Attributes:
         number: the number of the last manifest; 0 before the first.
         log: the id that all manifests have; "" before the first.
-        fences: the greatest token by name.
-        queries: how many parts, and the last batch, by query.
+        fences: the greatest token of each name.
+        queries: the number of parts and the number of the last batch of each query.
         files: the published files of the last volume, in order, as paths in the directory.
         schema: the schema of all files, base64; "" before the first.
         condemned: files that are being removed, or were removed.
@@ -106,19 +104,19 @@ class Fold:
 
 
 class Log:
-    """The manifests of a directory, for one process; safe for threads."""
+    """Read and add the manifests of a directory. Threads may share it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._folder = directory / "manifests"
         self._fold = Fold()
-        self._volumes: dict[int, list[str]] = {}  # those that were read
+        self._volumes: dict[int, list[str]] = {}  # by number; only volumes that were read
         self._lock = threading.RLock()
 
     def make_folders(self) -> None:
         """Make the folders inside the directory.
 
-        The directory itself must exist, or a typing error would make one.
+        The directory itself must exist. Otherwise a typing error would create a directory.
         """
         if not self._directory.is_dir():
             raise GuardError(
@@ -150,8 +148,8 @@ class Log:
         """Add a manifest.
 
         Args:
-            make: checks the state and returns the entry to add, or None if the state has it, which
-                ends this call. It is called until then, and may raise.
+            make: checks the state, and returns the entry to add, or None if the state has the entry
+                already. It is called again until it returns None. It may raise.
         """
         with self._lock, explain_file_errors(self._directory):
             self.make_folders()
@@ -171,7 +169,7 @@ class Log:
     def remove_before(self, horizon: float) -> int:
         """Remove old manifests before the newest fold, and old temporary files.
 
-        Keep manifests that end a volume. Return how many manifests were removed.
+        Keep manifests that end a volume. Return the number of removed manifests.
         """
         removed = 0
         with self._lock, explain_file_errors(self._directory):
@@ -235,7 +233,7 @@ class Log:
         numbers = self._numbers()
         last, known = numbers[-1] if numbers else 0, self._fold.number
         if last < known and not self._path(known).exists():
-            # A copy of the directory was put back, or another machine has an older view of it.
+            # A backup of the directory was restored, or this machine has an older view of it.
             raise StateError(
                 f"{self._folder} had manifest {known}, and ends with {last or 'none'}: it was "
                 f"rolled back. {_REPAIR}",
@@ -269,9 +267,9 @@ class Log:
             raise self._broken(number, "it is not there, and later ones are") from None
 
     def _apply(self, number: int, listed: int) -> None:
-        """Apply the next manifest; `listed` is it or a later one.
+        """Apply the next manifest, `number`.
 
-        A listing may lack manifests that are there.
+        `listed` is a listed number, equal or later. A listing may lack existing manifests.
         """
         try:
             entry = self._read(number)
@@ -335,7 +333,7 @@ class Log:
 
 @contextlib.contextmanager
 def explain_file_errors(place: Path) -> Iterator[None]:
-    """Raise errors of the file system inside as errors of ours."""
+    """Raise a GuardError for an error of the file system in the block."""
     try:
         yield
     except OSError as error:
@@ -351,7 +349,7 @@ def explain_file_errors(place: Path) -> Iterator[None]:
 
 
 def sync(folder: Path) -> None:
-    """Make the names in a folder survive a crash of the machine."""
+    """Sync a folder, so that its file names survive a crash of the machine."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(opened)

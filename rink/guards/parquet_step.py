@@ -1,4 +1,4 @@
-"""Write a part of a ParquetGuard to one new file, as a stream.
+"""Stream the rows of a ParquetGuard's part into one new file.
 
 No reader sees the file before the batch is published.
 """
@@ -28,14 +28,14 @@ MAX_CHUNK_ROWS = 10_000
 
 @attrs.frozen
 class PartFile:
-    """The file of one part: the `result` of a part, for `finish`.
+    """Describe the file of one part; this is the part's `result` for `finish`.
 
     Attributes:
         part: the part's number.
         path: the file, in the guard's directory; "" if the part wrote no rows.
-        rows: how many rows the file has.
-        bytes: how large the file is.
-        schema: its Arrow schema, base64.
+        rows: the number of rows in the file.
+        bytes: the size of the file.
+        schema: the file's Arrow schema, in base64.
     """
 
     part: int
@@ -46,7 +46,7 @@ class PartFile:
 
 
 class ParquetStep:
-    """Write rows of one part to a file of its own; without rows there is none."""
+    """Write the rows of one part to its own file; without rows, make none."""
 
     def __init__(self, directory: Path, batch: Batch, part: int, schema: str) -> None:
         self._directory, self._part = directory, part
@@ -60,11 +60,11 @@ class ParquetStep:
         self.rows = 0
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Append a table or a record batch of pyarrow. All must have one schema.
+        """Append a table or a record batch of pyarrow.
 
         Raises:
-            ConfigError: the schema differs from that of earlier rows, of this part or of the
-                directory.
+            ConfigError: the schema differs from the schema of this part's earlier rows or of the
+                published rows.
         """
         if not isinstance(rows, pa.Table | pa.RecordBatch):
             raise ConfigError(
@@ -100,7 +100,7 @@ class ParquetStep:
             self.write(chunk)
 
     def close(self) -> PartFile:
-        """Write the file's end so that it survives a crash, and return its entry."""
+        """Complete the file, sync it to disk, and describe it."""
         self._is_open = False
         if self._file is None:
             return PartFile(self._part)
@@ -115,7 +115,7 @@ class ParquetStep:
         return PartFile(self._part, path, self.rows, size, packed(self._schema))
 
     def drop(self) -> None:
-        """Remove the file; if that fails, it is an orphan, which `vacuum` finds."""
+        """Remove the file. If that fails, `vacuum` finds the orphan later."""
         self._is_open = False
         if self._file is None:
             return
@@ -156,7 +156,7 @@ def packed(schema: pa.Schema) -> str:
 
 
 def unpacked(schema: str) -> pa.Schema:
-    """Return the schema that `packed` wrote."""
+    """Return the schema from the text that `packed` returned."""
     return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(schema)))
 
 

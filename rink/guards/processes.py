@@ -1,7 +1,7 @@
 """Keep a value for each process, such as the connections of a guard.
 
-Copies of a guard share what their process made, since a worker unpickles one for each task. A child
-keeps what its parent made, and does not touch it: closing it, or letting it be collected, could
+All copies of a guard in a process share one value, since a worker unpickles a copy for each task. A
+forked child keeps its parent's value, and does not touch it. Closing or collecting that value could
 write to the parent's connection.
 """
 
@@ -23,16 +23,16 @@ _locks: dict[int, threading.Lock] = {}
 
 
 class PerProcess(Generic[T]):
-    """A value that each process makes once; pickled as a name only."""
+    """Hold a value that each process makes once. Only its name is pickled."""
 
     def __init__(self, name: str = "") -> None:
         self._name = name or uuid.uuid4().hex
 
     @classmethod
     def of(cls, *args: Any) -> Self:
-        """Return the value that is shared by all callers with the same arguments.
+        """Return the value that all callers with the same arguments share.
 
-        So a guard that a query's function makes at each start leaves no connections behind. The
+        So a query's function may make a new guard at each start without leaking connections. The
         name is a digest, since the arguments may hold a password.
         """
         return cls(hashlib.sha256(pickle.dumps(args)).hexdigest())
@@ -41,13 +41,13 @@ class PerProcess(Generic[T]):
         return type(self), (self._name,)
 
     def get(self, make: Callable[[], T]) -> T:
-        """Return this process's value, and make it if needed."""
+        """Return this process's value. Make it if there is none."""
         pid = os.getpid()
         key = (pid, self._name)
         value = _made.get(key)
         if value is None:
-            # A lock for each process, since a fork may copy a lock that a thread of the parent
-            # holds.
+            # Each process has its own lock, since a fork may copy a lock while a thread of the
+            # parent holds it.
             with _locks.setdefault(pid, threading.Lock()):
                 value = _made.get(key)
                 if value is None:
@@ -55,9 +55,9 @@ class PerProcess(Generic[T]):
         return cast("T", value)
 
     def ends_with(self, owner: object, end: Callable[[T], object] = lambda _: None) -> None:
-        """Forget this process's value, and end it, when its owner is collected.
+        """Take this process's value and end it when its owner is collected.
 
-        Copies of the owner make it anew if they need it.
+        Copies of the owner make a new value if they need one.
         """
 
         def ended(own: PerProcess[T]) -> None:

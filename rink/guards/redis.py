@@ -1,16 +1,16 @@
 """Guard keys in Redis.
 
-The commands of a part, its mark and the check of the fence are one Lua step. For a fence `flights`,
-under the default prefix, Redis holds:
+One Lua script checks the fence, runs the commands of a part, and marks the part. For a fence
+`flights`, under the default prefix, Redis holds:
 
-    rink:guard:flights      the fence, how many parts each query has, the most that any had
-    rink:guard:{flights/3}  of part 3: the fence again, the mark of each query, the progress of a
+    rink:guard:flights      the fence, the number of parts of each query, the maximum of them
+    rink:guard:{flights/3}  for part 3: the fence again, the mark of each query, the progress of a
                             part that failed
 
-A step sees one slot only, so the fence is stored with each part. `begin` first stores in the first
-hash into how many parts a query is cut, and refuses a stale token in the same step. Then it opens
-the hashes of the parts. So `raise_fence` finds there how many hashes may be written, and has raised
-all of them when it returns. A single server works like a cluster, but raises them in one step.
+A script sees one slot only, so the fence is stored with each part. `begin` first stores the query's
+number of parts in the first hash, and refuses a stale token in the same script. Then it opens the
+hashes of the parts. So the first hash tells `raise_fence` how many part hashes there may be, and it
+has raised the fence in all of them when it returns. A single server works like a cluster.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ MAX_BYTES = 16 * 2**20
 
 
 class RedisGuard(Guard):
-    """Guard keys in Redis; a part's step is a `RedisStep`.
+    """Guard keys in Redis. The step of a part is a `RedisStep`.
 
     Args:
         redis: a URL, or a function without arguments that returns a blocking client of redis-py
-            (Redis or RedisCluster). It must be possible to pickle the function.
-        prefix: the beginning of the guard's own keys. With a hash tag in it (`{flights}:guard:`),
-            all of them, and so all data, lie in one slot of a cluster.
-        most_commands: the most commands of one step. Redis serves nobody else for about a tenth of
-            a second while it runs 50,000.
-        most_bytes: the most bytes of one step.
+            (Redis or RedisCluster). The function must be picklable.
+        prefix: the beginning of the guard's own keys. If it has a hash tag (`{flights}:guard:`),
+            all these keys, and so all data, lie in one slot of a cluster.
+        most_commands: the maximum number of commands in one step. A step with 50,000 commands
+            blocks Redis for about 0.1 s.
+        most_bytes: the maximum size of one step, in bytes.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RedisGuard(Guard):
         self._bounds = CommandBounds(
             check_count("most_commands", most_commands), check_count("most_bytes", most_bytes)
         )
-        # Functions can only be compared by name, and another function may get that name later.
+        # A function can only be identified by its name, and another function may get it later.
         self._own: PerProcess[GuardConnection] = (
             PerProcess.of("redis", redis) if isinstance(redis, str) else PerProcess()
         )
@@ -86,8 +86,8 @@ class RedisGuard(Guard):
             token=str(fence.token), query=encode_name(batch.query), parts=str(batch.parts),
         )  # fmt: skip
         self._refuse(fence, batch, reply)
-        # Open the parts each time. So lost hashes (a failover, FLUSHALL) are restored, and the
-        # query is not refused forever.
+        # Open the parts each time. This restores hashes that Redis lost (by a failover or
+        # FLUSHALL). Otherwise the guard would refuse the query forever.
         self._open(connection, fence, batch.parts)
 
     def part(self, fence: Fence, batch: Batch, number: int) -> Part[RedisStep]:  # noqa: D102
@@ -195,7 +195,7 @@ class _RedisPart(Part[RedisStep]):
 
 
 def _checked(prefix: object) -> tuple[str, str]:
-    """Return the prefix and its hash tag; "" without one."""
+    """Return the prefix and its hash tag ("" if it has none)."""
     if not isinstance(prefix, str) or not prefix or not prefix.isprintable():
         raise ConfigError(f"prefix must be a str of at least one character, not {prefix!r}")
     before, opened, rest = prefix.partition("{")

@@ -1,8 +1,8 @@
 """Record the commands of a part of a RedisGuard.
 
-redis-py's methods are checked when they are called; none is sent. Commands that Redis would refuse
-in the middle of a step are refused here, if possible: unknown commands, too few words, commands
-that scripts cannot run, keys of another slot. Only the data under the keys cannot be checked.
+A call of a redis-py method is checked and recorded, but not sent. Commands that Redis would refuse
+in the middle of a step are refused here: unknown commands, wrong numbers of words, commands that
+scripts cannot run, keys of another slot. The data under the keys cannot be checked.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from rink.guards.guard_connection import CommandSpec, GuardConnection
 from rink.redis.errors import CrossSlot
 
 WORDS_LIMIT = 7_000
-"""The most words of a command: Lua's `unpack` takes no more than 8,000."""
+"""The maximum number of words of a command. Lua's `unpack` returns at most 8,000 values."""
 
 _PUBLISHING = {b"PUBLISH", b"SPUBLISH"}
-"""These commands write nothing and may be in a step: they are sent once, with it."""
+"""Commands that write no key, but may be in a step: they run once, with the step."""
 
 _ELSEWHERE = {b"MIGRATE", b"MOVE", b"SWAPDB"}
-"""These commands reach out of this database."""
+"""Commands that write to another database or server."""
 
 
 @attrs.frozen
 class CommandBounds:
-    """The bounds of one step: Redis serves nobody else while it runs."""
+    """Limit the size of a step, since Redis serves no other client meanwhile."""
 
     commands: int
     bytes: int
@@ -41,11 +41,11 @@ class RedisStep(CoreCommands):
     """Record the commands of one part: `step.hincrby("carriers", "AA", 3)`.
 
     Each method returns the step. All commands go to Redis together when the part is left. So a step
-    cannot read: the data for a write must be in the batch, or the command must compute it (HINCRBY,
+    cannot read. The data for a write must be in the batch, or the command must compute it (HINCRBY,
     SET … NX, ZADD … GT).
 
     Attributes:
-        tag: the hash tag of this part: keys that hold `{tag}` lie in its slot.
+        tag: the hash tag of this part. Keys that hold `{tag}` lie in the part's slot.
     """
 
     _event_dispatcher: Any = None  # a client of redis-py has one
@@ -63,11 +63,11 @@ class RedisStep(CoreCommands):
         self._is_open = True
 
     def key(self, name: str) -> str:
-        """Return a key in this part's slot; a cluster needs all keys there."""
+        """Return a key in this part's slot, as a cluster needs for all keys."""
         return f"{{{self.tag}}}:{name}"
 
     def execute_command(self, *args: Any, **_: Any) -> Self:
-        """Record a command, given as its words; redis-py's methods call this."""
+        """Record a command from its words, as redis-py's methods do."""
         if not self._is_open:
             raise UsageError("this part is over: a step takes commands only inside its `with`")
         words = self._encoded(args)
@@ -82,12 +82,12 @@ class RedisStep(CoreCommands):
         return self
 
     def close(self) -> str:
-        """Take no more commands, and return a digest of all."""
+        """Refuse further commands, and return a digest of the recorded ones."""
         self._is_open = False
         return self._digest.hexdigest()
 
     def get_encoder(self) -> Any:
-        """Return redis-py's encoder, which some of its methods ask for."""
+        """Return redis-py's encoder, which some methods of redis-py need."""
         return self._connection.encoder
 
     def _encoded(self, args: Sequence[Any]) -> list[bytes]:
@@ -157,6 +157,6 @@ class RedisStep(CoreCommands):
 
 
 def command_text(words: Sequence[bytes]) -> str:
-    """Return a command for messages: name and first word, but no values."""
+    """Return a command's name and first word for messages, without values."""
     name, *others = (word.decode(errors="replace") for word in words[:2])
     return " ".join([name, *(repr(word[:100]) for word in others)])

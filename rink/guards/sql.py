@@ -1,12 +1,12 @@
-"""Guard a database: a part's rows and its mark are one transaction.
+"""Guard a database: write a part's rows and its mark in one transaction.
 
-Invariant: a transaction commits only if the fence has its token at that moment. Order within a
-part: the user's writes, the mark, and last the fence, `FOR SHARE`, just before the commit. So parts
-run side by side, and raising the fence waits only for parts that are committing. Any other part
-finds the greater token at its end. A frozen part holds no lock of ours, so its successor does not
-wait for it, unless both write the same rows. Of two attempts of one part, the second finds the mark
-at its end, and its writes are rolled back. SQLite has one writer at a time (`BEGIN IMMEDIATE`).
-There, raising waits for the active part, which then was before it.
+Invariant: a transaction commits only if the fence has its token at that moment. Within a part, the
+order is: the user's writes, the mark, the lock of the fence (`FOR SHARE`), the commit. So parts run
+in parallel, and raising the fence waits only for parts that are committing. Any other part finds
+the greater token at its end. A frozen part holds no lock of the guard. So its successor waits for
+it only if both write the same rows. If a part is attempted twice, the second attempt finds the mark
+at its end, and is rolled back. SQLite has one writer at a time (`BEGIN IMMEDIATE`), so there,
+raising the fence waits until the active part has ended.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class SqlGuard(Guard):
     them are percent-encoded.
 
     Args:
-        url: as SQLAlchemy takes it, of PostgreSQL or of a SQLite file. It is pickled with the
+        url: SQLAlchemy's URL of a PostgreSQL database or a SQLite file. It is pickled with the
             guard, including the password.
-        schema: the schema of the guard's tables; None is the user's default. Not on SQLite.
-        connect_args: for the driver's `connect`; they are pickled too.
-        idle_timeout_s: the longest time between two statements of a part before PostgreSQL ends its
-            transaction. A frozen process would keep its locks forever. 0 means no limit.
+        schema: the schema of the guard's tables; None is the user's default. SQLite has none.
+        connect_args: arguments for the driver's `connect`. They are pickled, too.
+        idle_timeout_s: PostgreSQL ends a part's transaction after this many seconds without a
+            statement. Otherwise a frozen process would keep its locks. 0 means no limit.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class SqlGuard(Guard):
                 f"parts: {error}"
             ) from error
         self._idle_timeout_s = check_seconds("idle_timeout_s", idle_timeout_s)
-        # Not shared with other guards of the same URL: a part may SET what then holds for its
-        # connection.
+        # Other guards of the same URL do not share the connections, since a SET in a part changes
+        # its connection.
         self._own: PerProcess[Database] = PerProcess()
         self._own.ends_with(self, Database.close)
 
@@ -120,9 +120,9 @@ class SqlGuard(Guard):
         return self._own.get(make)
 
     def _seen(self, connection: sa.Connection, fence: Fence, *, lock: bool) -> int | None:
-        """Return the token that counts.
+        """Return the fence's current token; None before the first.
 
-        A commit locks it. An earlier lock would make `raise_fence` wait for the whole part.
+        Only a commit locks it. An earlier lock would make `raise_fence` wait for the whole part.
         """
         fences = self._database().tables.fences
         query = sa.select(fences.c.token).where(fences.c.name == encode_name(fence.name))
@@ -184,8 +184,8 @@ class _SqlPart(Part[sa.Connection]):
             database = self._guard._database()  # noqa: SLF001
             with database.explain_sql_errors():
                 if not self._may_commit:
-                    # Above READ COMMITTED, this transaction cannot see a raised fence, and fails
-                    # with another error.
+                    # At isolation levels above READ COMMITTED, this transaction cannot see a raised
+                    # fence. It fails with another error.
                     with database.engine.connect() as connection:
                         self._guard._refuse_stale(connection, self.fence)  # noqa: SLF001
                 raise
@@ -203,8 +203,7 @@ class _SqlPart(Part[sa.Connection]):
         seen = self._guard._seen(step, self.fence, lock=True)  # noqa: SLF001
         self._before(seen, self._guard._shown)  # noqa: SLF001
         if not is_mine:
-            # Another attempt of this part was first, and closing the connection rolls this one
-            # back.
+            # Another attempt has written this part. Closing the connection rolls this one back.
             return
         self._may_commit = True
         transaction.commit()
@@ -222,10 +221,10 @@ class _SqlPart(Part[sa.Connection]):
             raise explain(error, place) from error
 
     def _drop(self, step: sa.Connection) -> None:
-        """Close the connection to the server, which rolls back.
+        """Close the connection to the server, which rolls back the transaction.
 
-        For SQLAlchemy, a transaction whose commit was refused has ended. So it would put the
-        connection into its pool with an open transaction, and the rows would stay locked.
+        If a commit was refused, SQLAlchemy believes that the transaction has ended. It would return
+        the connection to its pool with the transaction open, and the rows would stay locked.
         """
         if not step.closed:
             step.invalidate()
@@ -234,7 +233,7 @@ class _SqlPart(Part[sa.Connection]):
         try:
             return self._guard._seen(connection, self.fence, lock=False)  # noqa: SLF001
         except sa.exc.DBAPIError as error:
-            # `begin` makes the tables: a process that only writes parts needs no right to do so.
+            # `begin` makes the tables. A process that only writes parts needs no right to do so.
             if has_no_table(error):
                 raise not_begun(self.fence, None, self._guard._shown) from error  # noqa: SLF001
             raise
@@ -245,7 +244,7 @@ class _SqlPart(Part[sa.Connection]):
         return connection.scalar(sa.select(marks.c.batch).where(mine))
 
     def _mark(self, connection: sa.Connection) -> bool:
-        """Mark the part as written; return False if it was marked meanwhile."""
+        """Mark the part as written. Return False if it was marked meanwhile."""
         database = self._guard._database()  # noqa: SLF001
         marks = database.tables.marks
         insert = database.insert(marks).values(

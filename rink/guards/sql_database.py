@@ -1,6 +1,6 @@
-"""Keep the database of a SqlGuard: its engine, its tables, and its errors.
+"""Define a SqlGuard's database: its engine, its tables, and its errors.
 
-PostgreSQL and SQLite only: a guard depends on how rows are locked, and these two are tested.
+Only PostgreSQL and SQLite are supported: a guard depends on row locks, and these two are tested.
 """
 
 from __future__ import annotations
@@ -21,15 +21,13 @@ from rink.guards.errors import GuardError
 BACKENDS = ("postgresql", "sqlite")
 
 _MAKING_TABLES = 0x72696E6B
-"""PostgreSQL's advisory lock for making our tables. Without it, two processes could both make
-them.
-"""
+"""PostgreSQL's advisory lock for making the guard's tables, so that only one process makes them."""
 
 FORMAT = 1
-"""The version of our tables' layout. Every row has it."""
+"""The version of the tables' layout. Every row has it."""
 
 _PASSING = re.compile(r"08...|40...|53...|55P03|25P03|57...")
-"""SQLSTATEs of errors that pass: connections, deadlocks and serialization, resources, locks,
+"""SQLSTATEs of temporary errors: connections, deadlocks and serialization, resources, locks,
 timeouts, shutdowns.
 """
 
@@ -38,9 +36,10 @@ _BUSY = re.compile("locked|busy", re.IGNORECASE)
 
 
 class Tables:
-    """Our tables; names in them are percent-encoded, as in keys.
+    """Define the guard's tables.
 
-    PostgreSQL takes no NUL in a text, and collations change how texts compare.
+    Names in them are percent-encoded, as in keys, since PostgreSQL accepts no NUL in a text, and
+    collations change how texts compare.
     """
 
     def __init__(self, schema: str | None) -> None:
@@ -68,7 +67,7 @@ class Tables:
 
 
 class Database:
-    """An engine, for one process."""
+    """Hold one process's engine, and make the guard's tables."""
 
     def __init__(
         self,
@@ -87,7 +86,7 @@ class Database:
 
     @contextlib.contextmanager
     def explain_sql_errors(self) -> Iterator[None]:
-        """Raise errors of SQLAlchemy inside as errors of ours."""
+        """Translate errors of SQLAlchemy inside the block to Rink's errors."""
         try:
             yield
         except (exc.SQLAlchemyError, OSError) as error:
@@ -95,7 +94,7 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """Yield a transaction of our own, after making the tables."""
+        """Yield a connection in a transaction, after making the tables."""
         with self.explain_sql_errors():
             self._make_tables()
             with self.engine.begin() as connection:
@@ -103,14 +102,14 @@ class Database:
                 yield connection
 
     def bound(self, connection: sa.Connection) -> None:
-        """Make PostgreSQL end this transaction, and free its locks, if it is idle."""
+        """Make PostgreSQL end this transaction if it is idle for too long."""
         if not self.is_sqlite and self._idle_timeout_s:
             milliseconds = str(max(1, round(self._idle_timeout_s * 1000)))
             setting = sa.func.set_config("idle_in_transaction_session_timeout", milliseconds, True)
             connection.execute(sa.select(setting))
 
     def insert(self, table: sa.Table) -> Any:
-        """Return an INSERT that has ON CONFLICT."""
+        """Return an INSERT statement that supports ON CONFLICT."""
         return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
 
     def close(self) -> None:
@@ -122,7 +121,7 @@ class Database:
             return
         with self._making:
             with self.engine.begin() as connection:
-                if not self.is_sqlite:  # on SQLite, all our transactions begin with the lock
+                if not self.is_sqlite:  # on SQLite, BEGIN IMMEDIATE locks already
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING_TABLES)))
                 self.tables.metadata.create_all(connection, checkfirst=True)
                 self._look_at(connection)
@@ -161,7 +160,7 @@ class Database:
 
 
 def read(url: object) -> sa.URL:
-    """Return a URL that a guard can use.
+    """Parse a URL, and check that a guard can use it.
 
     Raises:
         ConfigError: the URL cannot be used; the message never has its password.
@@ -204,7 +203,7 @@ def shown(url: sa.URL) -> str:
 
 
 def explain(error: Exception, place: str) -> RinkError:
-    """Return our error for an error of SQLAlchemy."""
+    """Return Rink's error for an error of SQLAlchemy."""
     if isinstance(error, RinkError):
         return error
     cause = error.orig if isinstance(error, exc.DBAPIError) and error.orig is not None else error
@@ -235,7 +234,7 @@ def passes(error: BaseException) -> bool:
 
 
 def has_no_table(error: exc.DBAPIError) -> bool:
-    """Return whether the error means that our tables were never made."""
+    """Return whether the error means that the guard's tables are missing."""
     return _sqlstate(error) == "42P01" or "no such table" in str(error.orig)
 
 
@@ -250,8 +249,8 @@ _LIBPQ = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""Give up a dead connection after about half a minute. Otherwise the wait would be two hours, and
-the writer would keep its role as long.
+"""Settings to give up a dead connection after about half a minute. The default is two hours, and
+the writer would keep its role that long.
 """
 
 
@@ -266,7 +265,8 @@ def _engine(url: sa.URL, connect_args: Mapping[str, Any], *, is_sqlite: bool) ->
         url, connect_args={"timeout": 30.0, **connect_args}, poolclass=pool.NullPool
     )
 
-    # Python's sqlite3 begins transactions at its own choice, and without the lock, so we do both.
+    # Python's sqlite3 would begin transactions by itself and without the lock. So switch that off,
+    # and begin them here.
     @sa.event.listens_for(engine, "connect")
     def ours_to_begin(connection: Any, _: object) -> None:
         connection.isolation_level = None

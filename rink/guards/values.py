@@ -1,6 +1,6 @@
 """Define the arguments of guards: the fence, and the batch.
 
-Names are any text. Each guard encodes what its store does not take.
+Names are any text. Each guard encodes the characters that its store does not accept.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from rink.core.keys import check_name, encode_name
 from rink.errors import ConfigError, StaleToken
 
 TOKEN_LIMIT = 2**63
-"""The limit of tokens: etcd's have 64 bits, and so have a database's."""
+"""The exclusive limit of tokens. Tokens of etcd and of databases have 64 bits."""
 
 PARTS_LIMIT = 10_000
-"""The most parts of a batch: a guard may have to touch every one of them."""
+"""The maximum number of parts of a batch. A guard may have to open each of them."""
 
 FENCE_BYTES, QUERY_BYTES = 2_000, 200
-"""How long names may be when percent-encoded: PostgreSQL indexes the fence's, and the query's names
-a directory.
+"""The maximum sizes of percent-encoded names. PostgreSQL indexes the fence's name, and the query's
+name is a directory's name.
 """
 
 
 class Held(Protocol):
-    """An object with a name and a fencing token: a role."""
+    """Describe an object with a name and a fencing token, such as a role."""
 
     @property
     def name(self) -> str:
@@ -35,7 +35,7 @@ class Held(Protocol):
 
     @property
     def token(self) -> int:
-        """Return its fencing token."""
+        """Return the role's fencing token."""
 
 
 def _is_name(what: str, limit: int) -> Callable[..., None]:
@@ -59,7 +59,7 @@ def _is_count(what: str, least: int, most: int) -> Callable[..., object]:
 
 @attrs.frozen
 class Fence:
-    """The token under which a batch is written.
+    """Identify the fencing token under which a batch is written.
 
     Attributes:
         name: the role's name. A greater token of the same name makes this one stale.
@@ -90,13 +90,13 @@ class Fence:
 
 @attrs.frozen
 class Batch:
-    """A batch of a query.
+    """Identify a batch of a query.
 
     Attributes:
-        query: an id of the query. It is new with each new checkpoint, since batch numbers then
+        query: an id of the query. Use a new id with each new checkpoint, since batch numbers then
             begin anew.
-        number: 0 or more; a later batch has a greater number.
-        parts: how many parts each batch of this query is cut into, always the same.
+        number: 0 or more. A later batch has a greater number.
+        parts: the number of parts of each batch. It must stay the same for one query.
     """
 
     query: str = attrs.field(validator=_is_name("query", QUERY_BYTES))
