@@ -2,11 +2,11 @@
 
     spark.readStream.format("rink")     the streams of rink.streams; options: docs/spark.md
     JobRunner(spark, r)                 runs jobs and streaming queries where their roles are held
-    fenced(foreach_batch, guard, role)  refuses what a driver writes after it lost its role
+    fenced(foreach_batch, guard, role)  refuses writes of a driver that has lost its role
     rink.spark.roles                    maps hundreds of millions of roles to ranks and members
 
-It needs PySpark (`etcd-rink[spark]`). Each name is imported at its first use, because executors
-start processes often and need little of it.
+The package needs PySpark (`etcd-rink[spark]`). Each name is imported at its first use, because
+executors start processes often and need few of the names.
 """
 
 from typing import TYPE_CHECKING

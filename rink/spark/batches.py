@@ -1,4 +1,4 @@
-"""Guard what `foreachBatch` writes: newest token only, each batch once."""
+"""Guard the writes of `foreachBatch`: newest token only, each batch once."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from rink.spark.sink.staging import rolled_back
 Each = Callable[[Any, Iterator[Any]], Any]
 ForeachBatch = Callable[[DataFrame, int, "FencedBatch"], Any]
 _WHERE = ("app", "appName", "stream", "redis", "redisTimeout")
-"""The options of the sink that say where a stream is, and how long a call to Redis is repeated."""
+"""The options of the sink that locate a stream, and limit how long a call to Redis is repeated."""
 _CUT = "__rink_part"
 _begun: dict[str, tuple[str, int, set[str]]] = {}
-"""By query id: its run, its batch, and the names of the outputs that the batch has begun."""
+"""For each query id: the run, the batch, and the names of the outputs that the batch has begun."""
 
 
 def fence(role: Any) -> dict[str, str]:
@@ -44,12 +44,11 @@ class FencedStream:
     """Raise the fence of a stream before a query writes to it.
 
     Args:
-        options: the options of the sink that say where the stream is: app, or appName and redis;
-            stream; redisTimeout.
+        options: the options of the sink that locate the stream: app, or appName and redis; stream;
+            redisTimeout. The sink's name is the name of the role.
 
     Raises:
-        ConfigError: an option is wrong, or does not say where the stream is. The sink's name is the
-            name of the role.
+        ConfigError: an option is wrong, is missing, or does not locate the stream.
     """
 
     def __init__(self, **options: str) -> None:
@@ -90,11 +89,11 @@ def fenced(
         query.option("checkpointLocation", ...).start()
 
     Args:
-        foreach_batch: called with the DataFrame, the batch's id, and a `FencedBatch` to write
-            through. What it writes in other ways is not fenced.
+        foreach_batch: called with the DataFrame, the batch's id, and a `FencedBatch`. Only writes
+            through the `FencedBatch` are fenced.
         guard: a guard of `rink.guards`.
-        role: the grant: a `Role`, a job's grant, or anything with `name` and `token`.
-        parts: into how many parts each batch is cut. Keep it the same for one checkpoint.
+        role: the grant: a `Role`, a job's grant, or any object with `name` and `token`.
+        parts: the number of parts of each batch. Keep it the same for one checkpoint.
 
     Raises:
         StaleToken: the guard has seen a greater token.
@@ -128,7 +127,7 @@ class FencedBatch:
         fence: the fence under which the batch is written.
         query: the id of the query, new with each checkpoint.
         number: Spark's batch id.
-        parts: into how many parts the batch is cut.
+        parts: the number of parts of the batch.
     """
 
     _guard: Guard
@@ -154,15 +153,15 @@ class FencedBatch:
             df: the rows to write.
             each: called on executors with the guard's step and the rows of one part. It is not
                 called for a part that was written before.
-            by: the columns of the key. Rows of one key are in one part, also in a replay. They come
-                in the order of the keys; several rows of one key come in no fixed order.
-            name: the name of this output, if a batch has several, through any guards. Its marks are
-                kept under this name.
+            by: the columns of the key. Rows of one key are in one part, also in a replay. Rows come
+                in the order of their keys. Rows of one key come in no fixed order.
+            name: the name of this output. Name the outputs if a batch has several, even through
+                different guards. The output's marks are kept under its name.
             arrow: pass pyarrow.RecordBatches instead of rows as dicts.
 
         Raises:
             ConfigError: the function cannot be called with these arguments.
-            UsageError: this batch has already an output of this name.
+            UsageError: this batch already has an output of this name.
             StaleToken: the guard has seen a greater token. If an executor found it, Spark raises a
                 PythonException.
             StateError: a later batch of this query was written, so its checkpoint was rolled back.
@@ -247,8 +246,8 @@ class _Part:
 def _cut(df: DataFrame, parts: int, keys: Sequence[str]) -> DataFrame:
     """Return the rows in parts, each key in one part, sorted by key.
 
-    A key with a collation is refused. Spark's hash differs for texts that the collation takes for
-    equal, and a replay may choose another one of them to stand for all.
+    A key with a collation is refused. Spark hashes texts differently that the collation considers
+    equal, and in a replay, another of these texts may represent them.
     """
     if collated := sorted(_collations(df.select(*keys).schema)):
         raise ConfigError(
@@ -258,10 +257,10 @@ def _cut(df: DataFrame, parts: int, keys: Sequence[str]) -> DataFrame:
             "'UTF8_BINARY'); add lower(...) if case must not matter"
         )
     # A replay must cut a batch as before and give each part the same rows in the same order, since
-    # a guard continues a part where it failed. `df.repartition(parts, *keys)` does not hold that:
-    # if the rows already lie by these keys, Spark leaves it out, and may then make fewer
-    # partitions, by the number of cores at that moment. Spark's hash alone, and a sort, depend on
-    # nothing else.
+    # a guard continues a failed part. `df.repartition(parts, *keys)` does not guarantee that. If
+    # the rows are already partitioned by these keys, Spark leaves the repartition out, and the
+    # number of partitions may depend on the number of cores. Spark's hash and a sort depend only on
+    # the rows.
     part = F.pmod(F.hash(*keys), F.lit(parts))
     return repartition_by_id(df.withColumn(_CUT, part), parts, _CUT).sortWithinPartitions(*keys)
 

@@ -1,4 +1,4 @@
-"""Hide what PySpark 4.0 and 4.1 lack.
+"""Provide the features that PySpark 4.0 and 4.1 lack.
 
 All code that depends on the release is here. It looks for features, since platforms backport them.
 
@@ -69,21 +69,21 @@ def check_read_limit(most: int | None) -> None:
 
 
 def arrow_schema(columns: StructType) -> Any:
-    """Return columns as Spark wants them from a source, with times in UTC."""
+    """Return the Arrow schema that Spark expects of a source, in UTC."""
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return to_arrow_schema(columns, timezone="UTC")
     return to_arrow_schema(columns)
 
 
 def arrow_function(compute: Callable[[Any], Any], returns: str) -> Any:
-    """Return a user-defined function of a binary column that Python computes.
+    """Return a user-defined function of a binary column, computed by Python.
 
-    Without `arrow_udf` it makes pandas Series on the way, which takes longer.
+    Without `arrow_udf`, the values are converted to pandas Series, which takes longer.
 
     Args:
-        compute: from a pyarrow binary Array to an Array of that length: int32, or a struct of
-            int32.
-        returns: the type of the new column, as Spark spells it.
+        compute: a function from a pyarrow binary Array to an Array of the same length. The result
+            is int32, or a struct of int32.
+        returns: Spark's name of the new column's type.
     """
     if hasattr(F, "arrow_udf"):
 
@@ -101,7 +101,7 @@ def arrow_function(compute: Callable[[Any], Any], returns: str) -> Any:
 
 
 def _in_pandas(array: Any) -> Any:
-    """Return an Array as a Series, and one of structs as a DataFrame."""
+    """Return an Array as a Series, or an Array of structs as a DataFrame."""
     import pandas as pd
 
     if pa.types.is_struct(array.type):
@@ -118,10 +118,10 @@ _numbers: dict[int, list[int]] = {}
 
 
 def repartition_by_id(df: DataFrame, parts: int, column: str) -> DataFrame:
-    """Return the rows in partitions whose numbers a column holds.
+    """Move each row to the partition whose number is in its column.
 
     Without `repartitionById`, each row gets a number whose hash leads to its partition. If a
-    release hashes differently, rows come to a wrong partition, and `FencedBatch` refuses them.
+    release hashes differently, rows get into a wrong partition, and `FencedBatch` refuses them.
     """
     if hasattr(df, "repartitionById"):
         return df.repartitionById(parts, column)
@@ -134,7 +134,7 @@ def repartition_by_id(df: DataFrame, parts: int, column: str) -> DataFrame:
 def _numbers_of(spark: SparkSession, parts: int) -> list[int]:
     """Ask Spark once which number its hash sends to each partition.
 
-    Several times as many numbers are tried, so that each partition has one.
+    There are many more numbers than partitions, so that each partition gets one.
     """
     count = 20 * parts + 100
     while parts not in _numbers:

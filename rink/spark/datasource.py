@@ -19,7 +19,7 @@ from rink.spark.source.readers import BatchReader, StreamReader
 
 
 class RinkDataSource(DataSource):
-    """Read and write the streams of an app; docs/spark.md lists the options."""
+    """Read and write the streams of an app. docs/spark.md has the options."""
 
     @classmethod
     def name(cls) -> str:
@@ -27,7 +27,7 @@ class RinkDataSource(DataSource):
         return "rink"
 
     def schema(self) -> StructType:
-        """Return the columns of a stream: those of its record class, or `value`."""
+        """Return the columns of the stream's record class, or only `value`."""
         created = tables.created_with(self.options)
         options = Options(self.options if created is None else created, of_sink=False)
         metadata = options.flag("metadata", True)

@@ -1,7 +1,7 @@
 """Show a group's past as DataFrames.
 
 The versions come from etcd. The events come from the lines of `rink watch --json`. etcd stores
-only the times that members write into versions. To know how long something took, follow the group
+only the times that members write into versions. To measure durations, record the group's events
 on any machine: `rink watch orders --json >> orders.jsonl`.
 """
 
@@ -33,17 +33,17 @@ _EVENTS = (
 
 @attrs.frozen
 class Episode:
-    """A time from the first change until the group was settled.
+    """Describe a time from the first change until the group was settled.
 
-    Within it, some role may have had no holder: for at most `seconds` after etcd knew of the
-    change, and for at most `unseen_s` before.
+    During it, some role may have had no holder: for at most `seconds` after etcd knew of the
+    change, and for at most `unseen_s` before that.
 
     Attributes:
         began: the time of the first change, as text in the session's time zone.
         seconds: seconds until the group was settled; None if it is not settled yet.
-        unseen_s: the ttl of a member that was killed or cut off, since etcd notices that only when
-            the lease ends. 0 if there was no such member, or if its file is older than this field.
-        causes: why versions were proclaimed, and which members were gone.
+        unseen_s: the longest ttl of the members that were killed or cut off, since etcd notices
+            that only when a lease ends. 0 without such members, or if the file lacks the ttl.
+        causes: the reasons why versions were proclaimed, and the members that were gone.
     """
 
     began: str
@@ -54,14 +54,14 @@ class Episode:
 
 @attrs.frozen
 class NotedReport:
-    """A summary of a group's past.
+    """Summarize a group's past.
 
     Attributes:
-        versions: how many versions are known.
-        moves: (cause, versions, ranks) for each kind of cause; ranks counts those that moved, were
-            added or were removed.
+        versions: the number of known versions.
+        moves: (cause, versions, ranks) for each kind of cause. `ranks` counts the ranks that moved,
+            were added or were removed.
         longest: the longest episodes, longest first; empty without events.
-        unsettled_s: the seconds of all episodes together, without `unseen_s`.
+        unsettled_s: the sum of all episodes, in seconds, without `unseen_s`.
         longest_drain: (member, seconds, roles) of the longest drain; None if there was none.
     """
 
@@ -96,13 +96,13 @@ class NotedReport:
 
 @attrs.frozen
 class GroupHistory:
-    """A group's past.
+    """Hold a group's past.
 
     Attributes:
         versions: one row for each version that etcd keeps: number, proclaimed, by, because, ranks,
             scheme, pins, token_base, size_before, size_after, ranks_moved, moves (of ranks and of
-            pins), problem. The columns of changes are NULL if etcd does not keep the version
-            before.
+            pins), problem. The columns of changes are NULL if etcd does not keep the previous
+            version.
         events: one row for each line of `rink watch --json`; empty without files.
     """
 
@@ -110,10 +110,10 @@ class GroupHistory:
     events: DataFrame
 
     def moves_by_cause(self) -> DataFrame:
-        """Return how many ranks moved, by kind of cause.
+        """Return the number of ranks that moved, by kind of cause.
 
-        Kinds are joined, replaced, left, …. The columns are cause, versions and ranks. A rank that
-        was added or removed counts as well, since its roles have moved. A version with several
+        Kinds are joined, replaced, left, and so on. The columns are cause, versions and ranks. An
+        added or removed rank counts as well, since its roles have moved. A version with several
         causes counts for each kind.
         """
         kinds = F.array_distinct(F.transform("because", lambda cause: F.split(cause, " ")[0]))
@@ -126,7 +126,7 @@ class GroupHistory:
         )
 
     def episodes(self) -> DataFrame:
-        """Return each time from the first change until the group was settled.
+        """Return the times from a first change until the group was settled.
 
         The columns are began, ended, seconds, unseen_s and causes; see `Episode`.
         """
@@ -153,7 +153,7 @@ class GroupHistory:
         )
 
     def drains(self) -> DataFrame:
-        """Return how long members took to release the roles that they had lost.
+        """Return the drains: how long members took to release lost roles.
 
         The columns are member, began, ended, seconds and roles.
         """
@@ -170,7 +170,7 @@ class GroupHistory:
         )  # fmt: skip
 
     def report(self, most: int = 10) -> NotedReport:
-        """Return a summary, with the longest episodes, at most `most`."""
+        """Return a summary with the `most` longest episodes."""
         moves = [(row.cause, row.versions, row.ranks) for row in self.moves_by_cause().collect()]
         episodes = self.episodes().cache()
         try:
@@ -191,7 +191,7 @@ class GroupHistory:
         )
 
     def _in_lines(self) -> DataFrame:
-        # Several lines can have one revision. The file has them in order of cause and effect.
+        # Several lines can have one revision. In the file, a cause stands before its effect.
         return self.events.withColumn("line", F.monotonically_increasing_id())
 
 
@@ -204,7 +204,7 @@ def history(
         spark: Spark's session.
         session: Rink's session. It joins no group.
         group: the group's name.
-        events: the files that `rink watch GROUP --json` wrote, as Spark reads them.
+        events: the paths of files that `rink watch GROUP --json` wrote, as Spark takes paths.
 
     Raises:
         StateError: there is no such group.

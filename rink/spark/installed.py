@@ -17,8 +17,8 @@ OLDEST = "4.0"
 def check_pyspark() -> None:
     """Refuse a PySpark without data sources in Python.
 
-    A missing PySpark is accepted, since `rink.spark.roles.rank_arrays` does not need it. Importing
-    PySpark would take half a second, so this looks only for its files.
+    Accept a missing PySpark, since `rink.spark.roles.rank_arrays` does not need it. Look only for
+    files, since importing PySpark would take half a second.
 
     Raises:
         ImportError: this PySpark is too old; the message names its version and the needed one.

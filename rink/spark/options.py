@@ -54,19 +54,19 @@ _SINK = {
 }
 OF_SOURCE = {**_COMMON, **_SOURCE}
 ALL = {**OF_SOURCE, **_SINK}
-"""Each option with its meaning."""
+"""The meaning of each option, by its name."""
 _SPARKS = {"checkpointlocation", "queryname", "outputmode"}
 
 
 @attrs.frozen
 class StreamPlace:
-    """The place of one stream: its app and its Redis. Executors get a copy.
+    """Locate one stream by its app and its Redis. Executors get a copy.
 
     Attributes:
         app: MODULE:ATTR, or "".
         app_name: the app's name.
         redis: a URL, or MODULE:FUNCTION.
-        record: MODULE:CLASS, `raw`, or "" for the app's own.
+        record: MODULE:CLASS, `raw`, or "" for the app's record class.
         patience: seconds for which a call is repeated while Redis does not answer.
     """
 
@@ -86,7 +86,7 @@ class StreamPlace:
         return f"stream {self.stream!r} of app {self.app_name!r}"
 
     def declared(self) -> Stream[Any] | None:
-        """Return the stream as the app declares it; None without an app."""
+        """Return the stream that the app declares; None without an app."""
         return _stream_of(_app_of(self.app), self.app, self.stream) if self.app else None
 
     def record_class(self) -> type[Any] | None:
@@ -136,7 +136,7 @@ class StreamPlace:
 
 
 class Options:
-    """The options of a query; the case of their names does not matter."""
+    """Hold the options of a query. The case of their names does not matter."""
 
     def __init__(self, options: Mapping[str, str], *, of_sink: bool) -> None:
         self._given = _with_stream(options)
@@ -144,24 +144,24 @@ class Options:
         check_names(self._given, "a sink" if of_sink else "a source", {**_COMMON, **known})
 
     def text(self, name: str, otherwise: str = "") -> str:
-        """Return an option."""
+        """Return the text of an option, or a default."""
         return self._given.get(name.lower(), otherwise)
 
     def needed(self, name: str) -> str:
-        """Return an option that must be given."""
+        """Return the text of a required option."""
         if value := self.text(name):
             return value
         raise ConfigError(f"the option {name} is missing: {ALL[name]}")
 
     def flag(self, name: str, otherwise: bool) -> bool:
-        """Return an option that is true or false."""
+        """Return the value of an option that is true or false."""
         word = self.text(name, str(otherwise)).lower()
         if word not in ("true", "false"):
             raise ConfigError(f"the option {name} is true or false, not {word!r}")
         return word == "true"
 
     def seconds(self, name: str, otherwise: float) -> float:
-        """Return an option that is a number of seconds above 0."""
+        """Return the value of an option in seconds, above 0."""
         text = self.text(name, str(otherwise))
         try:
             value = float(text)
@@ -172,7 +172,7 @@ class Options:
         return value
 
     def count(self, name: str) -> int | None:
-        """Return an option that is a whole number above 0, or None."""
+        """Return the whole number of an option, above 0, or None."""
         text = self.text(name)
         if not text:
             return None
@@ -185,7 +185,7 @@ class Options:
         return self.count("fencingToken") or 0
 
     def bounds(self, declared: Stream[Any] | None) -> PartitionBounds:
-        """Return the bounds of a partition: from the app, else from the options."""
+        """Return the bounds of a partition, of the app or else the options."""
         if declared is not None:
             return partition_bounds(declared)
         trim = self.text("trim", "committed")
@@ -194,9 +194,9 @@ class Options:
         return PartitionBounds(self.count("partitionSize") or 50_000, loses=trim == "oldest")
 
     def edge(self, offsets: str, timestamp: str, otherwise: str) -> str | dict[int, str]:
-        """Return where reading begins or ends, from an option with ids or a time.
+        """Return where to begin or end reading, by an option of ids or a time.
 
-        It is `earliest` or `latest`, one id for all partitions, or an id or word for each
+        The result is `earliest` or `latest`, one id for all partitions, or an id or word for each
         partition.
         """
         if (when := self.text(timestamp)) and self.text(offsets):

@@ -1,4 +1,4 @@
-"""Connect source and sink to Redis, by one client in each process."""
+"""Connect the source and the sink to Redis with one client per process."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ log = logging.getLogger("rink.spark")
 
 T = TypeVar("T")
 StepInput = tuple[Sequence[str], Args] | tuple[Sequence[str], Args, Sequence[bytes]]
-"""The keys and the named arguments of one step, and perhaps its strings of any bytes."""
+"""The keys and the named arguments of one script call, and optionally its byte strings."""
 
 _made: dict[tuple[int, str, float], RedisConnection] = {}
 
 
 class RedisConnection:
-    """A client of redis-py with our scripts and our errors.
+    """Run Rink's scripts with a client of redis-py, and raise Rink's errors.
 
     A call is repeated for `patience` seconds while Redis does not answer. So every call must be
     safe to repeat.
@@ -57,20 +57,20 @@ class RedisConnection:
     def run(
         self, name: str, keys: Sequence[str], blobs: Sequence[bytes] = (), /, **args: object
     ) -> Any:
-        """Run one step and return its reply."""
+        """Run a script and return its reply."""
         return self.run_each(name, [(keys, args, blobs)])[0]
 
     def run_each(self, name: str, steps: Sequence[StepInput]) -> list[Any]:
-        """Run a step for several partitions, in one round trip if possible.
+        """Run a script for several partitions, in one round trip if possible.
 
         Raises:
             RedisUnavailable: Redis did not answer for longer than `patience`.
-            RedisError, StateError: as `rink.streams` raises them.
+            RedisError, StateError: see `rink.redis.error_map`.
         """
         return self._run([ScriptCall(script(name), *step) for step in steps])
 
     def run_for(self, name: str, steps: Mapping[int, StepInput]) -> dict[int, Any]:
-        """Run a step for each partition, as `run_each`, and return its replies."""
+        """Run a script for each partition; return its replies by partition."""
         return dict(zip(steps, self.run_each(name, list(steps.values())), strict=True))
 
     def _run(self, calls: Sequence[ScriptCall]) -> list[Any]:
@@ -78,7 +78,7 @@ class RedisConnection:
         return self.repeated(lambda: run_scripts(self.client, calls), *keys)
 
     def repeated(self, call: Callable[[], T], *keys: str) -> T:
-        """Repeat a call until Redis answers, and raise errors of Rink."""
+        """Repeat a call until Redis answers, and raise Rink's errors."""
 
         def explain() -> T:
             with explained(self.server, *keys):
@@ -87,7 +87,7 @@ class RedisConnection:
         return repeat_while_unavailable(self._patience, explain)
 
     def partition_count(self, place: StreamPlace) -> int:
-        """Return how many partitions the stream has, or raise StateError."""
+        """Return the stream's number of partitions, or raise StateError."""
         return self._count_of(place, self._settled(place))
 
     def hasher(self, place: StreamPlace) -> str:
@@ -98,15 +98,15 @@ class RedisConnection:
     def settle_count(self, place: StreamPlace) -> None:
         """Check that Redis has the same number of partitions and hasher.
 
-        The first program writes them. Call this before anything else is written.
+        The first program writes them. Call this method before any other write.
 
         Raises:
-            StateError: Redis has other ones, or neither Redis nor the app knows the stream.
+            StateError: Redis has other values, or neither Redis nor the app knows the stream.
         """
         stored, declared = self._settled(place), _declared(place)
         self._count_of(place, stored)
-        # Write only if no program has written them. If Redis is out of memory, it also refuses a
-        # write that changes nothing.
+        # Write only if no program has written the values. If Redis is out of memory, it also
+        # refuses a write that changes nothing.
         if stored is None and declared is not None:
             self._run([declared.settle(place.names.about)])
             self.partition_count(place)
@@ -132,7 +132,7 @@ class RedisConnection:
 
 
 def connection(place: StreamPlace) -> RedisConnection:
-    """Return this process's connection to a server; one for each patience."""
+    """Return this process's connection for a server and a patience."""
     key = (os.getpid(), place.redis, place.patience)  # a forked child makes its own connection
     connection = _made.get(key)
     if connection is None:
@@ -147,9 +147,9 @@ def connection(place: StreamPlace) -> RedisConnection:
 
 
 def clear_after(error: Exception, clear: Callable[[], None]) -> None:
-    """Remove what a failed step left in Redis; log an error of the removal.
+    """Remove the data of a failed call from Redis, and log if that fails.
 
-    It does nothing if Redis does not answer, since waiting again would take as long.
+    Do nothing if Redis does not answer, since waiting again would take as long.
     """
     if isinstance(error, RedisUnavailable):
         return

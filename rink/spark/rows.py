@@ -1,6 +1,6 @@
 """Turn the entries of a partition into Arrow batches.
 
-If JSON holds only numbers, text and bools, Arrow reads it itself.
+If records hold only numbers, text and bools, Arrow parses their JSON itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Rows:
     """Make Arrow batches of one partition's entries.
 
     Without a record class, the only column is `value`, in bytes. Events that were requeued for
-    another group are skipped. `what` is the stream, for messages.
+    another group are skipped. `what` names the stream in messages.
     """
 
     def __init__(
@@ -75,22 +75,22 @@ class Rows:
             if field.name in self._schema.names:
                 columns[field.name] = self._place_of(kept, field.name)
         arrays = [columns[name] for name in self._schema.names]
-        if self._schema != self._asked:  # names inside columns may differ by case
+        if self._schema != self._asked:  # nested names may differ by case
             arrays = [col.view(field.type) for col, field in zip(arrays, self._asked, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._asked)
 
     def _place_of(self, kept: list[bytes], name: str) -> Any:
-        """Return a column of metadata."""
+        """Return the values of a metadata column."""
         if name == "_partition":
             return pa.array([self._number] * len(kept), pa.int32())
         if name == "_id":
             return pa.array(kept, pa.binary()).cast(pa.string())
-        # Spark has microseconds, ids have milliseconds.
+        # Spark counts in microseconds, and ids in milliseconds.
         times = [int(at[: at.index(b"-")]) * 1000 for at in kept]
         return pa.array(times, pa.int64()).cast(self._schema.field(name).type)
 
     def _data(self, entries: Sequence[RangeEntry]) -> tuple[list[bytes], list[bytes]]:
-        """Return ids and records of the entries that this group reads."""
+        """Return the ids and records of the entries for this group."""
         if all(len(fields) == 2 and fields[0] == _DATA for _, fields in entries):  # nearly always
             return [at for at, _ in entries], [fields[1] for _, fields in entries]
         kept, data = [], []
@@ -112,7 +112,7 @@ class Rows:
         return self._read_one_by_one(kept, data)
 
     def _read_by_arrow(self, data: list[bytes]) -> dict[str, Any] | None:
-        """Return the columns, or None if the codec might read them otherwise."""
+        """Return the columns, or None if the codec may read other values."""
         if not data:
             return None
         text = b"\n".join(data)
@@ -166,7 +166,7 @@ class Rows:
 
 
 def _defaults_of(record: type[Any], own: Sequence[str]) -> dict[str, Any]:
-    """Return the fields in which Arrow's null would not be the record's None."""
+    """Return the defaults of fields in which null does not mean None."""
     fields = {field.name: field for field in fields_of(record)}
     optional = {field.name for field in schemas.struct_of(record) if field.nullable}
     return {

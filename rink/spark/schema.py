@@ -1,4 +1,4 @@
-"""Show a record class as columns, and say what Arrow reads by itself."""
+"""Map record classes to columns, and find the types that Arrow can parse."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METADATA = (
     .add("_id", T.StringType(), nullable=False)
     .add("_timestamp", T.TimestampType(), nullable=False)
 )
-"""The place of an event: partition, id of its entry, and when it was added, by Redis' clock."""
+"""The metadata of an event: its partition, its entry's id, and its time by Redis' clock."""
 
 RAW = T.StructType().add("value", T.BinaryType(), nullable=False)
 """The column if records are not decoded."""
@@ -42,8 +42,8 @@ _PLAIN: dict[type, T.DataType] = {
     UUID: T.StringType(),
     Decimal: T.DecimalType(38, 18),
 }
-"""The type of a column for each type of a field. Decimals have Spark's own type for Decimal; a
-query may ask for another.
+"""The column type of each field type. Decimals have Spark's type for Decimal. A query may ask for
+another precision and scale.
 """
 
 _WIDER: dict[type[T.DataType], tuple[type[T.DataType], ...]] = {
@@ -54,10 +54,10 @@ _WIDER: dict[type[T.DataType], tuple[type[T.DataType], ...]] = {
 
 
 def columns_of(record: type[Any] | None, *, metadata: bool) -> T.StructType:
-    """Return all columns of a stream; without a record class, one of bytes.
+    """Return all columns of a stream; without a record class, one byte column.
 
     Raises:
-        ConfigError: a field has no column type, or the name of a column of `METADATA`.
+        ConfigError: a field has no column type, or has the name of a metadata column.
     """
     columns = RAW if record is None else struct_of(record)
     if not metadata:
@@ -71,13 +71,13 @@ def columns_of(record: type[Any] | None, *, metadata: bool) -> T.StructType:
 
 
 def wanted_of(wanted: T.StructType, all_of_them: T.StructType, what: str) -> T.StructType:
-    """Return the columns that a query asked for with `.schema(...)`.
+    """Check the columns that a query asked for with `.schema(...)`.
 
-    Spark wants them exactly as the query asked, also which of them may be null.
+    Return them unchanged. Spark expects exactly these columns, with the same nullability.
 
     Raises:
-        ConfigError: there is no such column, it has another type, or it may be null and the query
-            says NOT NULL.
+        ConfigError: there is no such column, it has another type, or it may be null although the
+            query says NOT NULL.
     """
     own = own_names(wanted, all_of_them)
     known = {field.name: field for field in all_of_them.fields}
@@ -98,8 +98,8 @@ def wanted_of(wanted: T.StructType, all_of_them: T.StructType, what: str) -> T.S
 def own_names(columns: T.StructType, known: T.StructType) -> T.StructType:
     """Rename columns, nested ones included, to the names in the record.
 
-    Names are compared as Spark does, in any case. If a record has several names that differ only by
-    case, an equal name comes first, and no name is used twice.
+    Names are compared as in Spark, ignoring case. If a record has several names that differ only by
+    case, an exactly equal name is preferred, and no name is used twice.
     """
     free = [field.name for field in known.fields]
     names: dict[str, str] = {}
@@ -119,10 +119,10 @@ def own_names(columns: T.StructType, known: T.StructType) -> T.StructType:
 
 
 def check_case(columns: T.StructType, known: T.StructType, what: str) -> None:
-    """Refuse names of another case in a task whose session distinguishes case.
+    """Refuse names in another case if the task's session distinguishes case.
 
     Raises:
-        ConfigError: spark.sql.caseSensitive is true.
+        ConfigError: a name has another case, and spark.sql.caseSensitive is true.
     """
     own = own_names(columns, known)
     context = TaskContext.get()
@@ -147,15 +147,14 @@ def _own_type(kind: T.DataType, known: T.DataType) -> T.DataType:
 
 
 def fits(kind: T.DataType, wanted: T.DataType, *, widens: bool = False) -> bool:
-    """Return whether one type fits another, except for what may be null.
+    """Return whether type `kind` fits type `wanted`, ignoring nullability.
 
     A struct may have fewer fields, in any order. A decimal may have any precision and scale, since
-    each value is checked. A timestamp without a zone is in UTC. With `widens`, the given number may
-    have a narrower type.
+    each value is checked. A timestamp without a zone is in UTC. With `widens`, a number's `kind`
+    may be narrower.
     """
-    # Nested types fit if all their parts fit, so the recursion ends at plain types. There, two
-    # types fit if they are equal, if the pair is listed here, or if `_WIDER` lists a lossless
-    # conversion.
+    # Nested types fit if all their parts fit, so the recursion ends at plain types. Two plain types
+    # fit if they are equal, if the pair is listed here, or if `_WIDER` lists the conversion.
     if isinstance(kind, T.ArrayType) and isinstance(wanted, T.ArrayType):
         return fits(kind.elementType, wanted.elementType, widens=widens)
     if isinstance(kind, T.MapType) and isinstance(wanted, T.MapType):
@@ -194,7 +193,7 @@ def struct_of(record: type[Any]) -> T.StructType:
 
 
 def takes_all(record: type[Any]) -> bool:
-    """Return whether nothing in a record class checks a value or changes it."""
+    """Return whether a record class neither checks nor changes values."""
     own = ("__attrs_pre_init__", "__attrs_post_init__", "__post_init__")
     return not any(hasattr(record, name) for name in own) and not any(
         field.is_checked for field in fields_of(record)
@@ -202,7 +201,7 @@ def takes_all(record: type[Any]) -> bool:
 
 
 def is_plain(hint: Any) -> bool:
-    """Return whether Arrow reads a field of this type as the codec does."""
+    """Return whether Arrow parses a field of this type as the codec does."""
     inner, _ = _without_none(hint)
     return inner in (int, float, str, bool)
 

@@ -1,4 +1,4 @@
-"""Load the Lua scripts of source and sink."""
+"""Load the Lua scripts of the source and the sink."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FLAGS = {
 }
 """The flags of the scripts that only read, and of `sink/stage`.
 
-When Redis is out of memory, it refuses only `sink/stage`. Publishing must run then, since it frees
+When Redis is out of memory, it refuses only `sink/stage`. Publishing must still run, since it frees
 the memory of staged records.
 """
 

@@ -1,11 +1,11 @@
 """Keep the options of `CREATE TABLE … USING rink` in its schema.
 
-Spark keeps a table's options, but gives a data source in Python none of them when the table is
-read. It does give it the schema that the source made. So the schema of a table carries its options,
-as metadata of a column.
+Spark keeps a table's options, but does not pass them to a Python data source when the table is
+read. It passes the schema that the source made. So the schema of a table carries the options, as
+metadata of a column.
 
-This does not work for writes. In INSERT INTO b SELECT * FROM a, the columns are those of a. So a
-write needs options of its own, or is refused.
+This does not work for writes: in INSERT INTO b SELECT * FROM a, Spark passes the columns of a. So a
+write without its own options is refused.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from rink.spark.options import OF_SOURCE, check_names
 
 _NOTE = "rink"
 _AS_WRITTEN = "option."
-"""The prefix of keys from OPTIONS (…). Table properties and Spark's own keys lack it."""
+"""The prefix of keys from OPTIONS (…). Table properties and Spark's own keys do not have it."""
 
 _PLACE = ({"app", "appname"}, {"stream", "path"})
 _INSTEAD = (
     *_PLACE, {"group", "name"},
     {"startingoffsets", "startingtimestamp"}, {"endingoffsets", "endingtimestamp"},
 )  # fmt: skip
-"""Options that exclude each other."""
+"""Sets of options that exclude each other."""
 
 
 def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the options of a table that is being created, else None.
+    """Return the options of CREATE TABLE, or None if Spark creates no table.
 
     Raises:
         ConfigError: a source has no such option, or an option holds a password.
@@ -47,21 +47,21 @@ def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """Return the schema with the options, for the catalog to keep."""
+    """Return the schema with the options, which the catalog then keeps."""
     first, *others = schema.fields
     noted = {**(first.metadata or {}), _NOTE: dict(options)}
     return StructType([StructField(first.name, first.dataType, first.nullable, noted), *others])
 
 
 def options_of_read(options: Mapping[str, str], schema: StructType) -> dict[str, str]:
-    """Return the options of a read, over those of its table.
+    """Return the options of a read, merged over the options of its table.
 
     Raises:
-        ConfigError: there are none, because the table was not created as this module needs it.
+        ConfigError: there are no options, since the table was created with a list of columns.
     """
     own = {str(name).lower(): str(value) for name, value in options.items()}
     if all(not own.keys().isdisjoint(names) for names in _PLACE):
-        return own  # the read names its stream: a note belongs to another read
+        return own  # the read names its stream, so any note is of another read
     result: dict[str, str] = next(
         (dict(field.metadata[_NOTE]) for field in schema if _NOTE in (field.metadata or {})), {}
     )
@@ -75,7 +75,7 @@ def options_of_read(options: Mapping[str, str], schema: StructType) -> dict[str,
 
 
 def options_of_write(options: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a write's own options, or raise ConfigError without any."""
+    """Return a write's own options, or raise ConfigError if there are none."""
     if not options:
         raise ConfigError(_NO_OPTIONS_TO_WRITE)
     return options

@@ -1,4 +1,4 @@
-"""Read times as Spark's casts do, and print them for people. Pure."""
+"""Read times as Spark's casts do, and print them for people."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from rink.errors import ConfigError
 
 _DIGITS_OF_SECONDS = 10
-"""Digits of a time in seconds since 2001. As milliseconds, such a number would mean a time before
-May 1970, so it is refused.
+"""The number of digits of a time in seconds since 2001. As milliseconds, such a number would mean a
+time before May 1970, so it is refused.
 """
 _YEARS = range(2009, 2200)
 """Numbers that look like years, and are refused: Redis was first released in 2009."""
@@ -34,18 +34,18 @@ def milliseconds(name: str, text: str, zone: str) -> int:
 
     Args:
         name: the option's name, for the error.
-        text: milliseconds, or a time as `CAST(… AS TIMESTAMP)` takes it. A day may lack its time, a
-            time may lack its minutes and seconds, and a zone may be an offset or a name. Two forms
-            of Spark are refused: a time without its day, and zones such as PST or BST, which Java
-            reads in its own way (its BST is Dhaka's).
-        zone: the zone of a time that has none; "" refuses such a time.
+        text: milliseconds, or a time as `CAST(… AS TIMESTAMP)` takes it. The time of day, or its
+            minutes and seconds, may be missing, and a zone may be an offset or a name. Two forms of
+            Spark are refused: a time without a day, and zones such as PST or BST, which mean other
+            zones in Java (its BST is Dhaka's).
+        zone: the zone of a time without a zone; "" refuses such a time.
 
     Raises:
         ConfigError: the text is no time, lies before 1970, looks like seconds or a year, or has no
             known zone.
     """
-    # Only a text of digits alone is read as milliseconds, and only if it cannot be meant otherwise:
-    # ten digits would be seconds, four would be a year. So no time is silently off by a factor.
+    # A text of digits is read as milliseconds only if it can mean nothing else: ten digits would be
+    # seconds, four digits would be a year. So no time is silently off by a factor.
     text = text.strip()
     if text.isascii() and text.isdigit() and len(text) < 20:
         if len(str(int(text))) == _DIGITS_OF_SECONDS:
@@ -115,7 +115,7 @@ def zone_of(name: str, text: str) -> tzinfo:
 
 
 def shown(ms: int) -> str:
-    """Return a time as text in UTC, or a bare number beyond the calendar."""
+    """Return a time as text in UTC, or as a number beyond the calendar."""
     try:
         return (_EPOCH + timedelta(milliseconds=ms)).isoformat(sep=" ")
     except OverflowError:

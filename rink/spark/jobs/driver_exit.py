@@ -1,4 +1,4 @@
-"""Leave the group when nothing can run in a driver any more."""
+"""Leave the group when a driver can run no jobs any more."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _LOOK_INTERVAL_S = 1.0
 
 
 class SparkStopped(RinkError):  # noqa: N818 - like RoleLost, the name says what happened
-    """Raised when this driver's JVM is gone or its SparkContext was stopped."""
+    """Report that this driver's JVM is gone or its SparkContext was stopped."""
 
 
 class DriverEnd(abc.ABC):
-    """Record why a driver ended: it was closed, or nothing can run in it."""
+    """Record why a driver ended: it was closed, or can run no jobs."""
 
     def __init__(self, spark: SparkSession, r: Rink) -> None:
         self.spark = spark
@@ -34,17 +34,17 @@ class DriverEnd(abc.ABC):
 
     @abc.abstractmethod
     def close(self, timeout: float = 30.0) -> None:
-        """End everything that runs here."""
+        """End all jobs and queries that run here."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait up to `timeout` seconds until this is closed; return whether it is.
+        """Wait until this is closed, at most `timeout` seconds.
 
-        The main thread of a driver waits here.
+        Return whether it is closed. The main thread of a driver waits here.
 
         Raises:
-            SparkStopped: nothing can run here any more. End the process: its roles have gone to
-                another driver.
-            RinkError: this group can run no query here; the message says why.
+            SparkStopped: no job can run here any more. End the process: its roles go to another
+                driver.
+            RinkError: the group was left, or can run no query here. The message says why.
         """
         end = time.monotonic() + (threading.TIMEOUT_MAX if timeout is None else timeout)
         while not self._over.wait(max(0.0, min(_LOOK_INTERVAL_S, end - time.monotonic()))):
@@ -55,7 +55,7 @@ class DriverEnd(abc.ABC):
         return self._over.is_set()
 
     def is_useless(self) -> bool:
-        """Return whether nothing can run here any more; if so, give up."""
+        """Return whether no job can run here any more; if so, give up."""
         if self._is_closed or self._group_has_ended():
             return True
         if not is_gone(self.spark):
@@ -67,13 +67,13 @@ class DriverEnd(abc.ABC):
 
     def _group_has_ended(self) -> bool:
         """Return whether the group was left, or its engine failed; if so, give up."""
-        error = self._rink._ended()  # noqa: SLF001 - nothing else may notice it
+        error = self._rink._ended()  # noqa: SLF001 - a private method of this package
         if error is not None:
             self.give_up(error)
         return error is not None
 
     def give_up(self, error: BaseException) -> None:
-        """End everything, leave the group, and make `wait` raise this error."""
+        """End all jobs, leave the group, and make `wait` raise this error."""
         with self._lock:
             if self._error is not None or self._is_closed:
                 return
@@ -84,7 +84,7 @@ class DriverEnd(abc.ABC):
 
     def _leave(self) -> None:
         self.close()
-        self._rink.leave(now=True)  # nothing runs here any more, so release all roles at once
+        self._rink.leave(now=True)  # no job runs here any more, so release all roles at once
 
     def _refuse_closed(self) -> None:
         if self._is_closed:

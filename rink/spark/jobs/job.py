@@ -19,14 +19,14 @@ T = TypeVar("T")
 log = logging.getLogger("rink.spark")
 
 CANCEL_INTERVAL_S = 0.05
-"""How often the function's Spark jobs are cancelled after a loss, until the function returns. It
-may start another one meanwhile.
+"""The interval at which the function's Spark jobs are cancelled after a loss, until the function
+returns. Meanwhile it may start new Spark jobs.
 """
 _WARN_INTERVAL_S = 10.0
 
 
 class JobState(enum.Enum):
-    """The state of a job."""
+    """Name the states of a job."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -35,16 +35,16 @@ class JobState(enum.Enum):
 
 
 class Job(Generic[T]):
-    """A function that runs while a role is held; `JobRunner` makes it.
+    """Run a function while a role is held; `JobRunner` makes the jobs.
 
     Attributes:
         id: the job's id, which is the role's name.
-        role: the grant under which it runs.
-        token: the grant's fencing token, for what the function writes.
+        role: the grant under which the job runs.
+        token: the grant's fencing token, for the function's writes.
         spark: the session.
         lost: set when the role is lost, the job is cancelled, or the job has ended. A function that
-            computes in Python must check it or wait for it. So must a thread that outlives the
-            function.
+            computes in Python must check it or wait for it. A thread that outlives the function
+            must do so, too.
     """
 
     def __init__(
@@ -81,8 +81,8 @@ class Job(Generic[T]):
     def on_loss(self, stop: Callable[[], None]) -> None:
         """Call `stop` on a loss, besides cancelling the Spark jobs.
 
-        If the role is lost already, it is called at once. It may block. A later call of `on_loss`
-        replaces this one. A query is stopped in any case.
+        If the role is lost already, call `stop` at once. `stop` may block. A later call of
+        `on_loss` replaces it. A query is stopped in any case.
         """
         self._stop_with("function", stop)
 
@@ -103,15 +103,15 @@ class Job(Generic[T]):
         return self._error if self._ended.is_set() else None
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has ended and its role is released; return whether it has."""
+        """Wait until the job has released its role; return False on timeout."""
         return self._ended.wait(timeout)
 
     def result(self) -> T | None:
         """Wait for the function, and return its result.
 
         Raises:
-            RoleLost: the role was lost before the function returned. The exception that the
-                function raised then is the cause.
+            RoleLost: the role was lost before the function returned. Its cause is the exception of
+                the function, if there was one.
             BaseException: the exception of the function.
         """
         self.wait()
@@ -142,7 +142,7 @@ class Job(Generic[T]):
         try:
             _Thread(self).start()
         except BaseException as error:
-            # The JVM may be gone. Or Ctrl-C came, before the thread had begun or after.
+            # The JVM may be gone, or Ctrl-C came before or after the thread had begun.
             if self._may_begin():
                 self._has_returned(error)
             else:
@@ -151,18 +151,18 @@ class Job(Generic[T]):
                 raise
 
     def _may_begin(self) -> bool:
-        """Return True once: to the thread that begins, or to one that gives up."""
+        """Return True once: to the thread that begins or that gives up."""
         return self._begins.acquire(blocking=False)
 
     def cancel(self) -> None:
-        """End the job as a loss does; its role is released once it has returned."""
+        """End the job as a loss does; release its role once it has returned."""
         self.lost.set()
         self._news.set()
 
     def _stop_with(self, whose: str, stop: Callable[[], None]) -> None:
-        """Call `stop` on a loss; the function and the runner have one stop each."""
+        """Call `stop` on a loss; the function and the runner have a stop each."""
         self._stops[whose] = stop
-        # Check only now: a thread that sets `lost` from here on sees the new stop.
+        # Check only now: a thread that sets `lost` after this sees the new stop.
         if self.lost.is_set():
             self._call_stops()
 
@@ -172,9 +172,8 @@ class Job(Generic[T]):
             self._result = self._function(self)
 
     def _has_returned(self, error: BaseException | None) -> None:
-        self._error = error  # for the caller who asks for the result
-        # The last steps may have been done without the role: a frozen process notices its loss
-        # late.
+        self._error = error  # `result` raises it
+        # The last steps may have run without the role: a frozen process notices its loss late.
         self._was_lost = self.lost.is_set() or not self.role.is_held
         self._returned.set()
         self._news.set()
@@ -194,7 +193,7 @@ class Job(Generic[T]):
 
         Only then may the role be released.
         """
-        # If it has returned, this cancels the jobs of threads that outlive it.
+        # If the function has returned, this cancels the jobs of threads that outlive it.
         quietly(self._tag.cancel)
         if self._returned.is_set():
             return
@@ -228,9 +227,9 @@ class Job(Generic[T]):
 
 
 class _Thread(InheritableThread):
-    """A thread that reports its end, even if it fails before its function.
+    """Run a job's function, and report the end even of a failed start.
 
-    An InheritableThread asks the JVM before it calls the function.
+    An InheritableThread calls the JVM before it calls the function.
     """
 
     def __init__(self, job: Job[Any]) -> None:

@@ -22,16 +22,17 @@ MAX_PAUSE_S = 60.0
 
 
 class JobListWatch:
-    """Run listed jobs on a thread of its own; `JobRunner.watch` makes it.
+    """Run listed jobs from a polling thread; `JobRunner.watch` makes it.
 
     Args:
-        start: starts a job if its role is ours, and calls its last argument at the job's end.
+        start: starts a job if this driver owns its role, and calls its last argument at the job's
+            end.
         r: the group of drivers.
         list_jobs: the user's function that lists jobs.
         function: the user's function for each job.
         every: seconds between two polls.
-        at_once: how many jobs may run at once.
-        is_useless: returns whether nothing can run here any more.
+        at_once: the maximum number of jobs that run at once.
+        is_useless: returns whether no job can run here any more.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class JobListWatch:
         self._at_once = at_once
         self._is_useless = is_useless
         self._news = threading.Event()
-        self._grants = r._watch_grants(self._news.set)  # noqa: SLF001 - a friend of the group
+        self._grants = r._watch_grants(self._news.set)  # noqa: SLF001 - of this package
         self._is_cancelled = False
         self._running: dict[str, Job[Any]] = {}
         self._failures: dict[str, int] = {}
@@ -61,11 +62,11 @@ class JobListWatch:
         self._thread = threading.Thread(target=self._run, name="rink-jobs-watch", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, once."""
+        """Start the polling thread; call this once."""
         self._thread.start()
 
     def cancel(self) -> None:
-        """Stop polling; the runner ends the jobs that run."""
+        """Stop polling. The runner ends the running jobs."""
         self._is_cancelled = True
         self._news.set()
 
@@ -83,12 +84,12 @@ class JobListWatch:
         while not self._is_cancelled:
             self._news.clear()  # before the poll, so that a change meanwhile causes another poll
             try:
-                if self._rink._is_ranked():  # noqa: SLF001 - without a rank no job is ours
+                if self._rink._is_ranked():  # noqa: SLF001 - no rank, no jobs
                     self._look()
                 elif self._is_useless():
                     return
                 failures = 0
-            except BaseException:  # sys.exit() too: it would end the thread without a message
+            except BaseException:  # sys.exit(), too, would end the thread without a message
                 if self._is_useless():  # the list may be read with Spark
                     return
                 failures += 1
@@ -116,7 +117,7 @@ class JobListWatch:
                 self._running[job_id] = job
 
     def _listed(self) -> dict[str, Any]:
-        """Return each listed job by its name, or raise ConfigError."""
+        """Return the listed ids by their names, or raise ConfigError."""
         listed: object = self._list()
         if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
             raise ConfigError(

@@ -32,7 +32,7 @@ log = logging.getLogger("rink.spark")
 
 
 class Fenced(Protocol):
-    """An object that refuses lower tokens: a guard, or a written stream."""
+    """Describe an object that refuses lower tokens: a guard or a FencedStream."""
 
     def raise_fence(self, fence: Fence) -> None:
         """Refuse all lower tokens of this name from now on."""
@@ -40,7 +40,7 @@ class Fenced(Protocol):
 
 Starts = TypeVar("Starts", bound=Callable[[Job[Any]], Any])
 _CAUSE = re.compile(r"(?:(?:\w+\.)+[A-Z]\w*|[A-Z]\w*(?:Error|Exception)): \S")
-"""The last line of a Python traceback."""
+"""Match the last line of a Python traceback."""
 MAX_PAUSE_S = 30.0
 """The longest pause between two starts. After a query has run this long, pauses are short again."""
 _LOOK_INTERVAL_S = 1.0
@@ -51,13 +51,13 @@ class Query:
     """Run one streaming query, which its function starts.
 
     Args:
-        runner: gets failures, and decides whether anything can still run here.
+        runner: gets failures, and decides whether a query can still run here.
         r: the group of drivers.
         name: the role's name.
         function: returns the started query.
         guards: the guards whose fence is raised before each start.
-        every: seconds from start to start, for a query that ends by itself. None: such a query is
-            started once under each grant.
+        every: seconds from start to start, for a query that ends by itself. If None, such a query
+            is started once under each grant.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Query:
         self._every = every
         self._turn = threading.Lock()
         self._called_on: int | None = None  # the thread that runs the function now, if any
-        self._made_at = made_at()  # the place of its handles: where the function was decorated
+        self._made_at = made_at()  # reported for its handles: where the function was decorated
         self._job: Job[Any] | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"rink-query-{name}", daemon=True)
@@ -118,7 +118,7 @@ class Query:
             if job.state is not JobState.FAILED:
                 failures = 0
                 continue
-            # The thread could not be started: the JVM may have gone while this driver stood by.
+            # The thread could not be started: the JVM may have gone while this driver waited.
             if self._runner.is_useless():
                 return
             failures += 1
@@ -145,7 +145,7 @@ class Query:
             role = self._rink.await_role(self.name, timeout=_LOOK_INTERVAL_S)
         except RoleTimeout:
             return None
-        role._handle.made_at = self._made_at  # noqa: SLF001 - a friend of the handle
+        role._handle.made_at = self._made_at  # noqa: SLF001 - of this package
         return role
 
     def _under_a_grant(self, job: Job[Any]) -> None:
@@ -157,8 +157,8 @@ class Query:
                 with self.turn(lambda: _raise_if_ended(job)):
                     self.run_once(job)
             except BaseException as error:
-                # Catch sys.exit(), too. It would end the job without a message, and the role would
-                # be requested again at once.
+                # Catch sys.exit(), too. It would end the job without a message, and this driver
+                # would request the role again at once.
                 if job.lost.is_set():
                     log.info("query %r ended after its role was lost: %s", self.name, _shown(error))
                     return
@@ -180,9 +180,9 @@ class Query:
                 job.lost.wait(min(max(due - time.monotonic(), 0.0), threading.TIMEOUT_MAX))
 
     def _next_start(self, due: float) -> float:
-        """Return when to start a query again that has ended by itself.
+        """Return the next start of a query that has ended by itself.
 
-        Missed starts are not made up for.
+        Skip missed starts.
         """
         return math.inf if self._every is None else max(due + self._every, time.monotonic())
 
@@ -228,7 +228,7 @@ class Query:
             self._turn.release()
 
     def run_once(self, job: Job[Any]) -> StreamingQuery:
-        """Start the query under a grant, and return it when it has ended.
+        """Run the query under a grant, and return it when it has ended.
 
         Raises:
             ConfigError: its function did not return a started query.
@@ -248,7 +248,7 @@ class Query:
                 "started query, which .start() returns"
             )
         self.running = query
-        job._stop_with("query", lambda: self._stop(query))  # noqa: SLF001 - a friend of the job
+        job._stop_with("query", lambda: self._stop(query))  # noqa: SLF001 - of this package
         try:
             query.awaitTermination()
         finally:
@@ -277,7 +277,7 @@ def _raise_if_ended(job: Job[Any]) -> None:
 
 
 def _shown(error: BaseException | None) -> str:
-    """Return an error's first line, and the last of its innermost traceback."""
+    """Return an error's first line, and its innermost traceback's last line."""
     first, *others = str(error).splitlines() or [""]
     causes = [line for line in others if _CAUSE.match(line)]
     return " … ".join(line[:400] for line in (f"{type(error).__name__}: {first}", *causes[-1:]))

@@ -1,4 +1,4 @@
-"""Run jobs and queries by the roles that this driver holds: `JobRunner`."""
+"""Run jobs and queries while this driver holds their roles."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Take = Callable[[str], Role | None]
-"""Takes the role of a job; returns None if it is another driver's."""
+"""A function that takes the role of a job; it returns None if another driver owns the role."""
 log = logging.getLogger("rink.spark")
 
 RANK_TIMEOUT_S = 300.0
-"""Longer than the default `rebalance_delay` and the default TTL of a killed driver together."""
+"""Longer than the sum of the default `rebalance_delay` and the default TTL of a killed driver."""
 
 _STOP_TIMEOUT_S = 30.0
-"""How long Ctrl-C waits for a job to end."""
+"""The longest wait for a job to end after Ctrl-C."""
 
 
 class JobRunner(DriverEnd):
@@ -42,9 +42,9 @@ class JobRunner(DriverEnd):
 
     Args:
         spark: the session of this driver.
-        r: a joined `rink.Rink` (the blocking one). Its members are the drivers. Leave the group
-            after this is closed. If the JVM is gone, this leaves the group at once, so that another
-            driver gets its roles, and `wait` raises.
+        r: a joined `rink.Rink` (the blocking class). The group's members are the drivers. Leave the
+            group after closing the runner. If the JVM is gone, the runner leaves the group at once,
+            so that another driver gets its roles, and `wait` raises.
     """
 
     def __init__(self, spark: SparkSession, r: Rink) -> None:
@@ -63,31 +63,31 @@ class JobRunner(DriverEnd):
         *,
         timeout: float | None = RANK_TIMEOUT_S,
     ) -> Job[T] | None:
-        """Start a job if its role is mine, and return without waiting for its end.
+        """Start a job if this driver owns its role; do not wait for its end.
 
         A driver that has just joined owns no role yet. So the first calls wait until this driver
-        was ranked once. Later calls return at once. They also return None for a role that is just
-        being handed over to this driver; `run` waits for such a role.
+        was ranked once. Later calls return at once. They also return None for a role that is being
+        handed over to this driver; `run` waits for such a role.
 
         Args:
             job_id: the role's name.
-            function: called with the job in a thread of its own. Its Spark jobs carry a tag, and
-                are cancelled when the role is lost. Threads that it starts should be
+            function: called with the job in a new thread. Its Spark jobs carry a tag, and are
+                cancelled when the role is lost. Threads that it starts should be
                 InheritableThreads.
             timeout: longest wait for this driver's first rank, in seconds; None for no limit.
 
         Returns:
-            The job. None if the role is another driver's, or if the job runs here already.
+            The job. None if another driver owns the role, or if the job runs here already.
 
         Raises:
             RoleTimeout: this driver was not ranked within `timeout`; the message says why.
             ClosedError: this runner, or the group, is closed.
-            ConfigError: a query has this name, and each needs a role of its own. Or the function
-                cannot be called with a job, or the timeout is not a duration.
+            ConfigError: a query has this name, since each job and query needs its own role. Or the
+                function cannot be called with a job, or the timeout is not a duration.
         """
         check_plain(f"job {job_id!r}: function", function, "job")
         if not self._was_ranked:
-            self._was_ranked = self._rink._is_ranked()  # noqa: SLF001 - a friend of the group
+            self._was_ranked = self._rink._is_ranked()  # noqa: SLF001 - of this package
         when_known = self._when_known(timeout)
         take = self._rink.get_role if self._was_ranked else when_known
         return self._start(job_id, function, lambda: None, take)
@@ -98,7 +98,7 @@ class JobRunner(DriverEnd):
             check_seconds("timeout", timeout)
 
         def take(job_id: str) -> Role | None:
-            role = self._rink._role_if_mine(  # noqa: SLF001 - a friend of the group
+            role = self._rink._role_if_mine(  # noqa: SLF001 - of this package
                 job_id, timeout, self._refuse_closed
             )
             self._was_ranked = True
@@ -123,7 +123,7 @@ class JobRunner(DriverEnd):
         role = take(job_id)
         if role is None:
             return None
-        role._handle.made_at = made_at()  # noqa: SLF001 - a friend of the handle
+        role._handle.made_at = made_at()  # noqa: SLF001 - of this package
 
         def ended() -> None:
             if job.state is JobState.FAILED:
@@ -155,11 +155,11 @@ class JobRunner(DriverEnd):
         *,
         timeout: float | None = RANK_TIMEOUT_S,
     ) -> Job[T] | None:
-        """Run a job if its role is mine, and return when it has ended.
+        """Run a job if this driver owns its role, until the job has ended.
 
-        It waits until this driver is ranked. If it owns the role, it waits until the previous
-        driver has released it. So None always means that the job is not for this driver. Ctrl-C
-        ends the job.
+        Wait until this driver is ranked. If it owns the role, also wait until the previous driver
+        has released it. So None never means that the role is still being handed over to this
+        driver. Ctrl-C ends the job.
 
         Args:
             job_id: the role's name.
@@ -167,8 +167,8 @@ class JobRunner(DriverEnd):
             timeout: longest wait for rank and role, without the job itself; None for no limit.
 
         Returns:
-            The job, which has ended; `result()` returns or raises what the function did. None if
-            another driver owns the role, or if the job runs here already.
+            The ended job; its `result()` returns the function's result or raises its exception.
+            None if another driver owns the role, or if the job runs here already.
 
         Raises:
             RoleTimeout: no rank or role within `timeout`; the message says why.
@@ -188,16 +188,16 @@ class JobRunner(DriverEnd):
         every: float = 10.0,
         at_once: int = 4,
     ) -> JobListWatch:
-        """Run, from now on, each listed job whose role is mine.
+        """Run each listed job whose role this driver owns, from now on.
 
-        The list is read as soon as this driver is ranked, after `every` seconds, when a job of this
-        watch has ended, and when the group has changed, since this driver may have won a role.
+        Read the list when this driver is ranked, after `every` seconds, when a job of this watch
+        has ended, and when the group has changed, since this driver may then own more roles.
 
         Args:
             list_pending_jobs: returns the ids of the pending jobs. It must not list finished jobs.
             function: called with each job, as in `start`.
             every: the longest time between two reads of the list, in seconds.
-            at_once: how many jobs may run here at once.
+            at_once: the maximum number of jobs that run here at once.
 
         Raises:
             ConfigError: `list_pending_jobs` is not a function, `function` cannot be called with a
@@ -224,7 +224,7 @@ class JobRunner(DriverEnd):
     def query(
         self, name: str, *, guards: Sequence[Fenced] = (), every: float | None = None
     ) -> Callable[[Starts], Starts]:
-        """Start a streaming query by a function when its role is granted.
+        """Declare a streaming query, which starts when its role is granted.
 
             @jobs.query("delays", guards=[guard])
             def delays(job):
@@ -241,8 +241,8 @@ class JobRunner(DriverEnd):
             @jobs.query("hourly", every=3600)
 
         Each grant starts it at once. So it completes the previous driver's work, and no hour is
-        skipped when the role moves. Then it is started every so many seconds, counted from start to
-        start. Runs never overlap: if one takes longer, the next one starts when it ends.
+        skipped when the role moves. Then it is started every `every` seconds, counted from start to
+        start. Runs never overlap: if a run takes longer, the next run starts when it ends.
 
         Args:
             name: the role's name.
@@ -251,8 +251,8 @@ class JobRunner(DriverEnd):
             every: seconds from start to start, more than 0. None if the query should not end.
 
         Raises:
-            ConfigError: a query, or a running job, has this name, and each needs a role of its own.
-                Or the function cannot be called with a job, or `every` is not an interval.
+            ConfigError: a query or a running job has this name, since each needs its own role. Or
+                the function cannot be called with a job, or `every` is not an interval.
             ClosedError: this runner is closed.
         """
         self._refuse_closed()
@@ -282,22 +282,22 @@ class JobRunner(DriverEnd):
         guards: Sequence[Fenced] = (),
         timeout: float | None = RANK_TIMEOUT_S,
     ) -> StreamingQuery | None:
-        """Run a query that ends if its role is mine, and return when it has ended.
+        """Run a query to its end if this driver owns its role.
 
-        Use it in a driver that cron starts, and that ends with its query:
+        Use this method in a driver that cron starts, and that ends with its query:
 
             jobs.run_query("nightly", start, guards=[guard])
 
-        Without a function, it runs the query that was declared with this name, outside its
-        schedule. It first waits for an active run of this query here. So events that were sent
-        before the call are in the output when it returns. It waits forever for a query that does
-        not end by itself. Ctrl-C stops it.
+        Without a function, run the declared query of this name, outside its schedule. First wait
+        for an active run of this query here. So events that were sent before the call are in the
+        output when this method returns. It waits forever for a query that does not end by itself.
+        Ctrl-C stops the query.
 
         Args:
             name: the role's name.
             function: called with the job; it returns the started query, as in `query`.
-            guards: the guards whose fence is raised before the function is called. A declared query
-                has its own.
+            guards: the guards whose fence is raised before the function is called. Give none for a
+                declared query, which has its own guards.
             timeout: longest wait for rank and role, as in `run`.
 
         Returns:
@@ -306,11 +306,11 @@ class JobRunner(DriverEnd):
 
         Raises:
             BaseException: the exception of the function or of the query. The query is not retried.
-            RoleLost: the role was lost, or this runner closed, before the query had ended.
+            RoleLost: the role was lost, or this runner was closed, before the query had ended.
             RoleTimeout, ClosedError: see `run`.
-            UsageError: the function of this query calls this.
-            ConfigError: no query of this name was declared and no function is given, or both. Or
-                the function cannot be called with a job, or did not return a query.
+            UsageError: the function of this query calls this method.
+            ConfigError: there is neither a declared query nor a function, or there are both. Or the
+                function cannot be called with a job, or did not return a query.
         """
         self._refuse_closed()
         declared = self._queries.get(name)
@@ -352,10 +352,10 @@ class JobRunner(DriverEnd):
         """End all jobs, watches and queries, and release their roles.
 
         Args:
-            timeout: the longest wait for functions to return, in seconds, for all of them together.
-                A role stays held until its function returns.
+            timeout: the longest wait for all functions together, in seconds. A role stays held
+                until its function returns.
         """
-        with self._lock:  # everything in the lists was started, and only that can be waited for
+        with self._lock:  # all watches and queries in the lists are started, so `wait` works
             self._is_closed = True
         end = time.monotonic() + timeout
         to_end: list[Any] = [*self._watches, *self._queries.values(), *self._jobs.values()]
@@ -376,7 +376,7 @@ class JobRunner(DriverEnd):
 
 
 def _wait_for(job: Job[Any]) -> None:
-    """Wait for the end of a job; on Ctrl-C end it, since nobody else would."""
+    """Wait for the end of a job; on Ctrl-C, cancel it."""
     try:
         job.wait()
     except BaseException:

@@ -1,4 +1,4 @@
-"""Tag the Spark jobs of one role, and cancel them; classic and Connect."""
+"""Tag and cancel the Spark jobs of one role, on classic Spark and Connect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OURS = "rink-"
 
 
 class Tag:
-    """A tag of the Spark jobs that one grant of a role starts."""
+    """Tag the Spark jobs that one grant of a role starts."""
 
     def __init__(self, spark: SparkSession, role: str, token: int) -> None:
         self.name = f"{_OURS}{encode_name(role)}-{token}"
@@ -32,8 +32,8 @@ class Tag:
         else:
             context = self._context
             add, remove, has = context.addJobTag, context.removeJobTag, context.getJobTags
-        # Tags are inherited from the job that started this job. That job may lose its role while
-        # this one holds its own.
+        # This thread inherits the tags of the job that started this job. The starting job may lose
+        # its role while this job holds its own.
         for other in [tag for tag in has() if tag.startswith(_OURS)]:
             remove(other)
         add(self.name)
@@ -52,14 +52,14 @@ class Tag:
 
 
 def make_active(spark: SparkSession) -> None:
-    """Show Spark this thread's session, which Python's sources need."""
+    """Make this session the thread's active one, as Python sources need."""
     if context_of(spark) is not None:
-        # This sets the active session as its first step. The method that does only that is private.
+        # The first step of this call sets the active session. A method for only that is private.
         spark.createDataFrame([], "nothing int")
 
 
 def context_of(spark: SparkSession) -> Any:
-    """Return the SparkContext; None on Spark Connect, which has none."""
+    """Return the SparkContext, or None on Spark Connect."""
     try:
         return spark.sparkContext
     except (PySparkAttributeError, AttributeError):
@@ -69,7 +69,7 @@ def context_of(spark: SparkSession) -> Any:
 def is_gone(spark: SparkSession) -> bool:
     """Return whether the JVM is gone, or its SparkContext was stopped."""
     try:
-        # The smallest question that a stopped context refuses.
+        # This is the cheapest call that fails on a stopped context.
         spark.sparkContext.defaultParallelism  # noqa: B018
     except PySparkAttributeError:  # on Connect, the server may come back
         return False
@@ -79,7 +79,7 @@ def is_gone(spark: SparkSession) -> bool:
 
 
 def quietly(call: Any, *args: Any) -> None:
-    """Call a Spark function that ends jobs; if the JVM is gone, log it only."""
+    """Call a Spark function that ends jobs, and only log an error."""
     try:
         call(*args)
     except Exception as error:  # Py4J's errors have no root but Exception

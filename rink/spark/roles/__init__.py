@@ -1,9 +1,8 @@
-"""Compute the rank and the member of each of millions of roles on Spark.
+"""Compute the ranks and members of millions of roles on Spark.
 
-The owners are exactly those that members of the group compute. On a cluster, the executors'
-Python must be able to import `rink`, NumPy and PyArrow: a function that goes there names `rink` and
-holds the version's ranks, nothing else. Only functions import PySpark, so that `rank_arrays` works
-without it.
+The owners are the same as the members of the group compute. On a cluster, the executors' Python
+must be able to import `rink`, NumPy and PyArrow, because the functions that run there use them.
+PySpark is imported only inside functions, so that `rank_arrays` works without it.
 """
 
 from rink.spark.roles.assign import assign, moves

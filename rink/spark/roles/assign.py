@@ -1,7 +1,7 @@
 """Add the ranks and owners of a DataFrame's roles as columns.
 
-Ranks are computed in Python workers, an Arrow batch at a time (`arrow_udf`). Members follow from
-them by an expression of Spark's own, in the JVM. Wrong arguments are found before a job runs.
+Python workers compute the ranks, one Arrow batch at a time (`arrow_udf`). A Spark expression in the
+JVM computes the members from the ranks. Wrong arguments are found before a job runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 BEFORE, AFTER = "_before", "_after"
-"""The endings of the columns that `moves` adds."""
+"""The suffixes of the columns that `moves` adds."""
 
 
 def assign(
@@ -38,11 +38,11 @@ def assign(
         df: any DataFrame, also a streaming one.
         role: the column of roles, a string. A null role has no rank and no member.
         by: a number of ranks, or a version.
-        scheme: the scheme's name for a number of ranks. A version has its own.
-        rank: the new int column: the rank that the scheme gives, as `rink.rank_of` does. Pins do
-            not change it.
-        member: the new string column, only for a version: the role's owner. That is the member to
-            which the role is pinned, if that member is ranked, else the member of the rank.
+        scheme: the scheme's name for a number of ranks. A version has its own scheme.
+        rank: the new int column, for the scheme's rank of the role, as `rink.rank_of` returns it.
+            Pins do not change it.
+        member: the new string column, only for a version, for the role's owner. The owner is the
+            member to which the role is pinned, if that member is ranked, else the rank's member.
 
     Returns:
         The DataFrame with one or two more columns. No job has run yet.
@@ -69,7 +69,7 @@ def moves(
     rank: str = "rank",
     member: str = "member",
 ) -> DataFrame:
-    """Find the roles that have another owner in another version.
+    """Return the roles whose owners differ between two versions.
 
     `before` and `after` are two versions, or two numbers of ranks. Between numbers, a role moves if
     its rank differs. `rank` and `member` are prefixes of new columns, such as `rank_before` and
@@ -79,7 +79,7 @@ def moves(
         The rows of roles that move, with two or four more columns. No job has run yet.
 
     Raises:
-        ConfigError: see `assign`. Or one of the two is a version and the other a number.
+        ConfigError: see `assign`. Or `before` is a version and `after` a number, or vice versa.
         UnknownScheme: there is no such scheme in this process.
     """
     if isinstance(before, int) is not isinstance(after, int):
@@ -107,7 +107,7 @@ def moves(
 
 
 def role_column(df: DataFrame, role: str, added: Any = ()) -> Column:
-    """Return the checked column of roles, to be compared byte by byte.
+    """Check the column of roles, and return it with byte-by-byte comparison.
 
     Raises:
         ConfigError: there is no such column or more than one, it is not a string, or a column to
@@ -155,9 +155,9 @@ def _free(df: DataFrame, name: str) -> str:
 
 
 def _member(by: RoleMap, names: Column, rank: Column) -> Column:
-    """Return the owner as an element of a literal, or of the pins' map.
+    """Return a column of owners, by literals of the ranks and of the pins.
 
-    A hash set finds pinned roles first, because Spark searches a map from its beginning.
+    A hash set (`isin`) finds the pinned roles first, because Spark searches a map linearly.
     """
     from pyspark.sql import functions as f
 
@@ -176,9 +176,9 @@ def _function(
 ) -> Column:
     """Return a column that Python computes from an Arrow array of names.
 
-    Names travel as bytes, since Spark copies each string once more, which takes a tenth of the
-    time. With `once`, each row is computed once. Otherwise Spark would push a filter on the column
-    below it, and hash every role twice.
+    Names are sent as bytes, since Spark copies strings once more, which takes a tenth of the time.
+    With `once`, each row is computed once. Otherwise Spark would push a filter on the column below
+    the computation, and hash every role twice.
     """
     from rink.spark.compat import arrow_function
 

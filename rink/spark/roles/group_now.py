@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def standing(session: BaseSession, group: str) -> Standing:
-    """Return a group's newest version, and who came or went since.
+    """Return a group's newest version, and the later joiners and leavers.
 
-    `plan` takes it. The session, on either face, joins no group.
+    Pass the result to `plan`. The session, blocking or asyncio, joins no group.
 
     Raises:
         StateError: there is no such group, it has no version yet, or its version cannot be read.

@@ -1,7 +1,7 @@
 """Compute FNV-1a and the jump hash over arrays, compiled by Numba.
 
-It takes a third of NumPy's time. Each jump of a key needs the result of the jump before. So some
-keys jump side by side: while a core would wait for one key, it computes another.
+Numba takes a third of NumPy's time. Each jump of a key needs the result of the previous jump. So
+several keys jump in parallel: while a core would wait for one key, it computes another key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MULTIPLIER = np.uint64(hashing._JUMP_MULTIPLIER)  # noqa: SLF001
 _TWO_TO_31 = hashing._TWO_TO_31  # noqa: SLF001
 _ONE, _BITS = np.uint64(1), np.uint64(33)
 _LANES = 16
-"""How many keys jump side by side: four registers of four."""
+"""The number of keys that jump in parallel: four registers of four."""
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
@@ -33,10 +33,10 @@ def _compiled(function: Callable[..., Any]) -> Any:
 
 @_compiled
 def fnv1a64(data: Any, starts: Any, lengths: Any) -> Any:
-    """See `loops_numpy.fnv1a64`."""
+    """Return the hash of each name, as `loops_numpy.fnv1a64` does."""
     hashes = np.empty(len(starts), np.uint64)
     for i in range(len(starts)):
-        begin = np.uint64(starts[i])  # unsigned: else Numba checks each position for a sign
+        begin = np.uint64(starts[i])  # unsigned, so that Numba checks no signs
         name_hash = _OFFSET
         for at in range(begin, begin + np.uint64(lengths[i])):
             name_hash = (name_hash ^ np.uint64(data[at])) * _PRIME
@@ -46,7 +46,7 @@ def fnv1a64(data: Any, starts: Any, lengths: Any) -> Any:
 
 @_compiled
 def jump(keys: Any, size: int) -> Any:
-    """See `loops_numpy.jump`."""
+    """Return the bucket of each key, as `loops_numpy.jump` does."""
     limit = np.float64(size)
     buckets = np.empty(len(keys), np.int32)
     key = np.empty(_LANES, np.uint64)
@@ -64,8 +64,8 @@ def jump(keys: Any, size: int) -> Any:
                 goes_on = following[lane] < limit
                 bucket[lane] = np.floor(following[lane]) if goes_on else bucket[lane]
                 key[lane] = key[lane] * _MULTIPLIER + _ONE
-                # Below 2**31, so it may be read as signed, which converts faster. The quotient
-                # first, then the product, so that floats round as in the scalar loop.
+                # The value is below 2**31, so it may be read as signed, which converts faster.
+                # Divide before multiplying, so that floats round as in the scalar loop.
                 divisor = np.float64(np.int64(key[lane] >> _BITS)) + 1.0
                 further = (bucket[lane] + 1.0) * (_TWO_TO_31 / divisor)
                 following[lane] = further if goes_on else following[lane]

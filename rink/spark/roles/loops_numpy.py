@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rink.core import hashing
 
 _MAX_SCALAR = 48
-"""If no more names than this are still longer, the scalar loop hashes their rest faster."""
+"""If at most this many names are still unfinished, the scalar loop hashes their rest faster."""
 
 _OFFSET = np.uint64(hashing._FNV_OFFSET)  # noqa: SLF001 - the same numbers, written once
 _PRIME = np.uint64(hashing._FNV_PRIME)  # noqa: SLF001
@@ -32,8 +32,8 @@ def fnv1a64(
     at = starts.copy()
     order = None
     if shortest != longest:
-        # Longest first: then the names that continue are the first ones at every position. NumPy
-        # sorts 16 bits faster, by radix.
+        # Sort the longest names first. Then the unfinished names stand first at every position.
+        # NumPy sorts 16-bit values faster, by radix.
         narrow = np.int16 if longest < 1 << 15 else np.int64
         order = np.argsort((-lengths).astype(narrow), kind="stable")
         at, lengths = at[order], lengths[order]
@@ -85,12 +85,11 @@ def jump(keys: NDArray[np.uint64], size: int) -> NDArray[np.int32]:
     while len(keys):
         keys = keys * _MULTIPLIER
         keys += np.uint64(1)
-        # Below 2**31, so it may be read as signed, which converts faster.
+        # The value is below 2**31, so it may be read as signed, which converts faster.
         divisor = (keys >> np.uint64(33)).view(np.int64).astype(np.float64)
         divisor += 1.0
-        # The quotient first, then the product, so that floats round as in the scalar loop. The
-        # product is below the size exactly if its integer part is. So only keys that jump once more
-        # are truncated.
+        # Divide before multiplying, so that floats round as in the scalar loop. The product is
+        # below the size exactly if its integer part is. So truncate only the keys that jump again.
         following: NDArray[np.float64] = _TWO_TO_31 / divisor
         following *= factor
         again = np.flatnonzero(following < size)

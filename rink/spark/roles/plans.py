@@ -1,8 +1,8 @@
-"""Count the roles of each member, and those that would move.
+"""Count the roles of each member, and the roles that would move.
 
 The data is read once. Python workers count their roles by (owner before, owner after) and return
-only those counts. Spark adds them up, and all else follows from that small table. So memory is
-bounded by the pairs of members that occur, and the cost is linear in the roles.
+only these counts. Spark adds them up, and this module computes the plan from that small table. So
+memory is bounded by the number of such pairs, and the cost is linear in the number of roles.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Pairs = Mapping[tuple[str | None, str | None], int]
-"""How many roles have which owner before and after; None if no member is ranked."""
+"""The number of roles for each pair of owners, before and after; None if no member is ranked."""
 
 
 @attrs.frozen
 class Load:
-    """The roles of one member.
+    """Describe the load of one member: the number of its roles.
 
-    `share` is their share of all roles, and `ratio` their number divided by an even split.
+    `share` is its share of all roles, and `ratio` its number of roles divided by an even split.
     """
 
     member: str
@@ -44,7 +44,7 @@ class Load:
 
 @attrs.frozen
 class Flow:
-    """Roles that move from one member to another; None is no member."""
+    """Count the roles that move from one member to another; None: no member."""
 
     source: str | None
     target: str | None
@@ -53,15 +53,15 @@ class Flow:
 
 @attrs.frozen
 class Plan:
-    """The moves of all roles when members leave and join.
+    """Describe the moves of all roles when members leave and join.
 
     Attributes:
         before: the version before.
         after: the version after.
-        roles: how many rows have a role.
-        unnamed: how many rows have a null role, which no rank owns.
-        moved: how many roles have another owner afterwards.
-        flows: those moves, the largest first.
+        roles: the number of rows with a role.
+        unnamed: the number of rows with a null role, which no rank owns.
+        moved: the number of roles that have another owner afterwards.
+        flows: the moves between members, the largest first.
         balance_before: the load of each member before.
         balance_after: the load of each member after.
     """
@@ -77,11 +77,11 @@ class Plan:
 
     @property
     def share_moved(self) -> float:
-        """Return the share of all roles that moves, 0 to 1; 0 without roles."""
+        """Return the share of roles that move, 0 to 1; 0 without roles."""
         return self.moved / self.roles if self.roles else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; every key is always there."""
+        """Return plain JSON values, always with all keys."""
         return {
             "roles": self.roles,
             "unnamed": self.unnamed,
@@ -98,10 +98,10 @@ class Plan:
 
 
 def balance(df: DataFrame, role: str, version: Ranked) -> tuple[Load, ...]:
-    """Count the roles of each member; runs one job.
+    """Count the roles of each member, in one Spark job.
 
     Args:
-        df: a DataFrame, not a streaming one. Each row counts, so make roles distinct first if
+        df: a DataFrame that is not streaming. Each row counts, so make roles distinct first if
             needed.
         role: the column of roles, a string.
         version: the version, with the member of each rank.
@@ -127,10 +127,10 @@ def plan(
     *,
     waiting: Iterable[str] = (),
 ) -> Plan:
-    """Count which roles would move when members leave and join.
+    """Count the roles that would move when members leave and join.
 
-    It runs one job, which reads the data once. `df` and `role` are those of `balance`. All other
-    arguments are those of `after`, which computes the next version.
+    One Spark job reads the data once. See `balance` for `df` and `role`, and see `after`, which
+    computes the next version, for all other arguments.
 
     Raises:
         ConfigError: see `balance` and `after`.
@@ -142,7 +142,7 @@ def plan(
 
 
 def summed(before: Ranked, after: Version, pairs: Pairs, unnamed: int = 0) -> Plan:
-    """Return the plan that follows from how many roles go from owner to owner."""
+    """Return the plan for the numbers of roles by owners before and after."""
     had, gets = Counter[str | None](), Counter[str | None]()
     flows = []
     for (source, target), roles in pairs.items():
@@ -178,7 +178,7 @@ def _loads(by: RoleMap, roles: Counter[str | None]) -> tuple[Load, ...]:
 
 
 def _count(df: DataFrame, role: str, before: RoleMap, after: RoleMap) -> tuple[Pairs, int]:
-    """Return the table of owners before and after, and the null roles."""
+    """Return the counts by owners before and after, and that of null roles."""
     from pyspark.sql import functions as f
 
     names = role_column(df, role).alias("role")
@@ -203,8 +203,8 @@ def tally(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return a function from batches of names to one batch of counts.
 
-    Its columns are before, after and roles. Owners are ranks; -1 is no owner. Null roles have null
-    for both.
+    The batch has the columns before, after and roles. Owners are ranks; -1 is no owner. For null
+    roles, both are null.
     """
 
     def counts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,11 +1,11 @@
 """Compute the ranks of many names at once, over Arrow arrays.
 
-Every function here gives exactly the ranks of the scalar schemes in `rink.core.schemes`, for every
-name and size, because two answers about one role would be two owners.
-`tests/spark/test_roles_hashing.py` compares them.
+Every function here computes exactly the ranks of the scalar schemes in `rink.core.schemes`, for
+every name and size. Otherwise a role could have two owners. `tests/spark/test_roles_hashing.py`
+compares them.
 
 Names never become Python strings, except for custom schemes. `loops_numpy` or `loops_numba` hash
-the UTF-8 bytes where Arrow stores them. Blocks of `BLOCK` names keep everything in the cache.
+the UTF-8 bytes in Arrow's buffers. The arrays of a block of `BLOCK` names fit into the cache.
 
 This module runs on executors and anywhere else, so it does not import PySpark.
 """
@@ -34,17 +34,17 @@ Hashes: TypeAlias = NDArray[np.uint64]
 Ranks: TypeAlias = NDArray[np.int32]
 
 BLOCK = 1 << 14
-"""How many names are hashed together: about ten arrays of that length fit into a core's cache."""
+"""The number of names hashed together. About ten arrays of this length fit into a core's cache."""
 
 NOBODY = -1
-"""No rank and no owner, in NumPy arrays; in Arrow arrays it is null."""
+"""The value for no rank and no owner in NumPy arrays. In Arrow arrays it is null."""
 
 _ZERO, _NINE, _SLASH = 0x30, 0x39, 0x2F
 
 
 @attrs.frozen
 class Spans:
-    """The place of names: `lengths[i]` bytes of `data` from `starts[i]` on."""
+    """Locate names: name i is `lengths[i]` bytes of `data` from `starts[i]`."""
 
     data: NDArray[np.uint8]
     starts: NDArray[np.int64]
@@ -75,7 +75,7 @@ class Spans:
 
 
 def ranks(names: NameArray, size: int, scheme: str | Scheme = "jump") -> Any:
-    """Return the ranks of names, as `rink.rank_of` gives them one by one.
+    """Return the ranks of names, the same as `rink.rank_of` of each name.
 
     Args:
         names: a pyarrow Array or ChunkedArray of string, large_string, string_view, or a dictionary
@@ -84,12 +84,12 @@ def ranks(names: NameArray, size: int, scheme: str | Scheme = "jump") -> Any:
         scheme: a scheme's name, or the scheme that `rink.core.schemes.find` returns for it.
 
     Returns:
-        A pyarrow int32 Array of the same length: null where the name is null, or if size is 0.
+        A pyarrow int32 Array of the same length. A rank is null if the name is null or size is 0.
 
     Raises:
         ConfigError: the names are not strings, or the size is out of range.
         UnknownScheme: there is no such scheme in this process.
-        SchemeFailed: a custom scheme's function raised, or returned no such rank.
+        SchemeFailed: a custom scheme's function raised, or returned no valid rank.
     """
     check_size(size)
     its_scheme = schemes.find(scheme) if isinstance(scheme, str) else scheme
@@ -107,7 +107,7 @@ def _ranks(names: NameArray, size: int, scheme: Scheme) -> Any:
         return pa.nulls(len(names), pa.int32())
     if isinstance(scheme, First):
         return _first(names, size, scheme)
-    # Compare names, not objects: a scheme that was sent to an executor is a copy.
+    # Compare names, not objects, since executors have copies of the scheme.
     kind, _, partitions = scheme.name.partition(":")
     if kind not in {"jump", "balanced"}:
         return _custom(names, size, scheme)
@@ -132,13 +132,13 @@ def plain(names: NameArray) -> Any:
 
 
 def text(data: Any) -> Any:
-    """Return a binary array as strings, unchecked and not copied."""
+    """Return a binary array as strings, without a check or a copy."""
     kind = pa.large_string() if pa.types.is_large_binary(data.type) else pa.string()
     return pa.Array.from_buffers(kind, len(data), data.buffers(), data.null_count, data.offset)
 
 
 def nulls(names: NameArray) -> NDArray[np.bool_] | None:
-    """Return where names are null; None if no name is."""
+    """Return a mask of the null names, or None without null names."""
     if names.null_count == 0:
         return None
     mask: NDArray[np.bool_] = names.is_null().to_numpy(zero_copy_only=False)
@@ -146,7 +146,7 @@ def nulls(names: NameArray) -> NDArray[np.bool_] | None:
 
 
 def check_size(size: int) -> None:
-    """Raise ConfigError unless this is a number of ranks."""
+    """Raise ConfigError unless `size` is a number of ranks."""
     if isinstance(size, bool) or not isinstance(size, int):
         raise ConfigError(f"the size is an int, not {type(size).__name__}: {size!r}")
     if not 0 <= size <= MAX_SIZE:
@@ -157,8 +157,8 @@ def both_ranks(names: NameArray, size: int, other: int, scheme: Scheme) -> tuple
     """Return the ranks of names for two sizes by one scheme.
 
     For jump, this takes little more time than for one size. With more buckets, a key stays or goes
-    to a new bucket. So the rank for the larger size is also that for the smaller one, unless it is
-    too large. Jump is computed again only for those keys. `names` is no ChunkedArray.
+    to a new bucket. So a key keeps its rank for the larger size, unless that rank is too large for
+    the smaller size. Only such keys are computed again. `names` is no ChunkedArray.
     """
     if size == other:
         result = _ranks(names, size, scheme)
@@ -181,10 +181,10 @@ def both_ranks(names: NameArray, size: int, other: int, scheme: Scheme) -> tuple
 
 
 def owners(names: NameArray, ranks: Any, pins: Mapping[str, int]) -> Ranks:
-    """Return the rank of each name's owner: its pin's rank, else the scheme's.
+    """Return the ranks of the names' owners: by the pins, else by the scheme.
 
-    It is `NOBODY` where the name is null, or if size is 0. `names` is no ChunkedArray, `ranks` has
-    their ranks by the scheme, and `pins` the ranks of ranked members.
+    A rank is `NOBODY` if the name is null or size is 0. `names` is no ChunkedArray, `ranks` holds
+    the names' ranks by the scheme, and `pins` maps each pinned role to a ranked member's rank.
     """
     ranked: Ranks = ranks.fill_null(NOBODY).to_numpy(zero_copy_only=False)
     if not pins or not len(ranked):
@@ -205,14 +205,14 @@ def _first(names: NameArray, size: int, scheme: First) -> Any:
     if scheme.roles is not None:
         listed = pc.is_in(names, value_set=pa.array(sorted(scheme.roles), names.type))
         others = np.flatnonzero(~listed.to_numpy(zero_copy_only=False))
-        # Only the others: a function after `|` need not accept the listed roles.
+        # Rank only the other roles: a function after `|` need not accept the listed roles.
         ranked = _ranks(names.take(pa.array(others)), size, scheme.rest)
         result[others] = ranked.fill_null(0).to_numpy(zero_copy_only=False)
     return pa.array(result, mask=nulls(names))
 
 
 def _custom(names: NameArray, size: int, scheme: Scheme) -> Any:
-    """Return the ranks of a user's function, called once for each name."""
+    """Return ranks by a user's function, called once for each distinct name."""
     distinct = names.dictionary_encode()
     each = [scheme.rank(name, size) for name in distinct.dictionary.to_pylist()]
     return pa.array(each, pa.int32()).take(distinct.indices)
@@ -235,9 +235,9 @@ def jump(keys: Hashes, size: int) -> Ranks:
 
 @lru_cache(maxsize=1)
 def loops() -> ModuleType:
-    """Return the module of these two loops: compiled by Numba, or NumPy.
+    """Return the module of both loops, compiled by Numba or else for NumPy.
 
-    Both give the same results.
+    Both modules compute the same results.
     """
     try:
         from rink.spark.roles import loops_numba
@@ -249,10 +249,10 @@ def loops() -> ModuleType:
 
 
 def _balanced(spans: Spans, size: int, partitions: int) -> Ranks:
-    """Return the ranks of `balanced:P`: `…/k` by a table, others by jump."""
+    """Return the ranks by `balanced:P`: `…/k` by a table, others by jump."""
     number = partition_numbers(spans, partitions)
     others = np.flatnonzero(number == NOBODY)
-    result: Ranks = _table(partitions, size)[number]  # those without a number are replaced below
+    result: Ranks = _table(partitions, size)[number]  # ranks without a number are replaced below
     if len(others):
         names = Spans(spans.data, spans.starts[others], spans.lengths[others])
         result[others] = jump(fnv1a64(names), size)
@@ -260,9 +260,9 @@ def _balanced(spans: Spans, size: int, partitions: int) -> Ranks:
 
 
 def partition_numbers(spans: Spans, partitions: int) -> NDArray[np.int64]:
-    """Return the k < `partitions` of each name `…/k`, else `NOBODY`.
+    """Return k for each name `…/k` with k < `partitions`, else `NOBODY`.
 
-    k has no leading zeros. All names are read at once, from the last byte to the front.
+    k has no leading zeros. All names are read at once, from the last byte backwards.
     """
     number = np.full(len(spans), NOBODY, np.int64)
     if not len(spans.data):
@@ -286,13 +286,13 @@ def partition_numbers(spans: Spans, partitions: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def _table(partitions: int, size: int) -> Ranks:
-    """Return the rank of every partition: at most 400 kB, in 0.2 s."""
+    """Return the rank of every partition, in at most 400 kB and 0.2 s."""
     scheme = schemes.find(f"balanced:{partitions}")
     return np.array([scheme.rank(f"/{k}", size) for k in range(partitions)], np.int32)
 
 
 def counted(codes: NDArray[np.int64], cells: int) -> Sequence[tuple[int, int]]:
-    """Return (code, count) for each code that occurs, of 0 ≤ code < cells."""
+    """Count each code, 0 ≤ code < cells; return (code, count) pairs."""
     if cells <= 1 << 16:
         counts = np.bincount(codes, minlength=0)
         which = np.flatnonzero(counts)

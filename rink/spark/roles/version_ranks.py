@@ -1,7 +1,7 @@
 """Prepare a version for mapping roles, and compute the next version.
 
-Pure: neither Spark nor etcd. `rink.core.ranks.plan` alone decides which member takes which rank, as
-for the group's coordinator.
+The module is pure and uses neither Spark nor etcd. `rink.core.ranks.plan` alone decides which
+member takes which rank, as it does for the group's coordinator.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rink.spark.roles import rank_arrays
 
 
 class Ranked(Protocol):
-    """A `rink.core.values.Version`, or any object with these attributes."""
+    """Describe a `rink.core.values.Version`, or an object with its attributes."""
 
     @property
     def ranks(self) -> Sequence[str]:
@@ -36,17 +36,17 @@ class Ranked(Protocol):
 
     @property
     def pins(self) -> Mapping[str, str]:
-        """Return role -> the member to which it is pinned, ranked or not."""
+        """Return the member to which each role is pinned, ranked or not."""
 
 
 @attrs.frozen
 class Standing:
-    """A group's current state; it is `Ranked`, too.
+    """Hold a group's current state, which is `Ranked`, too.
 
     Attributes:
         version: the newest version.
-        waiting: members without a rank that may get one, the oldest first.
-        leaving: members with a rank that they will lose: they are gone, or already leaving.
+        waiting: the members without a rank that may get a rank, the oldest first.
+        leaving: the ranked members that will lose their ranks: they are gone, or already leaving.
     """
 
     version: Version
@@ -55,10 +55,10 @@ class Standing:
 
     @classmethod
     def of(cls, view: View, group: str) -> Standing:
-        """Return the state of a group that was read.
+        """Return the state of a group from a view of etcd.
 
         Raises:
-            StateError: the group has no version, or one that cannot be read.
+            StateError: the group has no version, or a version that cannot be read.
         """
         version = view.version
         if version is None:
@@ -81,7 +81,7 @@ class Standing:
 
     @property
     def ranks(self) -> Sequence[str]:
-        """Return the member of each rank, by the newest version."""
+        """Return the member of each rank in the newest version."""
         return self.version.ranks
 
     @property
@@ -91,16 +91,16 @@ class Standing:
 
     @property
     def pins(self) -> Mapping[str, str]:
-        """Return role -> the member to which it is pinned."""
+        """Return the member to which each role is pinned."""
         return self.version.pins
 
 
 @attrs.frozen
 class RoleMap:
-    """A map from a role to its owner, which is sent to executors.
+    """Map roles to owners; executors get copies.
 
-    It holds the scheme itself, not its name, since executors have registered no schemes. `ranks` is
-    empty if only a size is known. `pins` holds ranks, and only of ranked members.
+    A map holds the scheme itself, not its name, since executors have registered no schemes. `ranks`
+    is empty if only a size is known. `pins` maps roles to the ranks of ranked members.
     """
 
     size: int
@@ -113,7 +113,7 @@ class RoleMap:
         """Check a size or a version, and return its map.
 
         Raises:
-            ConfigError: the argument is neither, the size is out of range, a rank is not a name, a
+            ConfigError: `source` is neither a size nor a version, the size is out of range, a
                 member has two ranks, or `scheme` is not the version's scheme.
             UnknownScheme: there is no such scheme in this process.
         """
@@ -137,11 +137,11 @@ class RoleMap:
         return cls(len(source.ranks), schemes.find(source.scheme), tuple(source.ranks), pins)
 
     def ranks_of(self, names: Any) -> Any:
-        """Return the ranks by the scheme; see `rank_arrays.ranks`."""
+        """Return the names' ranks by the scheme; see `rank_arrays.ranks`."""
         return rank_arrays.ranks(names, self.size, self.scheme)
 
     def both_ranks(self, after: RoleMap, names: Any) -> tuple[Any, Any]:
-        """Return the ranks by this map and another one, hashing once if possible."""
+        """Return the ranks by this map and by `after`, hashing once if possible."""
         if self.scheme == after.scheme:
             return rank_arrays.both_ranks(names, self.size, after.size, self.scheme)
         return self.ranks_of(names), after.ranks_of(names)
@@ -149,7 +149,7 @@ class RoleMap:
     def both_owners(
         self, after: RoleMap, names: Any
     ) -> tuple[rank_arrays.Ranks, rank_arrays.Ranks]:
-        """Return `rank_arrays.owners` by this map and by another one."""
+        """Return the owners' ranks by this map and by `after`."""
         ranks, then = self.both_ranks(after, names)
         owners = rank_arrays.owners
         return owners(names, ranks, self.pins), owners(names, then, after.pins)
@@ -163,23 +163,23 @@ def after(
 ) -> Version:
     """Return the version of a group after members leave and join.
 
-    Every delay is over. By the rules of `rink.core.ranks`, all members are seen at once. A waiting
-    member takes a leaver's rank, the lowest rank first. Then the group shrinks: ranks above the new
-    size move into the holes. Then the members that still wait are appended. So a joiner takes a
-    leaver's rank, as it does if it joins before the other member leaves.
+    All delays are assumed to be over, and all changes to be seen at once, by the rules of
+    `rink.core.ranks`. First, waiting members and joiners take the leavers' ranks, the lowest rank
+    first. Then the group shrinks: ranks above the new size move into the holes. Then the members
+    that still wait are appended.
 
     Args:
-        version: the current version. A `Standing` also knows who waits and who is already leaving.
+        version: the current version. A `Standing` also has waiting and leaving members.
         leave: members that leave, ranked or waiting.
         join: members that join, in this order.
-        waiting: members that are there without a rank, the oldest first.
+        waiting: members of the group without a rank, the oldest first.
 
     Returns:
         The next version. Its number is one more, if the current number is known. Pins are kept.
 
     Raises:
-        ConfigError: a leaver is not there, a joiner is there already or has no legal name, a name
-            is given twice, or no member would be left.
+        ConfigError: a leaver is not in the group, a joiner is in it already or has no legal name, a
+            name is given twice, or no member would be left.
     """
     leave, join, waiting = tuple(leave), tuple(join), tuple(waiting)
     if isinstance(version, Standing):

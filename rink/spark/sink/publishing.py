@@ -1,7 +1,7 @@
-"""Decide on a batch in one step, its commit, and publish its manifest.
+"""Decide on a batch in one atomic step, and publish its manifest.
 
-A decided batch is published to its end by the next writer that comes. A late writer publishes
-nothing twice.
+If a writer fails after the decision, the next writer publishes the rest of the batch. A late writer
+publishes nothing twice.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from rink.streams.errors import PartitionFull
 from rink.streams.store.values import PartitionBounds
 
 STEP, STEP_BYTES = 1000, 1_000_000
-"""The most records of one step, and the bytes that end it: Redis serves nobody else meanwhile."""
+"""The maximum records of one step, and the bytes that end it, since a step blocks Redis."""
 DECIDED_TTL_S = 30 * 86_400
-"""How long a decided batch is kept for publishing, and a write that is done once is remembered."""
+"""How long a decided batch is kept for publishing, and how long a `writeId` is remembered."""
 UNRESUMABLE_TTL_S = 86_400
-"""How long a batch is kept that nobody can continue: its publication ends before."""
+"""How long a batch without a `writeId` is kept, since no other run can continue it."""
 _LOOK_INTERVAL_S = 0.2
 
 Manifest = Mapping[str, Mapping[int, int]]
-"""For each attempt of a task that counts, how many records it staged for each partition."""
+"""The number of staged records, by the successful task attempt and the partition."""
 
 
 @attrs.frozen
 class SinkBatch:
-    """A batch of a query, whose id is new with each checkpoint."""
+    """Identify a batch of a query, whose id is new with each checkpoint."""
 
     query: str
     number: int
@@ -47,7 +47,7 @@ class SinkBatch:
 
 @attrs.frozen
 class _Move:
-    """A staged list on its way into its partition."""
+    """Describe the move of a staged list into its partition."""
 
     number: int
     keys: tuple[str, ...]
@@ -58,10 +58,10 @@ class _Move:
 
 @attrs.frozen
 class _Decided:
-    """The manifest to publish now.
+    """Hold the manifest to publish now.
 
-    The status is `ok` (this manifest, decided now), `again` (this batch was decided before) or
-    `pending` (another batch, to publish first).
+    The status is `ok` (this batch was decided now), `again` (this batch was decided before) or
+    `pending` (another batch must be published first).
     """
 
     seq: int
@@ -71,7 +71,7 @@ class _Decided:
 
 @attrs.define
 class _Lost(Exception):  # noqa: N818 - the user sees a StateError
-    """Raised when a staged list is gone; `done` records were published before."""
+    """Report that a staged list is gone after `done` published records."""
 
     move: _Move
     done: int
@@ -80,7 +80,7 @@ class _Lost(Exception):  # noqa: N818 - the user sees a StateError
 def raise_fence(
     place: StreamPlace, redis: RedisConnection, name: str, token: int, *, once: bool = False
 ) -> None:
-    """Make a sink refuse lower tokens from now on; `once` as for `Sink`.
+    """Make a sink refuse lower tokens from now on; `Sink` explains `once`.
 
     Raises:
         StaleToken: the sink has seen a greater token.
@@ -93,21 +93,21 @@ def raise_fence(
 
 @attrs.define(eq=False)
 class Sink:
-    """The state of one sink in Redis, and the steps on it.
+    """Change the state of one sink in Redis, and publish its batches.
 
     Args:
         place: the stream.
-        redis: the connection to its Redis.
+        redis: the connection to the stream's Redis.
         name: the sink's name.
         token: the role's token, or 0.
-        bounds: those of each partition.
+        bounds: the bounds of each partition.
         patience: how long to wait for room in a full partition, in seconds.
-        resumes: whether another run may publish a decided batch to its end. It may not if the name
-            is used only once.
-        once: whether the sink has only one batch. Then Redis forgets it `DECIDED_TTL_S` after the
-            decision: first the state, then the marks. With the state alone, a half published batch
-            would be published again as a whole. The state of a query never expires. Both kinds have
-            separate names.
+        resumes: True if another run may publish the rest of a decided batch. It is False if the
+            name is used only once.
+        once: True if the sink has only one batch. Then Redis forgets the sink `DECIDED_TTL_S` after the
+            decision: first the state, then the marks. If the marks went first, a half published
+            batch would be published again as a whole. The state of a query never expires. Both
+            kinds have separate names.
     """
 
     _place: StreamPlace
@@ -127,17 +127,17 @@ class Sink:
         return _state(self._place, self.name, self._once)
 
     def raise_fence(self) -> None:
-        """Make the sink refuse lower tokens."""
+        """Make the sink refuse lower tokens from now on."""
         raise_fence(self._place, self._redis, self.name, self._token, once=self._once)
 
     def commit(self, batch: SinkBatch, manifest: Manifest) -> None:
         """Decide on a batch, and publish it.
 
-        A batch that was decided before keeps the manifest of that decision.
+        A batch that was decided before keeps its first manifest.
 
         Raises:
             StaleToken: the sink has seen a greater token. This batch is not written, unless it was
-                decided, the answer was lost, and the later driver has published it.
+                decided, Redis' answer was lost, and the later driver has published it.
             StateError: a staged list is gone, or another query writes under this name, or this
                 query's checkpoint was rolled back.
             PartitionFull: a partition stayed full. The batch is decided, and the next try continues
@@ -153,8 +153,8 @@ class Sink:
             try:
                 self._publish(decided)
             except _Lost as lost:
-                # A replay has the same rows. If nothing of the batch was published, its lists
-                # replace the lost.
+                # A replay has the same rows. So if nothing of the batch was published, the replay's
+                # lists may replace the lost lists.
                 if lost.done or decided.status != b"again" or replaces:
                     self._drop_spare(manifest, decided)
                     raise self._torn(lost) from lost
@@ -195,14 +195,14 @@ class Sink:
     def _drop_undecided(self, manifest: Manifest) -> None:
         """Remove the staged records of a batch that cannot be decided.
 
-        Otherwise they would be kept as long as those of decided batches.
+        Otherwise they would be kept as long as the records of decided batches.
         """
         _, decided = self._redis.run("sink/state", (self._key,))
         if not decided or _loads(decided) != manifest:
             self.drop(manifest)
 
     def drop(self, manifest: Manifest) -> None:
-        """Remove staged records."""
+        """Remove the staged records of a manifest."""
         for key, _ in self._lists(manifest):
             remove(self._redis, key)
 
@@ -213,7 +213,7 @@ class Sink:
         remove(self._redis, self._key)
 
     def _count(self, manifest: Manifest) -> None:
-        """Check that all staged records are there, and keep them for a while."""
+        """Check that all staged records exist, and extend their expiry."""
         lists = self._lists(manifest)
         args = {"kept_s": DECIDED_TTL_S if self._resumes else UNRESUMABLE_TTL_S}
         lengths = self._redis.run_each("sink/keep", [((key,), args) for key, _ in lists])
@@ -222,7 +222,7 @@ class Sink:
                 raise gone(key, count, length)
 
     def _publish(self, decided: _Decided) -> None:
-        """Move all lists, but only after all of them were seen to be there."""
+        """Check that all lists exist, and then move them to their partitions."""
         moves = list(self._moves(decided.seq, decided.manifest))
         looks = [(move.keys, self._args(move, 0)) for move in moves]
         answers = self._redis.run_each("sink/publish", looks)
@@ -282,9 +282,9 @@ class Sink:
         )
 
     def _see_that_it_is_late(self, move: _Move) -> None:
-        """Check that a batch was published, since a later one is in the partition.
+        """Check that a batch was published, if the partition has a later batch.
 
-        Otherwise one of the two places was rolled back.
+        Otherwise the sink's state or the partition was rolled back.
         """
         seq, manifest = self._redis.run("sink/state", (self._key,))
         if int(seq) == move.seq and manifest:
@@ -352,7 +352,7 @@ def _stale(place: StreamPlace, name: str, token: int, newer: int, key: str) -> S
 
 
 def _key_name(name: str, once: bool) -> str:
-    # An encoded name has no colon, so the keys of a query and of a writeId never collide.
+    # An encoded name has no colon, so the keys of queries and of writeIds never collide.
     return f"once:{encode_name(name)}" if once else encode_name(name)
 
 
@@ -361,7 +361,7 @@ def _state(place: StreamPlace, name: str, once: bool) -> str:
 
 
 def _kept_s(once: bool) -> int:
-    """Return for how many seconds state and marks are kept; 0: forever."""
+    """Return how long state and marks are kept, in seconds; 0: forever."""
     return DECIDED_TTL_S if once else 0
 
 

@@ -59,9 +59,9 @@ def check_columns(place: StreamPlace, schema: T.StructType) -> None:
 def maker(
     place: StreamPlace, count: int, schema: T.StructType
 ) -> Callable[[Mapping[str, Any]], Made]:
-    """Return a function that makes a record of a row, for so many partitions.
+    """Return a function that turns a row into a record for a partition.
 
-    It raises RecordError if a row does not match.
+    The function raises RecordError if a row does not match. `count` is the number of partitions.
     """
     record, declared = place.record_class(), place.declared()
     known = _RAW if record is None or declared is None else schemas.struct_of(record)
@@ -126,7 +126,7 @@ def _builder(record: type[Any]) -> Callable[[Mapping[str, Any]], Any]:
     # texts or numbers is a subclass of one of these.
     converter.register_structure_hook_func(lambda kind: kind in _AS_IT_IS, lambda value, _: value)
     converter.register_structure_hook(Decimal, lambda value, _: Decimal(value))  # or an int
-    # A DataFrame has these as text.
+    # A DataFrame holds these types as text.
     converter.register_structure_hook(UUID, lambda value, _: UUID(value))
     converter.register_structure_hook(time, lambda value, _: time.fromisoformat(value))
     return lambda row: converter.structure(row, record)

@@ -11,24 +11,24 @@ from rink.spark.options import StreamPlace
 from rink.spark.redis_connection import RedisConnection
 
 MAX_STEP_RECORDS = 1000
-"""How many records of a partition are sent in one step."""
+"""The maximum number of a partition's records in one step."""
 MAX_STEP_BYTES = 1_000_000
-"""How many bytes of a partition are sent in one step. A larger record goes alone."""
+"""The maximum size of a partition's records in one step. A larger record is sent alone."""
 
 
 def staged(place: StreamPlace, number: int, attempt: str) -> str:
-    """Return the key of an attempt's staged records, in the partition's slot."""
+    """Return the key of an attempt's staged records for a partition."""
     return f"{place.names.partition(number).stream}:staged:{attempt}"
 
 
 class Staging:
     """Stage the records of one attempt of a task.
 
-    Redis removes them after `ttl` seconds, unless a batch is decided.
+    Redis removes the records after `ttl` seconds, unless their batch is decided.
 
     Attributes:
-        attempt: an id of its own, so that two attempts of one task never mix.
-        counts: how many records for each partition.
+        attempt: a random id, so that two attempts of one task never mix.
+        counts: the number of records for each partition.
     """
 
     def __init__(self, place: StreamPlace, redis: RedisConnection, ttl: float) -> None:
@@ -41,7 +41,7 @@ class Staging:
         self._bytes: dict[int, int] = defaultdict(int)
 
     def add(self, records: Iterable[tuple[int, bytes]]) -> None:
-        """Stage records, by partition."""
+        """Stage records, given as (partition, data)."""
         for number, data in records:
             held, size = self._held[number], self._bytes[number] + len(data)
             if len(held) >= MAX_STEP_RECORDS or size > MAX_STEP_BYTES:
@@ -50,7 +50,7 @@ class Staging:
             self._bytes[number] += len(data)
 
     def end(self) -> None:
-        """Send the rest."""
+        """Send the remaining records."""
         for number in list(self._held):
             self._send(number)
 
@@ -79,7 +79,7 @@ def remove(redis: RedisConnection, key: str) -> None:
 
 
 def rolled_back(place: str, query: str, number: int, newest: int, key: str) -> StateError:
-    """Return the error about a batch that comes after later ones of its query."""
+    """Return the error for a batch that comes after later batches."""
     return StateError(
         f"{place}: batch {number} of query {query} arrived after batch {newest} was written. Its "
         "checkpoint was rolled back (restored from an older state), or another driver is running "
@@ -90,7 +90,7 @@ def rolled_back(place: str, query: str, number: int, newest: int, key: str) -> S
 
 
 def gone(key: str, wanted: int, count: int) -> Exception:
-    """Return the error about staged records that are gone."""
+    """Return the error for staged records that are gone."""
     return StateError(
         f"{key!r} holds {count} of {wanted} staged records: it has expired (raise the option "
         "stagingTtl), or Redis has lost it. Nothing of this batch was published, so it can be "

@@ -26,7 +26,7 @@ ONCE = "once"
 
 @attrs.frozen
 class Staged(WriterCommitMessage):
-    """The staged records of one task, counted for each partition.
+    """Report the staged records of one task, counted for each partition.
 
     The query's id is "" for a batch job.
     """
@@ -37,7 +37,7 @@ class Staged(WriterCommitMessage):
 
 
 class _Writing:
-    """The common part of both writers."""
+    """Implement the common part of both writers."""
 
     _once = False
 
@@ -62,7 +62,7 @@ class _Writing:
             )
 
     def write(self, iterator: Iterator[Any]) -> Staged:
-        """Stage the rows of one task; runs on an executor."""
+        """Stage the rows of one task, on an executor."""
         make = maker(self._place, self._count, self._columns)
         staging = Staging(self._place, connection(self._place), self._ttl)
         try:
@@ -94,7 +94,7 @@ class _Writing:
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
-    """Write the batches of a query, each once."""
+    """Write each batch of a query once."""
 
     def __init__(self, options: Options, columns: StructType, *, overwrite: bool) -> None:
         super().__init__(options, columns, overwrite=overwrite)
@@ -107,7 +107,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         self._sink(self._name).raise_fence()
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Publish a batch: all of it, once."""
+        """Publish a whole batch once."""
         staged = [message for message in messages if isinstance(message, Staged)]
         if staged:
             query, manifest = staged[0].query, _manifest(staged)
@@ -128,7 +128,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
-    """Write a DataFrame once; with a writeId even if the job runs again."""
+    """Write a DataFrame, with a writeId only once even if the job runs again."""
 
     _once = True
 
@@ -141,7 +141,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
             self._sink(self._id).raise_fence()
 
     def commit(self, messages: list[Any]) -> None:
-        """Publish the DataFrame: all of it, once."""
+        """Publish the whole DataFrame once."""
         manifest = _manifest(messages)
         if self._id:
             self._commit(self._sink(self._id), SinkBatch(ONCE, 0), manifest)
@@ -172,9 +172,8 @@ def _manifest(messages: list[Any]) -> Manifest:
 def _drop(sink: Any, name: str, messages: list[Any]) -> None:
     """Remove staged records, unless `commit` may have decided on them.
 
-    Spark also aborts a batch that it tried to commit. That batch may be decided, so then only the
-    lists' expiry is safe. If a task has failed, its message is missing, and `commit` was never
-    called.
+    Spark also aborts a batch after a failed `commit`. That batch may be decided, so leave its lists
+    to their expiry. If a task has failed, its message is missing, and `commit` was never called.
     """
     if all(isinstance(message, Staged) for message in messages):
         return

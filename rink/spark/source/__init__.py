@@ -1,1 +1,1 @@
-"""Read streams as rows; Spark calls the classes in `readers`."""
+"""Read streams as rows. Spark calls the classes in `readers`."""

@@ -35,10 +35,10 @@ log = logging.getLogger("rink.spark")
 
 
 class Group:
-    """The state of one query in Redis, in all partitions of a stream.
+    """Change the state of one query in Redis, in all partitions of a stream.
 
     Operators see the name as `spark/NAME`. The token is 0 without a role. If the group is strict,
-    events that are gone before they were read are an error.
+    unread events that are gone are an error.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Group:
 
     @property
     def has_entered(self) -> bool:
-        """Return whether this reader has entered, so that all earlier ones end."""
+        """Return whether this reader has entered, which ends earlier readers."""
         return self._run != ""
 
     def is_registered(self, numbers: Sequence[int]) -> bool:
@@ -73,17 +73,17 @@ class Group:
         )
 
     def begin(self, edges: Mapping[int, str]) -> Offsets:
-        """Register a query that has no checkpoint yet; it may be repeated.
+        """Register a query that has no checkpoint yet.
 
-        Each partition begins at its edge: earliest, latest or an id.
+        Each partition begins at its edge: earliest, latest or an id. The call may be repeated.
 
         Raises:
             StaleToken: the group has seen a greater token.
             StateError: a query with another checkpoint has this name, or events after an id are
                 gone.
         """
-        # Look at all partitions first, so that a refused start leaves none registered. Otherwise
-        # the next start would begin at the registered place, even if it is told to begin elsewhere.
+        # Check all partitions first, so that a refused start registers none of them. Otherwise the
+        # next start would begin at the registered place, even if it has other starting offsets.
         looked = self._begin(edges, dry_run=True)
         self._begun += [
             n for n, (status, *rest) in looked.items() if status != b"ok" or not rest[1]
@@ -96,7 +96,7 @@ class Group:
     def withdrawn_on_error(self) -> Iterator[None]:
         """Undo the registration of a start that fails before its first batch.
 
-        A later failure keeps it: the checkpoint knows the batch, and a restart continues it.
+        A later failure keeps it, since the checkpoint has the batch and a restart continues it.
         """
         try:
             yield
@@ -105,14 +105,14 @@ class Group:
             raise
 
     def has_begun(self) -> None:
-        """Keep the group from here on, because a batch of it may be planned."""
+        """Keep the registration from now on, since Spark may plan a batch."""
         self._begun = []
 
     def _withdraw(self) -> None:
         begun, self._begun = self._begun, []
         for number in begun:
-            # Partition 0 comes first. If it is another reader's by now, the others are or will be,
-            # too.
+            # Partition 0 comes first. If another reader owns it by now, that reader owns or will
+            # own the other partitions, too.
             answer = self._redis.run(
                 "source/withdraw", self._keys(number), group=self.name, by=self._id, run=self._run
             )
@@ -131,11 +131,11 @@ class Group:
         return answers
 
     def follow(self, start: Offsets) -> Offsets:
-        """Commit all events up to here, and return the partitions' last entries.
+        """Commit all events up to `start`, and return each partition's last id.
 
         Raises:
             StaleToken: the group has seen a greater token.
-            StateError: another query reads under this name, or events are gone that were not read.
+            StateError: another query reads under this name, or unread events are gone.
         """
         if not self.has_entered:
             answer = self._redis.run(
@@ -157,14 +157,14 @@ class Group:
         return {number: text(answer[1]) for number, answer in answers.items()}
 
     def _owner_args(self) -> dict[str, object]:
-        """Return the arguments of every step of a reader that has entered."""
+        """Return the arguments of every script of a reader that has entered."""
         return {
             "group": self.name, "token": str(self._token), "run": self._run,
             "bounds": self._bounds.args,
         }  # fmt: skip
 
     def advance(self, end: Offsets) -> None:
-        """Commit the events that Spark has committed.
+        """Commit the events up to `end`, which Spark has committed.
 
         Raises:
             StaleToken: the group has seen a greater token.
@@ -178,7 +178,7 @@ class Group:
         self._processed.update(changed)
 
     def removed(self, numbers: Sequence[int]) -> dict[int, int]:
-        """Return how many entries had been removed when the query registered."""
+        """Return the number of entries removed before the registration."""
         keys = [self._names(number).at(self.name) for number in numbers]
         client = self._redis.client
         counts = [self._redis.repeated(partial(client.hget, key, "removed"), key) for key in keys]
@@ -230,7 +230,7 @@ class Group:
         tell_gone(self._place, number, start, EventsGone.of(answer), strict=self._strict)
 
     def _warn(self, number: int, start: str, gone: Sequence[Any], older: Any) -> None:
-        """Warn of an older checkpoint, with which the run continues."""
+        """Warn of gone events or an older checkpoint, and let the run continue."""
         if gone:
             tell_gone(self._place, number, start, EventsGone.of(gone), strict=False)
         elif older:
@@ -258,27 +258,27 @@ class Group:
         return shlex.join(line)
 
     def _other(self) -> str:
-        """Return the reader of this group, as far as is known."""
+        """Describe the current reader of this group, or return "unknown"."""
         at = self._names(0).at(self.name)
         who = self._redis.repeated(lambda: self._redis.client.hget(at, "who"), at)
         return text(who) or "unknown"
 
 
 def group_name(name: str) -> str:
-    """Return the name of a query's group beside the processors of an app."""
+    """Return the name of a query's group, `spark/NAME`."""
     return OF_SPARK + check_name("group", name)
 
 
 @attrs.frozen
 class EventsGone:
-    """The missing events of a partition, as Redis knows them.
+    """Describe the missing events of a partition, as reported by Redis.
 
     Attributes:
         why: `trimmed`, or `deleted` by XDEL.
-        removed: how many entries were ever removed.
-        first: the ID of the first entry left; "" if there is none.
+        removed: the number of entries that were ever removed.
+        first: the ID of the first remaining entry; "" if there is none.
         deleted: the greatest ID that XDEL has removed.
-        last: the last ID that was given out.
+        last: the last ID that Redis has generated.
     """
 
     why: str
@@ -294,7 +294,7 @@ class EventsGone:
         return cls(why, int(removed), first, deleted, last)
 
     def cause(self, start: str) -> str:
-        """Return why the events are gone, as far as that is known."""
+        """Return the likely reason why the events are gone."""
         if entry_ids.order(self.last) < entry_ids.order(start.strip("(")):
             return (
                 f"the last event that Redis knows is {self.last}, so Redis was restored from an "
@@ -313,7 +313,7 @@ class EventsGone:
 def tell_gone(
     place: StreamPlace, number: int, start: str, gone: EventsGone | None = None, *, strict: bool
 ) -> None:
-    """Report events after an id that are gone: raise StateError, or log.
+    """Report that events after an id are gone: raise StateError, or log.
 
     If `start` is "(id", the event with that id is gone, too.
     """
@@ -331,5 +331,5 @@ def tell_gone(
 
 
 def _event(at: str) -> str:
-    """Return an id with its time."""
+    """Return an id and its time as text."""
     return f"{at} ({shown(entry_ids.order(at)[0])})"

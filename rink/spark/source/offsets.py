@@ -1,7 +1,7 @@
-"""Compute offsets, and how many events a batch takes of each partition.
+"""Compute offsets, and the number of events per partition in a batch.
 
-Pure. An offset is the id of the last entry that was read, for each partition: `{"0":
-"1700000000000-0", "1": "0-0"}`. Spark keeps it in a checkpoint.
+The module is pure. Offsets are the ids of the last read entries by partition: `{"0":
+"1700000000000-0", "1": "0-0"}`. Spark keeps them in a checkpoint.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from rink.streams.store import entry_ids
 Offsets = dict[int, str]
 
 PAGE = 10_000
-"""The most entries of a page, and of one step: Redis serves nobody else meanwhile."""
+"""The maximum number of entries in a page and in one script call, since a call blocks Redis."""
 
 ANSWER_BYTES = 8_000_000
-"""About how many bytes one answer of Redis has, and one step of it has in memory."""
+"""The approximate size of one answer of Redis, and of the entries in one script's memory."""
 
 Bound = Callable[[Mapping[int, tuple[str, int]]], Mapping[int, tuple[int, str]]]
-"""Returns how far a number of entries reaches. It gets the cursor and the number for each
-partition, and returns how many entries there are and the id of the last. If entries are large, it
-may return fewer. It returns none only if there are no more.
+"""A function from a cursor and a maximum number of entries, for each partition, to the number of
+entries after the cursor and the id of the last. If entries are large, it may return fewer. It
+returns none only if there are no more.
 """
 
 
@@ -32,10 +32,10 @@ def as_json(offsets: Mapping[int, str]) -> dict[str, str]:
 
 
 def of_json(document: Mapping[str, str], partition_count: int, what: str) -> Offsets:
-    """Read the offsets that `as_json` wrote.
+    """Read the offsets that `as_json` returned.
 
     Raises:
-        StateError: these are not offsets of `what`, or the number of partitions differs.
+        StateError: the document has no offsets of `what`, or the number of partitions differs.
     """
     try:
         offsets = {int(number): str(at) for number, at in document.items()}
@@ -58,13 +58,13 @@ def of_json(document: Mapping[str, str], partition_count: int, what: str) -> Off
 def share_out(
     start: Mapping[int, str], target: Mapping[int, str], most: int, bound: Bound
 ) -> Offsets:
-    """Return where a batch of at least one and at most so many events ends.
+    """Return the end of a batch of at least one and at most `most` events.
 
-    The batch begins at `start`, and goes no further than `target`, the last entries. Partitions
-    share the events evenly. The share that a partition does not need goes to others.
+    The batch begins at `start` and ends at `target`, the last entries, or before. Partitions share
+    the events evenly. If a partition does not need its share, the others get the rest.
     """
     end = dict(start)
-    # The oldest first: if there are fewer events to share than partitions, none waits forever.
+    # Serve the oldest partition first. So none waits forever if `most` is less than their number.
     begins = {number: entry_ids.order(at) for number, at in start.items()}
     behind = [number for number in start if begins[number] < entry_ids.order(target[number])]
     waiting = sorted(behind, key=begins.__getitem__)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _Reading:
-    """The common part of both readers."""
+    """Implement the common part of both readers."""
 
     def __init__(self, options: Options, wanted: StructType) -> None:
         self._place = StreamPlace.of(options)
@@ -46,10 +46,10 @@ class _Reading:
         return self._redis.partition_count(self._place)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield Arrow batches of one partition; runs on an executor."""
+        """Yield Arrow batches of one partition, on an executor."""
         wanted, place = getattr(partition, "value", None), self._place
         if not isinstance(wanted, Range):
-            return  # for no partitions, Spark makes one of its own
+            return  # if there are no partitions, Spark makes an empty one
         schemas.check_case(self._columns, self._known, str(place))
         record = place.record_class()
         codec = place.codec() if record is not None else None
@@ -72,9 +72,9 @@ class _Reading:
         return self._place.names.partition(number).stream
 
     def _placed(self, begin: dict[int, str], to: dict[int, str]) -> dict[int, Any]:
-        """Return the answer of the step `place` for each partition.
+        """Return the reply of the script `source/place` for each partition.
 
-        Both edges of a partition are taken at one moment.
+        Both edges of a partition are read at the same moment.
         """
         steps = {n: (self._keys(n), {"start": at, "end_at": to[n]}) for n, at in begin.items()}
         return self._redis.run_for("source/place", steps)
@@ -95,7 +95,7 @@ class _Reading:
 
 
 class BatchReader(_Reading, DataSourceReader):
-    """Read the current events, from one edge to the other."""
+    """Read the current events between two edges."""
 
     def __init__(self, options: Options, wanted: StructType) -> None:
         super().__init__(options, wanted)
@@ -124,7 +124,8 @@ class BatchReader(_Reading, DataSourceReader):
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Read a stream as a query, batch by batch.
 
-    It lives in a process of the driver, as long as the query. Copies go to executors for `read`.
+    The reader lives in a process of the driver until the query ends. Executors get copies for
+    `read`.
     """
 
     def __init__(self, options: Options, wanted: StructType) -> None:
@@ -149,12 +150,12 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return {**self.__dict__, "_group": None}
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """Return where a query without a checkpoint begins; trimming waits for it."""
+        """Register a query without a checkpoint, and return where it begins."""
         self._named = self._its_group().begin(self._edges(self._from))
         return as_json(self._named)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return how many events a batch may have."""
+        """Return the maximum number of events in a batch."""
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
         return ReadMaxRows(self._most) if self._most else ReadAllAvailable()
@@ -162,9 +163,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, str] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, str]:
-        """Return where the next batch ends.
+        """Return the end of the next batch.
 
-        Spark asks only if the events before `start` are in its commit log.
+        Spark calls this only if the events before `start` are in its commit log.
         """
         group = self._its_group()
         with group.withdrawn_on_error():
@@ -185,7 +186,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return share_out(begin, target, most, partial(self._bound, target))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Fix the last entries now; this run reads up to them."""
+        """Remember the last entries now; this run reads up to them."""
         self._target = self._last()
 
     def reportLatestOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
@@ -197,11 +198,11 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         begin, to = self._offsets(start), self._offsets(end)
         self._named = to
         if begin == to:
-            # This is an empty batch. A restarted query of Spark before 4.2 asks for it at the end
-            # of its offset log. The batch that ended there may be replayed, so nothing is advanced.
+            # This is an empty batch. A restarted query of Spark before 4.2 plans it at the end of
+            # its offset log. The batch that ended there may be replayed, so advance nothing.
             return []
         group = self._its_group()
-        if not group.has_entered:  # a replay after a restart: Spark asks for no offset before
+        if not group.has_entered:  # a replay after a restart, without a call of latestOffset
             group.follow(begin)
         if behind := [n for n in begin if order(begin[n]) > order(to[n])]:
             raise StateError(
@@ -213,21 +214,20 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._parts(begin, to, group.removed(first), group.name)
 
     def commit(self, end: dict[str, str]) -> None:
-        """Commit the events up to here, so that they may be trimmed."""
+        """Commit the events up to `end`, so that they may be trimmed."""
         self._its_group().advance(self._offsets(end))
 
     def stop(self) -> None:
-        """Do nothing: the group stays, and trimming waits for the next run."""
+        """Do nothing: keep the group, so that trimming waits for the next run."""
 
     def _untold_start(self) -> Offsets | None:
-        """Return where the next batch begins, for Spark before 4.2.
+        """Return the start of the next batch, for Spark before 4.2.
 
-        Later releases name it themselves.
-
-        When Spark asks for more, its commit log has the offset of the last call of `initialOffset`
-        or `partitions`, because it first replays a batch that is not committed. Only a restart with
-        `triggerAvailableNowWrapper.enabled` asks before any such call, and so before a replay. Then
-        this returns None, and nothing may be advanced.
+        Later releases pass it to `latestOffset`. When Spark plans a new batch, its commit log has
+        the offset of the last call of `initialOffset` or `partitions`, because it first replays an
+        uncommitted batch. Only a restart with `triggerAvailableNowWrapper.enabled` plans a batch
+        before any such call, and so before a replay. Then this method returns None, and nothing may
+        be advanced.
         """
         group = self._its_group()
         if self._named is None and not group.is_registered(range(self._count)):
@@ -261,5 +261,5 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
 
 def _id_of(edge: str | dict[int, str]) -> tuple[int, int]:
-    """Return the order of an edge that comes from a time."""
+    """Return the sort key of an edge that comes from a time."""
     return order(str(edge).lstrip("("))

@@ -15,22 +15,22 @@ from rink.spark.source.offsets import ANSWER_BYTES, PAGE
 from rink.streams.store import entry_ids
 
 RangeEntry = tuple[bytes, list[bytes]]
-"""An id, and names and values in turn."""
+"""An id, and a list of alternating names and values."""
 
 FIRST_PAGE = 100
-"""How many entries the first page has: their size is not known before."""
+"""The number of entries in the first page, since their size is not known yet."""
 
 
 @attrs.frozen
 class Range:
-    """The entries that one task reads: after `start`, up to `end`.
+    """Define the entries that one task reads: after `start`, up to `end`.
 
     Attributes:
-        removed: how many entries had ever been removed when `start` was placed, if `start` is
-            "0-0". Any other `start` is an entry, which shows by itself that nothing after it is
+        removed: if `start` is "0-0", the number of entries that had ever been removed when the
+            range was planned. Any other `start` is an entry: while it exists, no later entry is
             missing.
         group: the query's group. Events that were requeued for another group are skipped.
-        strict: whether missing events are an error.
+        strict: True if missing events are an error.
     """
 
     place: StreamPlace
@@ -45,9 +45,9 @@ class Range:
 def pages(redis: RedisConnection, wanted: Range, size: int = PAGE) -> Iterator[list[RangeEntry]]:
     """Yield the entries, page by page.
 
-    A page begins with the last entry of the page before. As long as that entry is there, nothing
-    after it was removed, since trimming takes the oldest first. The size of a page follows from the
-    page before: as many entries as make `ANSWER_BYTES`, at most `size`.
+    A page is read from the last entry of the previous page. While that entry exists, no later entry
+    was removed, since trimming removes the oldest first. The size of a page is computed from the
+    previous page: as many entries as make `ANSWER_BYTES`, at most `size`.
 
     Raises:
         StateError: some entries are gone, and the range is strict.
@@ -67,7 +67,7 @@ def pages(redis: RedisConnection, wanted: Range, size: int = PAGE) -> Iterator[l
 
 
 def _fitting(page: list[RangeEntry]) -> int:
-    """Return how many entries of this size make one answer."""
+    """Return the number of entries of this size that make one answer."""
     some = page[:: len(page) // 100 + 1]  # looking at all would take a tenth of the time
     length = sum(len(value) for _, fields in some for value in fields)
     return max(1, ANSWER_BYTES * len(some) // max(1, length))
@@ -76,7 +76,7 @@ def _fitting(page: list[RangeEntry]) -> int:
 def _page(
     redis: RedisConnection, stream: str, wanted: Range, at: str, size: int
 ) -> tuple[list[RangeEntry], bool]:
-    """Return the entries after `at`, and whether none of them can be missing."""
+    """Return the entries after `at`, and True if none of them can be missing."""
     if at != entry_ids.NONE:
         entries = redis.repeated(lambda: _range(redis, stream, at, wanted.end, size + 1), stream)
         if entries and entries[0][0] == at.encode():
@@ -91,10 +91,10 @@ def _page(
 def _range(
     redis: RedisConnection, stream: str, start: str, end: str, count: int
 ) -> list[RangeEntry]:
-    # Not xrange(): redis-py would make a dictionary of each entry, which takes half of the time.
+    # Do not call xrange(): redis-py would make a dict of each entry, which takes half of the time.
     reply: Any = redis.client.execute_command(  # type: ignore[no-untyped-call]
         "XRANGE", stream, start, end, "COUNT", count
     )
-    if redis.is_cluster:  # the clients of its nodes do so all the same
+    if redis.is_cluster:  # the clients of its nodes make dicts nevertheless
         return [(at, [value for pair in fields.items() for value in pair]) for at, fields in reply]
     return list(reply)
