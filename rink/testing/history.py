@@ -10,7 +10,7 @@ when its work under the role stopped. `judge` finds what Rink forbids, and count
     assert judgement.problems == []
     assert judgement.longest_gap() < 5.0
 
-All times are of one clock, and so of one machine. Take a clock that counts suspended time
+All times must come from one clock, and so from one machine. Use a clock that counts suspended time
 (`CLOCK_BOOTTIME`). A member holds a role from `gained` to `let go`. Report `gained` once you have
 the handle. Report `let go` when the work has stopped, before you release the handle.
 """
@@ -48,7 +48,7 @@ class What(enum.StrEnum):
 
 _WRITES = {What.ACCEPTED, What.REFUSED}
 _OBSERVED = {What.ENDED, What.FROZEN, What.THAWED}
-# Events of one instant are ordered like this, so a hand-over without any gap is no overlap.
+# The order of events with the same time. So a hand-over without a gap is no overlap.
 _AT_ONCE = {What.GAINED: 1, What.THAWED: 2}
 
 
@@ -62,7 +62,7 @@ class HistoryEvent:
         at: the time, in seconds.
         role: the role, if the event is about one.
         token: the fencing token of the grant; for `lease ended`, the revision.
-        until: the member's own deadline, as it knew it then; None if the event does not report it.
+        until: the member's own deadline at that time; None if the event does not report it.
     """
 
     what: What = attrs.field(converter=What)
@@ -75,7 +75,7 @@ class HistoryEvent:
 
 @attrs.frozen
 class Overlap:
-    """Two members held a role at once; `end` is None if they still do."""
+    """Report two holders of a role at once; without `end`, they still hold it."""
 
     role: str
     holder: str
@@ -90,7 +90,7 @@ class Overlap:
 
 @attrs.frozen
 class Gap:
-    """Nobody held a role from `begin` to `end`, and if `is_open`, never again."""
+    """Report that no member held a role; if `is_open`, not even at the end."""
 
     role: str
     begin: float
@@ -99,25 +99,25 @@ class Gap:
 
     @property
     def seconds(self) -> float:
-        """Return its length."""
+        """Return the length of the gap."""
         return self.end - self.begin
 
 
 @attrs.frozen(kw_only=True)
 class Judgement:
-    """Hold what `judge` found.
+    """Hold the result of `judge`.
 
     Attributes:
-        overlaps: times when two members held a role at once, without those in `early`.
-        early: overlaps where etcd had ended the lease of a holder before the holder's own deadline.
-            No client can prevent them; only the token guards against them.
+        overlaps: times when two members held a role at once, without the overlaps in `early`.
+        early: overlaps after etcd had ended the lease of a holder before the holder's own deadline.
+            No client can prevent them. Only the token guards against them.
         tokens: grants whose token was not greater than that of an earlier holder.
         stale: writes that were wrongly accepted, after a write under a later grant.
         disorder: reports that contradict each other.
-        accepted: how many writes were accepted.
-        refused: how many writes were rightly refused.
+        accepted: the number of accepted writes.
+        refused: the number of refused writes.
         grants: every `gained`, in order.
-        gaps: times when nobody held a role that had been held before, ordered by their begin.
+        gaps: times when no member held a role that had been held before, ordered by their begin.
         holders: the last holder of each role that is held at the end.
     """
 
@@ -134,15 +134,15 @@ class Judgement:
 
     @property
     def problems(self) -> list[str]:
-        """Return a sentence for each broken promise; `early` and gaps break none."""
+        """Return a sentence for each broken promise, without `early` and gaps."""
         return [*map(str, self.overlaps), *self.tokens, *self.stale, *self.disorder]
 
     def gains(self, since: float = 0.0) -> dict[str, int]:
-        """Return how often each role was gained since then, by anybody."""
+        """Return the number of grants of each role after `since`."""
         return Counter(grant.role for grant in self.grants if grant.at > since)
 
     def moves(self, since: float = 0.0) -> dict[str, int]:
-        """Return how often each role moved to another member since then."""
+        """Return the number of moves of each role after `since`."""
         moves: Counter[str] = Counter()
         last: dict[str, str] = {}
         for grant in self.grants:
@@ -152,11 +152,11 @@ class Judgement:
         return moves
 
     def longest_gap(self, since: float = 0.0) -> float:
-        """Return the longest gap that ended since then, or 0 without a gap."""
+        """Return the longest gap that ended after `since`, in seconds, or 0."""
         return max((gap.seconds for gap in self.gaps if gap.end > since), default=0.0)
 
     def not_held(self, roles: Iterable[str]) -> list[str]:
-        """Return which of these roles nobody held in the end."""
+        """Return the roles that no member held in the end."""
         return [role for role in roles if role not in self.holders]
 
 
@@ -164,8 +164,8 @@ def judge(events: Iterable[HistoryEvent]) -> Judgement:
     """Judge a history.
 
     Args:
-        events: in any order, with two exceptions. The events of one member stand in the order in
-            which it reported them, and writes in the order in which the resource received them.
+        events: the events, in any order with two exceptions. Give the events of one member in the
+            order of its reports, and writes in the order in which the resource received them.
     """
     events = list(events)
     walk = _Walk(events)
@@ -175,17 +175,17 @@ def judge(events: Iterable[HistoryEvent]) -> Judgement:
 
 
 def in_order(events: Iterable[HistoryEvent]) -> Iterator[HistoryEvent]:
-    """Return the events by time, and those of one member in its own order."""
+    """Sort events by time, and keep the order of each member's own events."""
     streams: dict[object, list[HistoryEvent]] = {}
     for event in events:
-        # What others observe of a process is another stream than what the process reports itself.
+        # Observations of a process and the process's own reports are two streams.
         source = None if event.what in _WRITES else (event.who, event.what in _OBSERVED)
         streams.setdefault(source, []).append(event)
     return heapq.merge(*streams.values(), key=lambda event: (event.at, _AT_ONCE.get(event.what, 0)))
 
 
 class _Walk:
-    """One pass over a history in order."""
+    """Walk over a history in order, and collect its problems."""
 
     def __init__(self, events: list[HistoryEvent]) -> None:
         self._lease_ends = [event for event in events if event.what is What.LEASE_ENDED]
@@ -198,7 +198,7 @@ class _Walk:
         self._free: dict[str, float] = {}
         self._gaps: list[Gap] = []
         self._grants: list[HistoryEvent] = []
-        self._order: dict[tuple[str, str, int], int] = {}  # role, holder, token -> which grant
+        self._order: dict[tuple[str, str, int], int] = {}  # role, holder, token -> its index
         self._written: dict[str, tuple[int, HistoryEvent]] = {}
         self._tokens: list[str] = []
         self._stale: list[str] = []
@@ -271,7 +271,7 @@ class _Walk:
         if grant and grant.token == event.token:
             self._unhold(grant, event.at)
         elif stopped and stopped.token == event.token:
-            del self._stopped[event.role, event.who]  # its freeze had ended the hold already
+            del self._stopped[event.role, event.who]  # the freeze had ended the hold already
         else:
             self._disorder.append(
                 f"{event.who} let go of {event.role} ({event.token}), which it did not hold"
@@ -329,7 +329,7 @@ class History:
     def __init__(self, events: Iterable[HistoryEvent] = ()) -> None:
         self._changed = threading.Condition()
         self._events: list[HistoryEvent] = []
-        self._writes: list[HistoryEvent] = []  # apart: they are many, and change no holder
+        self._writes: list[HistoryEvent] = []  # kept apart: they are many, and change no holder
         for event in events:
             self.add(event)
 
@@ -344,14 +344,14 @@ class History:
 
     @property
     def events(self) -> list[HistoryEvent]:
-        """Return all events but the writes, by time."""
+        """Return all events except writes, by time."""
         with self._changed:
             events = list(self._events)
         return list(in_order(events))
 
     @property
     def holders(self) -> dict[str, str]:
-        """Return who holds which role now, by the events so far."""
+        """Return the current holder of each held role."""
         with self._changed:
             events = list(self._events)
         return judge(events).holders
@@ -362,14 +362,14 @@ class History:
             return judge([*self._events, *self._writes])
 
     def wait(self, happens: Callable[[History], bool], timeout: float = 30.0) -> None:
-        """Wait until something is true of the history.
+        """Wait until a condition of the history is true.
 
         Args:
-            happens: called with the history, and again after each change.
+            happens: the condition, called with the history, and again after each change.
             timeout: seconds.
 
         Raises:
-            TimeoutError: it did not come true; shows the last events.
+            TimeoutError: the condition did not come true; shows the last events.
         """
         end = time.monotonic() + timeout
         while True:

@@ -8,7 +8,7 @@ pytest loads the plugin if Rink is installed. A test takes three lines:
 
 Fixtures:
     rink_session: a `rink.Session` on an etcd in memory, in real time.
-    rink_etcd: that etcd, a `MemoryCluster`, for more clients and faults.
+    rink_etcd: the etcd of `rink_session`, a `MemoryCluster`, for more clients and faults.
     rink_time: a `rink.testing.virtual.VirtualTime`, in which `advance(3600)` takes a moment.
     rink_server: a real etcd, a `rink.testing.EtcdNode`, one for all tests and running for each.
     rink_redis: a real Redis, a `rink.testing.RedisNode`, one for all tests and empty for each.
@@ -61,7 +61,7 @@ def rink_time() -> Iterator[VirtualTime]:
 
 @pytest.fixture(scope="session")
 def rink_etcd_server() -> Iterator[EtcdNode]:
-    """Give the etcd of `rink_server`, started once for all tests."""
+    """Start the etcd of `rink_server`, once for all tests."""
     from rink.testing import local_etcd
 
     with local_etcd() as node:
@@ -70,15 +70,15 @@ def rink_etcd_server() -> Iterator[EtcdNode]:
 
 @pytest.fixture
 def rink_server(rink_etcd_server: EtcdNode) -> EtcdNode:
-    """Give a real etcd that runs, started again if the last test broke it."""
+    """Give a running real etcd; restart it if the last test broke it."""
     return _running(rink_etcd_server)
 
 
 @pytest.fixture(scope="session")
 def rink_redis_server() -> Iterator[RedisNode]:
-    """Give the Redis of `rink_redis`, started once for all tests.
+    """Start the Redis of `rink_redis`, once for all tests.
 
-    A Redis that was given must be empty, because `rink_redis` removes all keys.
+    The server at RINK_TEST_REDIS must be empty, because `rink_redis` removes all keys.
     """
     from rink.errors import ConfigError
     from rink.testing import local_redis
@@ -94,9 +94,9 @@ def rink_redis_server() -> Iterator[RedisNode]:
 
 @pytest.fixture
 def rink_redis(rink_redis_server: RedisNode) -> RedisNode:
-    """Give a real Redis that runs and has no keys.
+    """Give a running real Redis without keys.
 
-    It is started again if the last test broke it.
+    Restart it if the last test broke it.
     """
     _running(rink_redis_server).flush()
     return rink_redis_server

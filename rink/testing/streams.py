@@ -7,8 +7,8 @@
         orders.send_many_blocking(...)
         run.drain()
 
-`process` runs the code of a worker, with lists in place of Redis and etcd. So retries, dead
-letters, commits and outputs are as in a worker.
+`process` runs the code of a worker, with lists instead of Redis and etcd. So retries, dead letters,
+commits and outputs are the same as in a worker.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Outcome:
         processed: the records that were processed and committed, in order within each partition.
         outputs: the outputs of the commits, by the name of the stream.
         dead: the dead letters.
-        quarantined: the reason of each quarantined partition (`quarantine` and `halt`).
+        quarantined: the reason for each quarantined partition (`quarantine` and `halt`).
         commits: the number of processed events of each commit.
     """
 
@@ -85,17 +85,17 @@ def process(app: App, processor: str, records: Iterable[Any], *, seconds: float 
     `send` still needs Redis. Give outputs to `events.commit`, or replace the function that sends.
 
     Args:
-        app: has the processor.
+        app: the app of the processor.
         processor: the name of the processor.
-        records: instances of the stream's class, or bytes as they would lie in Redis. For a stream
-            of dead letters they are `DeadLetter(record=..., error=...)`.
-        seconds: how long it may take.
+        records: instances of the stream's class, or encoded records as bytes. For a stream of dead
+            letters, use `DeadLetter(record=..., error=...)`.
+        seconds: the timeout.
 
     Raises:
         RecordError: a record has no partition key, or does not match.
-        TimeoutError: it took longer; the message has the counts so far.
+        TimeoutError: the processor took longer. The message has the counts so far.
         ConfigError: the app has no such processor.
-        UsageError: called from a running event loop; call it from a plain test function.
+        UsageError: an event loop is running. Call this from a plain test function.
     """
     check_processors(app, [processor])
     if asyncio._get_running_loop() is not None:  # noqa: SLF001 - the public one raises
@@ -130,7 +130,7 @@ async def _process(processor: Processor[Any], records: Sequence[Any], seconds: f
 
 
 def _shares(processor: Processor[Any], records: Sequence[Any]) -> dict[int, list[list[bytes]]]:
-    """Return the entries of each partition; bytes go to the first."""
+    """Return the entries of each partition; bytes go to partition 0."""
     stream, shares = processor.stream, dict[int, list[list[bytes]]]()
     for record in records:
         is_raw = isinstance(record, bytes)
@@ -140,7 +140,7 @@ def _shares(processor: Processor[Any], records: Sequence[Any]) -> dict[int, list
 
 
 class _Partition:
-    """One partition with all its records, in place of Redis."""
+    """Process one partition, from a list of records instead of Redis."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class _Partition:
             over.cancel()
 
     async def _over(self, owner: GrantOwner[Any]) -> bool:
-        """Wait until all is committed, or the processor waits for more."""
+        """Wait until all events are committed, or the processor waits for more."""
         while not self._done.is_set():
             if owner.is_idle and not self._unread and not owner.buffer.ready:
                 break
@@ -249,7 +249,7 @@ def _bytes(data: bytes | str) -> bytes:
 
 
 class _OwnerOfAll(GrantOwner[Any]):
-    """An owner that waits only for existing records, and notes its outputs."""
+    """Wait only for existing records, and record the streams of outputs."""
 
     targets: set[Stream[Any]]
     unread: list[RawEntry]
@@ -273,7 +273,7 @@ class _OwnerOfAll(GrantOwner[Any]):
 
 
 class _StoreOf(Store):
-    """A store that answers an owner from the lists of its partition."""
+    """Answer an owner from the lists of its partition instead of Redis."""
 
     def __init__(self, partition: _Partition) -> None:
         self._partition = partition
@@ -296,14 +296,14 @@ class _StoreOf(Store):
 
 
 class _NoReader(Reader):
-    """A reader that reads nothing, because `_Partition` feeds all records."""
+    """Read nothing, because `_Partition` feeds all records."""
 
     def wake(self, owner: GrantOwner[Any]) -> None:
         pass
 
 
 class Running:
-    """An app whose workers run in this process, on the Redis at `redis_url`."""
+    """Control an app's workers in this process, on the Redis at `redis_url`."""
 
     def __init__(self, app: App, redis_url: str) -> None:
         self.redis_url = redis_url
@@ -313,14 +313,14 @@ class Running:
         """Wait until every processor has committed every event.
 
         Raises:
-            AssertionError: it took longer; names the processors that are behind, and why.
+            AssertionError: this took longer. The message has the lag of each processor.
         """
         self._app.connections.run_blocking(self._drain(seconds))
 
     async def _drain(self, seconds: float) -> None:
         end = asyncio.get_running_loop().time() + seconds
-        # A processor may send events to one that was checked before it. So no processor is behind
-        # only after two rounds in a row without a lag and with equal offsets.
+        # A processor may send events to a processor that was checked before. So all are done only
+        # after two rounds in a row without a lag and with equal offsets.
         last_offsets: list[str] | None = None
         while True:
             behind, offsets = await self._behind()
@@ -350,10 +350,10 @@ class Running:
 def running(app: App, *, workers: int = 1, redis: str | None = None) -> Iterator[Running]:
     """Run an app's workers for as long as the `with` lasts.
 
-    They use an etcd in memory and a real redis-server.
+    The workers use an etcd in memory and a real redis-server.
 
     Args:
-        app: its `redis` and `etcd` are replaced during the `with`.
+        app: the app, whose `redis` and `etcd` are replaced during the `with`.
         workers: the number of workers, all in this process.
         redis: the URL of a server to use instead of starting one.
 

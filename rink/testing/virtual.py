@@ -9,10 +9,10 @@ The members are real: they have engines, threads and leases, on an etcd in memor
 some tenths of a second for each member.
 
 Every thread of the library waits through this clock. So the clock knows when all threads are idle.
-Only then it jumps to the next moment at which one of them wants to wake, also while a test's own
-thread waits in a call of the library, such as `await_role`.
+Only then it jumps to the next time at which a thread wants to wake. It also jumps while a test's
+own thread waits in a call of the library, such as `await_role`.
 
-Coroutines run in the same time by `time.run(main())`, and there `asyncio.sleep(3600)` advances it.
+`time.run(main())` runs coroutines in the same time. There, `asyncio.sleep(3600)` advances it.
 """
 
 from __future__ import annotations
@@ -49,28 +49,28 @@ class VirtualTime:
         return session
 
     def now(self) -> float:
-        """Return virtual seconds."""
+        """Return the virtual time, in seconds."""
         return self.clock.now()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and return when all threads are idle."""
+        """Advance the time, and return when all threads are idle."""
         self.clock.advance(seconds)
 
     def settle(self) -> None:
-        """Deliver all messages until all threads are idle; the clock stands."""
+        """Deliver messages until all threads are idle, without moving the clock."""
         self.clock.settle()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine as `asyncio.run` does, in virtual time.
 
-        Time stands still during a call of `asyncio.to_thread`, but not while a thread of your own
-        works.
+        Time stands still during a call of `asyncio.to_thread`, but not while another thread of the
+        test works.
         """
         with asyncio.Runner(loop_factory=lambda: VirtualLoop(self.clock)) as runner:
             return runner.run(coroutine)
 
     def close(self) -> None:
-        """Close every session, also if a failed test still holds roles."""
+        """Close every session, even if a failed test still holds roles."""
         for session in self._sessions:
             session.close(timeout=60.0)
 

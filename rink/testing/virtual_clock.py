@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 NEVER = float("inf")
 BUSY_TIMEOUT_S = 30.0
-"""Real seconds after which a thread that does not become idle is an error."""
+"""The maximum number of real seconds until a thread must be idle."""
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 """The date at which a virtual clock would show 0 s."""
 
 
 class _Mailbox(Generic[T]):
-    """A mailbox that knows whether its reader is idle."""
+    """Pass messages to a reader, and know whether it is idle."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
@@ -64,10 +64,10 @@ class _Mailbox(Generic[T]):
 
 
 class LoopCalls(_Mailbox[None]):
-    """The mailbox of an event loop, which moves the time while it waits.
+    """Hold the calls of an event loop, which moves the time while it waits.
 
     While no thread of the loop's executor works, the loop always counts as idle, so that coroutines
-    may move the time, too. While such a thread works, only the thread may move the time, and the
+    may move the time, too. While such a thread works, only that thread may move the time, and the
     loop counts as busy until it waits.
     """
 
@@ -82,7 +82,7 @@ class LoopCalls(_Mailbox[None]):
         """Note a call; safe from any thread."""
         with self.clock.changed:
             super().put(item)
-            self.clock.changed.notify_all()  # the loop itself may wait for that
+            self.clock.changed.notify_all()  # the loop itself may wait for this
 
     def wake(self) -> None:
         """Wake the loop; call this with the clock's lock."""
@@ -90,7 +90,7 @@ class LoopCalls(_Mailbox[None]):
         self.filled.notify_all()
 
     def is_set(self) -> bool:
-        """Return whether there is a call, as an event would."""
+        """Return whether there is a call, like `Event.is_set`."""
         return bool(self.items)
 
     def wait(self, timeout: float | None) -> None:
@@ -102,7 +102,7 @@ class LoopCalls(_Mailbox[None]):
         self.note_job(0)
 
     def note_job(self, change: int) -> None:
-        """Note that a thread of the executor begins to work (1) or has ended (-1)."""
+        """Count a thread of the executor that begins to work (1) or ends (-1)."""
         self._count_jobs += change
         with self.clock.changed:
             self.is_idle, self.until = not self._count_jobs, NEVER
@@ -110,7 +110,7 @@ class LoopCalls(_Mailbox[None]):
 
 
 class _Event(ClockEvent):
-    """An event that notifies the clock when it is set."""
+    """Notify the clock when the event is set."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__()
@@ -123,18 +123,15 @@ class _Event(ClockEvent):
 
 
 class ExecutorJob:
-    """A call in a thread of an executor.
-
-    It may move the time while it waits.
-    """
+    """Represent a call in an executor's thread, which may move the time."""
 
     thread: int | None = None
-    """The identifier of the thread, once it has begun."""
+    """The identifier of the thread, after its begin."""
 
 
 @attrs.frozen
 class _Wait:
-    """A wait of a thread, for a time or an event."""
+    """Describe a thread's wait for a time or an event."""
 
     until: float
     event: ClockEvent | LoopCalls | None
@@ -144,12 +141,12 @@ class _Wait:
 
 
 class VirtualClock:
-    """A `rink.engine.clock.Clock` that moves only when a test moves it.
+    """Implement `rink.engine.clock.Clock` for tests, which move the time.
 
     Any thread that waits may move the time. Invariant: the time moves only while each thread of the
     library is idle, each job waits here, and no wait is over. It never moves beyond the end of a
-    wait. So the time stands still from the end of a wait until its thread runs. For the thread of a
-    job, it then stands still until the job waits again, or ends.
+    wait. So the time stands still from the end of a wait until its thread runs. If a job's wait
+    ends, the time then stands still until the job waits again or ends.
     """
 
     def __init__(self) -> None:
@@ -164,11 +161,11 @@ class VirtualClock:
         self._pumping = threading.Lock()
 
     def now(self) -> float:
-        """Return virtual seconds."""
+        """Return the virtual time, in seconds."""
         return self._now
 
     def wall(self, ahead: float = 0.0) -> str:
-        """Return a wall-clock time that moves with the virtual one."""
+        """Return a wall-clock time that moves with the virtual time."""
         return shown(EPOCH, self._now + ahead)
 
     def mailbox(self) -> Any:
@@ -208,19 +205,19 @@ class VirtualClock:
                 self.changed.notify_all()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and return when all threads are idle."""
+        """Advance the time, and return when all threads are idle."""
         self.move(self._now + seconds)
         self.settle()
 
     def settle(self) -> None:
-        """Deliver all messages until all threads are idle; the clock stands."""
+        """Deliver messages until all threads are idle, without moving the clock."""
         while self._wait_idle() and self._pump():
             pass
 
     def _move(self, wait: _Wait) -> None:
-        """Wait until all threads are idle, then jump to the next moment.
+        """Wait until all threads are idle, and then jump to the next event.
 
-        It is a wake-up, the end of a lease or the end of a wait.
+        The event is a wake-up, the end of a lease or the end of a wait.
         """
         if not self._wait_idle(wait) or self._pump():
             return
@@ -232,7 +229,7 @@ class VirtualClock:
             ends = [each.until for each in self._waits.values()]
             moment = min([*wakes, *ends, NEVER if expiry is None else expiry])
             if moment == NEVER:
-                self.changed.wait(BUSY_TIMEOUT_S)  # until another thread of the test does something
+                self.changed.wait(BUSY_TIMEOUT_S)  # until another thread of the test acts
                 return
             self._now = max(self._now, moment)
             for mailbox in self.mailboxes:
@@ -242,7 +239,7 @@ class VirtualClock:
         self.cluster.tick()
 
     def _all_idle(self) -> bool:
-        """Return whether every thread but the caller's is idle."""
+        """Return whether every thread except the caller's is idle."""
         caller = threading.get_ident()
         for mailbox in self.mailboxes:
             # A finalizer may have posted the item on the reader's thread just before it waited.
@@ -255,7 +252,7 @@ class VirtualClock:
         )
 
     def _wait_idle(self, wait: _Wait | None = None) -> bool:
-        """Wait until every thread is idle; return False if `wait` was over first."""
+        """Wait until every thread is idle, or return False if `wait` is over."""
         with self.changed:
             done = self.changed.wait_for(
                 lambda: self._all_idle() or (wait is not None and wait.is_over(self._now)),
@@ -270,6 +267,6 @@ class VirtualClock:
             return wait is None or not wait.is_over(self._now)
 
     def _pump(self) -> bool:
-        """Deliver etcd's messages; return whether there were any."""
+        """Deliver etcd's messages, and return whether there were any."""
         with self._pumping:
             return self.cluster.pump() > 0

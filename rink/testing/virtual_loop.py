@@ -18,7 +18,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class _Selector(selectors.DefaultSelector):
-    """A selector whose waits move the virtual clock.
+    """Select with waits that move the virtual clock.
 
     Invariant: a call from another thread is queued in the loop before it is put into the mailbox,
     and the mailbox is read at the end of each wait. So no such call waits for time to pass.
@@ -42,12 +42,12 @@ class _Selector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop of asyncio whose time is a clock's.
+    """Run an asyncio event loop in the time of a virtual clock.
 
     Time stands still while a task can run, or a thread of the loop's executor works. Otherwise it
     jumps to the next moment at which the loop or a thread of the library wants to wake. A thread
-    whose future was cancelled no longer counts. The loop waits for no socket and no signal: it
-    looks at them between its timers.
+    whose future was cancelled no longer counts. The loop does not wait for sockets and signals: it
+    checks them between its timers.
     """
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -55,7 +55,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(self._virtual)
 
     def time(self) -> float:
-        """Return virtual seconds."""
+        """Return the virtual time, in seconds."""
         return self._virtual.clock.now()
 
     def wall_now(self) -> datetime:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class Containers:
-    """Own the containers of one cluster; a `ProcessOwner`.
+    """Own the containers of one cluster, as a `ProcessOwner`.
 
     Args:
         image: an image with `etcd` on its PATH.
         mounts: the folders of the certificates.
-        folders: removed at the end.
+        folders: the folders that `close` removes.
     """
 
     def __init__(self, image: str, mounts: set[Path], folders: list[Path]) -> None:
@@ -74,7 +74,7 @@ class Containers:
 
 
 class ContainerProcess:
-    """Run a server in a container; a `Process` without id and log file.
+    """Run a server in a container, as a `Process` without id and log file.
 
     `create` makes and starts a `testcontainers` container.
     """
@@ -91,7 +91,7 @@ class ContainerProcess:
         """Start the container; the first start creates it.
 
         Raises:
-            NoEtcdError: it cannot be created: there is no Docker, or no such image.
+            NoEtcdError: the container cannot be created: there is no Docker, or no such image.
         """
         if self._container is None:
             try:
@@ -110,7 +110,7 @@ class ContainerProcess:
         return self._status() in {"running", "paused"}
 
     def signal(self, number: signal.Signals) -> None:
-        """Do what the signal does to a process: SIGSTOP pauses the container."""
+        """Signal the container. SIGSTOP pauses it, other signals resume it."""
         status = self._status()
         if status not in {"running", "paused"}:
             return

@@ -38,10 +38,10 @@ __all__ = ["EtcdCluster", "EtcdNode", "Place", "TlsFiles", "etcd_cluster", "loca
 
 
 class EtcdCluster:
-    """Several etcd servers that form one cluster.
+    """Control several etcd servers that form one cluster.
 
     Attributes:
-        nodes: the members, also those that are down.
+        nodes: all members, running or not.
     """
 
     def __init__(self, nodes: tuple[EtcdNode, ...]) -> None:
@@ -55,11 +55,11 @@ class EtcdCluster:
     def leader(self, timeout: float = 10.0) -> EtcdNode:
         """Wait for a leader for `timeout` seconds, and return its node.
 
-        Frozen nodes are not asked. A leader that lost its quorum may take up to the election
-        timeout to notice.
+        Frozen nodes are skipped. A leader that lost its quorum may take up to the election timeout
+        to notice.
 
         Raises:
-            EtcdUnavailable: no node answered in time that it leads.
+            EtcdUnavailable: no node reported in time that it leads.
         """
         end = time.monotonic() + timeout
         while time.monotonic() < end:
@@ -83,7 +83,7 @@ class EtcdCluster:
         """Wait until every node that runs and is not frozen is healthy.
 
         Args:
-            timeout: seconds for each node; None is the deadline the cluster was made with.
+            timeout: seconds for each node; None is the cluster's own `deadline`.
 
         Raises:
             EtcdUnavailable: a node was not healthy in time.
@@ -114,8 +114,8 @@ def local_etcd(
             same folder has the same data and ports.
         tls: certificates for the client port; None is http.
         root_password: enable authentication, with the user `root`.
-        fsync: with False a crash of the machine (not of the process) may lose acknowledged writes.
-            It is faster on a slow disk.
+        fsync: sync each write to disk. False is faster on a slow disk, but a crash of the machine
+            (not of the process) may lose acknowledged writes.
         heartbeat_ms: milliseconds between a leader's heartbeats.
         election_ms: milliseconds without a heartbeat until an election. The shortest lease takes
             1.5 times as long: 2 s with the default, as in production.
@@ -160,13 +160,13 @@ def etcd_cluster(
 ) -> Iterator[EtcdCluster]:
     """Run an etcd cluster for as long as the `with` lasts.
 
-    All `size` nodes are healthy when the `with` begins. A cluster is always started here, never
-    given. With a lower `election_ms`, such as 300 with `heartbeat_ms` 30, a cluster recovers sooner
-    from the loss of its leader. On a busy machine it may then lose its leader without a fault.
+    All `size` nodes are healthy when the `with` begins. RINK_TEST_ETCD has no effect here. With a
+    lower `election_ms`, such as 300 with `heartbeat_ms` 30, a cluster recovers sooner from the loss
+    of its leader. On a busy machine it may then lose its leader without a fault.
 
-    `places` has where each node runs, such as in a network namespace, so that the network can cut
-    it off; empty is this machine. Errors and the other arguments are those of `local_etcd`, for
-    each node.
+    `places` holds one Place per node, such as a network namespace that a test can cut off. If it is
+    empty, all nodes run on this machine. See `local_etcd` for the errors and the other arguments,
+    which apply to each node.
     """
     if places and len(places) != size:
         raise ConfigError(f"places has {len(places)} entries for {size} nodes: give one per node")

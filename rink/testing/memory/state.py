@@ -1,10 +1,10 @@
 """Keep the revisions, keys, history and leases of an in-memory etcd.
 
-It is a plain state machine, without threads, locks and clock. It behaves like etcd in these points,
-which the shared suite in `tests/testing` and `integration/testing` checks:
+The module is a plain state machine, without threads, locks and clock. It behaves like etcd in these
+points, which the shared suite in `tests/testing` and `integration/testing` checks:
 
-- A transaction that changes something takes one revision, and so does a lease that ends, for any
-  number of keys. A transaction that deletes nothing takes none, and neither does a lease without
+- A transaction that changes a key takes one revision, for any number of keys. So does the end of a
+  lease with keys. A transaction that changes no key takes none, and neither does a lease without
   keys.
 - A transaction that etcd refuses is refused before any part of it is applied.
 - The operations of one branch see the earlier operations of that branch.
@@ -58,7 +58,7 @@ class _Lease:
 
 
 def in_range(key: bytes, start: bytes, range_end: bytes) -> bool:
-    r"""Return whether a key lies in [start, range_end); b"\0" is no end."""
+    r"""Return whether a key lies in [start, range_end); b"\0" means no end."""
     if not range_end:
         return key == start
     return key >= start and (range_end == b"\0" or key < range_end)
@@ -66,7 +66,7 @@ def in_range(key: bytes, start: bytes, range_end: bytes) -> bool:
 
 @attrs.define
 class MemoryState:
-    """The state of one etcd.
+    """Hold the state of one etcd.
 
     Attributes:
         revision: the newest revision; an empty etcd begins at 1.
@@ -137,7 +137,7 @@ class MemoryState:
         """Grant a lease that ends `ttl` seconds after `now`, but at least two.
 
         Raises:
-            EtcdError: there is a lease with this id; 0 takes a free id.
+            EtcdError: there is a lease with this id. The id 0 takes a free id.
         """
         if lease in self._leases:
             raise EtcdError(f"lease {lease:x}: lease already exists")
@@ -157,7 +157,7 @@ class MemoryState:
         return state.ttl
 
     def time_to_live(self, lease: int, now: float) -> int:
-        """Return the whole seconds that a lease has left, or -1 if unknown."""
+        """Return the remaining whole seconds of a lease, or -1 if unknown."""
         state = self._leases.get(lease)
         return -1 if state is None else math.floor(state.ends_at - now)
 
@@ -209,7 +209,8 @@ class MemoryState:
     def restored(self, backup: MemoryState, now: float) -> MemoryState:
         """Return the state that etcd's restore makes of a backup.
 
-        It is another cluster with the old revisions. Leases begin anew, as at each start of etcd.
+        It has another cluster id and the old revisions. All leases get their whole time again, as
+        at each start of etcd.
         """
         new = self._after(backup, now)
         new.cluster_id = self.cluster_id + 1

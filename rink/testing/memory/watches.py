@@ -1,8 +1,8 @@
 """Deliver messages of the in-memory etcd's watches and keepalives.
 
-A message waits in its stream's inbox until the stream's own thread delivers it, or `pump` in a
-pumped cluster. So the order within a stream always holds, and the caller of `pump` chooses the
-order between streams.
+A message waits in its stream's inbox until the stream's own thread delivers it. In a pumped
+cluster, `pump` delivers it instead. So the order within a stream always holds, and the caller of
+`pump` chooses the order between streams.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ M = TypeVar("M")
 
 
 class StreamCluster(Protocol):
-    """The part of a `MemoryCluster` that its clients and streams use."""
+    """Declare the part of a `MemoryCluster` that clients and streams use."""
 
     store: MemoryState
     streams: list[AnyStream]
@@ -53,7 +53,7 @@ class StreamCluster(Protocol):
 
 
 class StreamClient(Protocol):
-    """The part of a `MemoryEtcd` that its streams use."""
+    """Declare the part of a `MemoryEtcd` that its streams use."""
 
     cluster: StreamCluster
     is_cut: bool
@@ -63,7 +63,7 @@ class StreamClient(Protocol):
 
 
 class MemoryStream(abc.ABC, Generic[M]):
-    """A stream of messages to one client."""
+    """Deliver a stream of messages to one client."""
 
     def __init__(self, client: StreamClient, deliver: Callable[[M], None]) -> None:
         self.client = client
@@ -71,7 +71,7 @@ class MemoryStream(abc.ABC, Generic[M]):
         self._deliver = deliver
         self._inbox: deque[M] = deque()
         self._closed = False
-        # The cluster's lock, so that inboxes change together with the store.
+        # Use the cluster's lock, so that inboxes change together with the store.
         self._changed = threading.Condition(client.cluster.lock)
         client.cluster.streams.append(self)
         self._thread: threading.Thread | None = None
@@ -91,12 +91,12 @@ class MemoryStream(abc.ABC, Generic[M]):
 
     @property
     def pending(self) -> int:
-        """Return how many messages wait to be delivered."""
+        """Return the number of undelivered messages."""
         with self._changed:
             return len(self._inbox)
 
     def pump(self) -> bool:
-        """Deliver one message on the caller's thread; return False if none waits.
+        """Deliver one message on the caller's thread, or return False without any.
 
         Errors of the user's function are raised here.
         """
@@ -109,9 +109,9 @@ class MemoryStream(abc.ABC, Generic[M]):
         return True
 
     def close(self) -> None:
-        """End the stream; afterwards nothing is delivered.
+        """End the stream. Afterwards no message is delivered.
 
-        The stream's own thread may call this too. It then finishes the current delivery.
+        The stream's own thread may call this, too. It then finishes the current delivery.
         """
         with self._changed:
             self._closed = True
@@ -127,7 +127,7 @@ class MemoryStream(abc.ABC, Generic[M]):
         self._inbox.clear()
 
     def catch_up(self) -> None:
-        """Send what is new after a change or a heal; call this with the lock."""
+        """Send new messages after a change or a heal; call this with the lock."""
 
     def _post(self, message: M) -> None:
         self._inbox.append(message)
@@ -155,9 +155,9 @@ class MemoryStream(abc.ABC, Generic[M]):
 
 
 class MemoryWatch(MemoryStream[WatchMessage]):
-    """A watch that resumes after a cut as the real client's does.
+    """Watch a range, and resume after a cut as the real client does.
 
-    If the last delivered revision is not in the store, it starts a new history.
+    If the last delivered revision is not in the store, the watch starts a new history.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class MemoryWatch(MemoryStream[WatchMessage]):
         self._listed = math.inf if revision is None else revision
 
     def cut(self) -> None:
-        """Lose the changes that were sent and not delivered."""
+        """Lose the undelivered changes."""
         super().cut()
         self._is_open = False
 
@@ -206,14 +206,14 @@ class MemoryWatch(MemoryStream[WatchMessage]):
             self._post(WatchBroken(EtcdCompacted(message)))
             return
         changes = list(store.changes(*self._range, self._send_from))
-        # If the watch starts at a future revision, it still waits for that one.
+        # If the watch starts at a future revision, it still waits for that revision.
         self._send_from = max(self._send_from, store.revision + 1)
         if changes:
             events = tuple(event for entry in changes for event in entry.events)
             self._post(WatchEvents(changes[-1].revision, events))
 
     def _begin(self, store: MemoryState) -> bool:
-        """Open a call behind the last delivered revision, or start a new history.
+        """Open a call after the last delivered revision, or start a new history.
 
         Return False if the start revision has been compacted.
         """
@@ -243,7 +243,7 @@ class MemoryWatch(MemoryStream[WatchMessage]):
         return message
 
     def _failed(self, error: Exception) -> None:
-        """End the watch, so that the lost message is not hidden by the next."""
+        """End the watch, so that the next message does not hide the lost one."""
         with self._changed:
             self._inbox.clear()
             if not self._broken:
@@ -251,14 +251,14 @@ class MemoryWatch(MemoryStream[WatchMessage]):
 
 
 class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
-    """A stream whose requests renew at once, and whose answers wait.
+    """Renew leases at once, and let the answers wait for delivery.
 
     A heal repeats the requests that were sent during the cut or not answered before it. As in the
-    real client, it repeats one request per lease, with the time of the first sending.
+    real client, it repeats one request per lease, with its original time.
     """
 
     def __init__(self, client: StreamClient, deliver: Callable[[KeepAliveAnswer], None]) -> None:
-        self._waiting: dict[int, float] = {}  # lease -> time of the first request
+        self._waiting: dict[int, float] = {}  # lease -> time of the request
         self._cuts = 0  # after each cut there is a new call
         super().__init__(client, deliver)
 
@@ -284,7 +284,7 @@ class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
                 self._inbox.popleft()
 
     def cut(self) -> None:
-        """Lose the answers that wait, and repeat their requests later."""
+        """Lose the waiting answers, and repeat their requests later."""
         self._waiting |= {answer.lease: answer.sent_at for answer in self._inbox}
         self._cuts += 1
         super().cut()
@@ -301,7 +301,7 @@ class MemoryKeepAlives(MemoryStream[KeepAliveAnswer]):
         self._waiting.clear()
 
     def _failed(self, error: Exception) -> None:
-        """Go on, because a lost answer needs no handling."""
+        """Do nothing, because a lost answer needs no handling."""
 
 
 AnyStream = MemoryStream[Any]

@@ -36,8 +36,8 @@ def owned_folder(
     Args:
         owner_of: makes the owner from the folders that it must remove at the end.
         data_dir: a folder that stays; None makes a temporary one.
-        prefix: of the temporary folder's name.
-        room: bytes that the servers need.
+        prefix: the prefix of the temporary folder's name.
+        room: the number of bytes that the servers need.
     """
     folder = data_dir or _temporary_folder(prefix, room)
     folder.mkdir(parents=True, exist_ok=True)
@@ -52,8 +52,8 @@ def started(folder: Path, make: Callable[[], tuple[_Node, ...]]) -> tuple[_Node,
     """Start servers, and return them when they are healthy.
 
     Args:
-        folder: holds the file of ports, and each server's data in a folder of the server's name.
-        make: makes the servers, on the ports in the file or on new ones, without starting them.
+        folder: the folder of the ports file and of each server's own data folder.
+        make: makes the servers without starting them, on the ports in the file or on new ports.
 
     Raises:
         EtcdUnavailable: a server was not healthy by its deadline; for a Redis,
@@ -69,7 +69,7 @@ def started(folder: Path, make: Callable[[], tuple[_Node, ...]]) -> tuple[_Node,
                 node.wait_healthy()
         except RinkError:
             # Another process may have taken a port before the server listened on it. Then choose
-            # new ports, but not for data that was there before: its peers know the old ports.
+            # new ports, but not for existing data, whose peers know the old ports.
             taken = any("address already in use" in node.log_tail().lower() for node in nodes)
             if not taken or recorded or attempt == _ATTEMPTS:
                 raise

@@ -47,9 +47,9 @@ def kept_ports(folder: Path, names: Sequence[str], size: int) -> list[dict[str, 
 def free_ports(count: int) -> list[int]:
     """Return different loopback ports that are free now.
 
-    No other test run gets them while this process lives, or members could reach the wrong cluster.
-    They lie below the range of outgoing connections. In that range, a client that keeps connecting
-    to a killed server could get the server's port, and the server could not start again.
+    No other test run gets these ports while this process lives. Otherwise members could reach the
+    wrong cluster. The ports lie below the range of outgoing connections. In that range, a client
+    that keeps connecting to a killed server could take the server's port.
     """
     ports: list[int] = []
     while len(ports) < count:
@@ -63,7 +63,7 @@ def free_ports(count: int) -> list[int]:
 
 
 _left: dict[int, list[int]] = {}
-"""The unused ports of a process's block, by process id: a forked child reserves its own."""
+"""The unused ports of a process's block, by process id. A forked child reserves its own block."""
 
 
 def _next_port() -> int:
@@ -76,9 +76,9 @@ def _next_port() -> int:
 def _reserved_block() -> list[int]:
     """Reserve a block of ports for this process.
 
-    An abstract socket with the block's number reserves a block. It ends with the process, and is
-    seen in the same network namespace as the ports. Systems without such sockets take a random
-    block.
+    An abstract socket with the block's number reserves a block. It ends with the process, and
+    belongs to the same network namespace as the ports. Systems without abstract sockets take a
+    random block.
     """
     numbers = list(range(10_000, _first_outgoing_port() - _BLOCK, _BLOCK))
     random.shuffle(numbers)

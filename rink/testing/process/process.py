@@ -1,4 +1,4 @@
-"""Run the process of a test server, or stand for a given server."""
+"""Run the process of a test server, or represent a given server."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ _REAPER = Path(__file__).with_name("reaper.py")
 
 
 class Process(Protocol):
-    """A server's process; a signal to a process that has ended does nothing."""
+    """Control a server's process. A signal to an ended process does nothing."""
 
     @property
     def pid(self) -> int | None:
-        """Return the process id, or None if it is not a process of this machine."""
+        """Return the process id; None if the process is not on this machine."""
 
     @property
     def log_path(self) -> Path | None:
-        """Return the file with its output, or None."""
+        """Return the file with the process's output, or None."""
 
     def start(self) -> None:
         """Start the process, which must not be running."""
 
     def is_running(self) -> bool:
-        """Return whether the process exists; True for a frozen one."""
+        """Return whether the process exists, running or frozen."""
 
     def signal(self, number: signal.Signals) -> None:
         """Send SIGKILL, SIGTERM or SIGCONT, or SIGSTOP and wait for the stop."""
 
     def log(self) -> str:
-        """Return the output."""
+        """Return the process's output."""
 
 
 class ProcessOwner(Protocol):
@@ -50,16 +50,16 @@ class ProcessOwner(Protocol):
     def process(
         self, arguments: list[str], log_path: Path, command: tuple[str, ...] = ()
     ) -> Process:
-        """Return an unstarted process; `command` precedes the server's."""
+        """Return an unstarted process; `command` precedes the server's command."""
 
     def close(self) -> None:
         """Kill all servers, remove the folders, and wait until both are done."""
 
 
 class ServerReaper:
-    """Start a reaper process, and send it requests; a `ProcessOwner`.
+    """Start a reaper process, and send it requests, as a `ProcessOwner`.
 
-    The reaper removes the folders when it ends. `error` is the class of the error if it fails.
+    The reaper removes the folders when it ends. If it fails, this raises the class `error`.
     """
 
     def __init__(
@@ -89,8 +89,8 @@ class ServerReaper:
         """Send the reaper a request, and return its answer.
 
         Raises:
-            UsageError: called in a forked child, whose answers would be mixed with its parent's.
-            RinkError: the `error` of this object: the reaper could not do it, or has ended.
+            UsageError: a forked child called this. Its answers would be mixed with its parent's.
+            RinkError: the reaper failed or has ended. The class is the `error` of this object.
         """
         if os.getpid() != self._owner:
             raise UsageError(
@@ -117,7 +117,7 @@ class ServerReaper:
     def process(
         self, arguments: list[str], log_path: Path, command: tuple[str, ...] = ()
     ) -> ReapedProcess:
-        """Return an unstarted process; `command` precedes the server's."""
+        """Return an unstarted process; `command` precedes the server's command."""
         return ReapedProcess(self, [*command, str(self._binary), *arguments], log_path)
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class ServerReaper:
 
 
 class ReapedProcess:
-    """A process that a reaper starts and signals."""
+    """Control a process that a reaper starts and signals."""
 
     def __init__(self, reaper: ServerReaper, command: list[str], log_path: Path) -> None:
         self.pid: int | None = None
@@ -146,7 +146,7 @@ class ReapedProcess:
         """Start the process, without etcd's environment variables.
 
         Raises:
-            RinkError: the reaper's error: the command cannot be run.
+            RinkError: the reaper cannot run the command.
         """
         # Variables such as ETCD_NAME in the caller's shell would configure the server. A locale
         # that is not installed would keep a Redis from starting.
@@ -155,7 +155,7 @@ class ReapedProcess:
         self.pid = self._reaper.ask("start", command=self._command, env=env, log=str(self.log_path))
 
     def is_running(self) -> bool:
-        """Return whether the process exists; True for a frozen one."""
+        """Return whether the process exists, running or frozen."""
         return self.pid is not None and bool(self._reaper.ask("running", pid=self.pid))
 
     def signal(self, number: signal.Signals) -> None:
@@ -169,7 +169,7 @@ class ReapedProcess:
 
 
 class GivenProcess:
-    """Stand for a given server, which cannot be killed or frozen.
+    """Represent a given server, which cannot be killed or frozen.
 
     Messages name the kind of server, and the setting that gave it.
     """
@@ -192,7 +192,7 @@ class GivenProcess:
         )
 
     def is_running(self) -> bool:
-        """Return True; only the server's health shows whether it runs."""
+        """Return True, since only the server's health shows whether it runs."""
         return True
 
     def signal(self, number: signal.Signals) -> NoReturn:

@@ -5,7 +5,7 @@ ends, even by SIGKILL, it kills the servers and removes the folders.
 
 PR_SET_PDEATHSIG alone would not be enough: it fires when the *thread* that started the server ends,
 removes no folder, and needs a preexec function, which is not safe in a process with threads. The
-reaper has one thread, so it can use PR_SET_PDEATHSIG, in case it is killed itself. It uses only the
+reaper has one thread, so it can also use PR_SET_PDEATHSIG, in case it is killed. It uses only the
 standard library, because it runs isolated (`python -I -S`) to start fast.
 """
 
@@ -37,7 +37,7 @@ def _die_with_reaper() -> None:
 
 
 def _wait_stopped(pid: int) -> None:
-    # Sending the signal does not wait: threads on other cores go on for a moment.
+    # Sending the signal does not wait: threads on other cores continue for a moment.
     if not hasattr(os, "waitid"):  # macOS has it from Python 3.13 on
         return
     end = time.monotonic() + _STOP_TIMEOUT_S

@@ -1,7 +1,7 @@
 """Start, stop, kill and freeze one server of a test.
 
-The methods are synchronous and thread-safe. Killing a server that has ended does nothing, and
-neither does freezing a frozen one.
+The methods are synchronous and thread-safe. Killing an ended server does nothing, and freezing a
+frozen server does nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POLL_INTERVAL_S = 0.02
 
 
 class NoEtcdError(ConfigError):
-    """This machine has no etcd to start; the message says how to get one."""
+    """Report that this machine has no etcd to start, and how to get one."""
 
 
 @attrs.frozen
@@ -49,21 +49,21 @@ class TlsFiles:
     client_cert_auth: bool = False
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS context for a client of that server."""
+        """Return the TLS context for a client of the server."""
         context = ssl.create_default_context(cafile=str(self.ca))
         context.load_cert_chain(self.cert, self.key)
         return context
 
 
 class ServerNode(ABC):
-    """One server of a test; `EtcdNode` and `RedisNode` are its subclasses.
+    """Control one server of a test, an `EtcdNode` or a `RedisNode`.
 
     Each method that changes the process raises `rink.errors.UsageError` if the server was given by
     its address.
 
     Attributes:
-        name: its name among the servers it was made with.
-        endpoint: where clients reach it.
+        name: the server's name among the servers that were started together.
+        endpoint: the address for clients.
     """
 
     _serves: ClassVar[str]
@@ -81,7 +81,7 @@ class ServerNode(ABC):
 
     @property
     def pid(self) -> int | None:
-        """Return its process id on this machine, or None."""
+        """Return the server's process id on this machine, or None."""
         return self._process.pid if self.is_running else None
 
     @property
@@ -91,23 +91,23 @@ class ServerNode(ABC):
 
     @property
     def is_given(self) -> bool:
-        """Return whether it was given by its address."""
+        """Return whether the server was given by its address."""
         return isinstance(self._process, GivenProcess)
 
     @property
     def is_running(self) -> bool:
-        """Return whether the process exists; True for a frozen one."""
+        """Return whether the process exists, running or frozen."""
         return self._process.is_running()
 
     @property
     def is_frozen(self) -> bool:
-        """Return whether it was frozen, and neither thawed nor ended since."""
+        """Return whether the server was frozen, and neither thawed nor ended."""
         return self._frozen and self.is_running
 
     @property
     @abstractmethod
     def is_healthy(self) -> bool:
-        """Return whether it answers within a second that it can serve."""
+        """Return whether the server reports within a second that it can serve."""
 
     def kill(self) -> None:
         """Kill the server (SIGKILL), as a crash does, and wait until it is gone."""
@@ -115,10 +115,10 @@ class ServerNode(ABC):
         self._wait_gone()
 
     def stop(self) -> None:
-        """Shut the server down (SIGTERM); a frozen one is thawed first.
+        """Shut the server down (SIGTERM). Thaw it first if it is frozen.
 
         Raises:
-            EtcdUnavailable: it had not ended by the deadline.
+            EtcdUnavailable: the server had not ended by the deadline.
         """
         self.thaw()
         self._process.signal(signal.SIGTERM)
@@ -127,10 +127,10 @@ class ServerNode(ABC):
     def freeze(self) -> None:
         """Stop the process (SIGSTOP): connections stay open, and nothing answers.
 
-        Returns when the whole process has stopped (on macOS only from Python 3.13 on).
+        Return when the whole process has stopped (on macOS only from Python 3.13 on).
 
         Raises:
-            EtcdError: it had not stopped within 30 s; for a Redis, RedisServerError.
+            EtcdError: the process had not stopped within 30 s; for a Redis, RedisServerError.
         """
         self._process.signal(signal.SIGSTOP)
         self._frozen = True
@@ -144,10 +144,11 @@ class ServerNode(ABC):
         """Start the server on its data and ports, unless it runs.
 
         Args:
-            wait: return when it is healthy. An etcd without a quorum never is: pass False there.
+            wait: return only when the server is healthy. Pass False for an etcd without a quorum,
+                which is never healthy.
 
         Raises:
-            EtcdUnavailable: it ended, or was not healthy by the deadline; for a Redis,
+            EtcdUnavailable: the server ended, or was not healthy by the deadline; for a Redis,
                 RedisServerUnavailable.
         """
         if not self.is_running:
@@ -165,11 +166,11 @@ class ServerNode(ABC):
         """Wait until the server is healthy.
 
         Args:
-            timeout: seconds; None is the deadline that the server was made with.
+            timeout: seconds; None is the server's own `deadline`.
 
         Raises:
-            EtcdUnavailable: it ended, or was not healthy in time; shows the end of its log. For a
-                Redis, RedisServerUnavailable.
+            EtcdUnavailable: the server ended, or was not healthy in time; shows the end of its log.
+                For a Redis, RedisServerUnavailable.
         """
         timeout = self._deadline if timeout is None else timeout
         end = time.monotonic() + timeout

@@ -19,10 +19,10 @@ SLOTS = 16_384
 
 
 class RedisCluster:
-    """Several masters that share the slots of one Redis Cluster.
+    """Control several masters that share the slots of one Redis Cluster.
 
     Attributes:
-        nodes: the masters, also those that are down.
+        nodes: all masters, running or not.
     """
 
     def __init__(self, nodes: tuple[RedisNode, ...], deadline: float) -> None:
@@ -35,10 +35,10 @@ class RedisCluster:
         return [node.url for node in self.nodes]
 
     def node_of(self, key: str) -> RedisNode:
-        """Return the node that serves a key, as a running node names it.
+        """Return the node that serves a key, by the slots of a running node.
 
         Raises:
-            RedisServerUnavailable: none of them answers, or no node serves the key's slot.
+            RedisServerUnavailable: no node answers, or no node serves the key's slot.
         """
         for node in awake(self.nodes):
             slot = node.call("CLUSTER", "KEYSLOT", key)
@@ -50,10 +50,10 @@ class RedisCluster:
     def wait_healthy(self, timeout: float | None = None) -> None:
         """Wait until every running node reports that the cluster serves.
 
-        Frozen nodes are not asked. `timeout` is in seconds; None is the deadline of the cluster.
+        Frozen nodes are skipped. `timeout` is in seconds; None is the deadline of the cluster.
 
         Raises:
-            RedisServerUnavailable: a node did not report it in time.
+            RedisServerUnavailable: a node did not report this in time.
         """
         timeout = self._deadline if timeout is None else timeout
         if not wait_until(lambda: all(map(self._serves, awake(self.nodes))), timeout):
@@ -77,7 +77,7 @@ class RedisCluster:
 def formed(
     size: int, folder: Path, owner: ProcessOwner, settings: RedisSettings, node_timeout_ms: int
 ) -> RedisCluster:
-    """Return a serving cluster of masters: the folder's, or a new one.
+    """Start the folder's cluster or a new one, and return it when it serves.
 
     Raises:
         RedisServerUnavailable: a node was not healthy, or the cluster did not serve, by the

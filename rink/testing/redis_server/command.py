@@ -1,7 +1,7 @@
 """Send one command to a Redis server of a test.
 
-There are no retries and no pool, because a test must see what the server answers to this one
-command. The module needs redis-py, of the extra `streams`, so it is imported at the first command.
+There are no retries and no pool, because a test must see the server's answer to this one command.
+The module needs redis-py, of the extra `streams`, so it is imported at the first command.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rink.testing.process.server import TlsFiles
 
 
-# With these arguments redis-py does not send its name and version before the command. Newer
-# versions of redis-py have `driver_info` in place of the other two.
+# With these arguments, redis-py does not send its name and version before the command. Newer
+# versions of redis-py have `driver_info` instead of the other two arguments.
 _ANONYMOUS: dict[str, None] = (
     {"driver_info": None}
     if "driver_info" in inspect.signature(AbstractConnection).parameters
@@ -34,8 +34,8 @@ class _ErrorLineParser(DefaultParser):  # type: ignore[misc, valid-type]
     """Keep the whole line of every error.
 
     redis-py drops the first word of the errors that it knows, and raises LOADING and NOAUTH as
-    connection errors. With this parser every error of the server is a ResponseError, and no other
-    error is one.
+    connection errors. With this parser, every error of the server is a ResponseError. No other
+    error is a ResponseError.
     """
 
     @classmethod
@@ -49,10 +49,10 @@ def send_command(
     """Return the server's answer to one command, with strings decoded.
 
     Args:
-        url: the server's URL; its user logs in.
+        url: the server's URL. The user in it logs in.
         words: the command and its arguments.
         timeout: seconds for each wait.
-        tls: None verifies a rediss:// server by the system's authorities.
+        tls: the certificates; None verifies a rediss:// server by the system's authorities.
 
     Raises:
         RedisServerError: the server answered with an error; `code` is its first word.

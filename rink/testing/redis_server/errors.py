@@ -11,10 +11,10 @@ from rink.errors import RinkError
 
 
 class RedisServerError(RinkError):
-    """A Redis server of a test failed; the message names the server.
+    """Report that a Redis server of a test failed; the message names it.
 
     Attributes:
-        code: the first word of the answer, such as "MOVED" or "NOAUTH"; empty if there was none.
+        code: the first word of the answer, such as "MOVED" or "NOAUTH"; "" without an answer.
     """
 
     def __init__(self, *args: object, code: str = "") -> None:
@@ -23,7 +23,7 @@ class RedisServerError(RinkError):
 
 
 class RedisServerUnavailable(RedisServerError):  # noqa: N818 - as the other public errors are named
-    """A Redis server of a test did not answer, or was not healthy, in time.
+    """Report that a Redis server did not answer or was not healthy in time.
 
-    A command may still have been carried out.
+    It may have executed the command nevertheless.
     """

@@ -69,11 +69,10 @@ def local_redis(
             False there are only snapshots: a kill loses all writes after the last snapshot, and
             `stop()` takes one.
         appendfsync: "always", "everysec" or "no": what a crash of the machine may lose.
-        password: the default user must log in with this password, which is part of the node's
-            `url`.
+        password: the password of the default user, which is part of the node's `url`.
         acl: more users, each written as in an ACL file of Redis without the word `user`:
             "worker on >secret ~orders:* &* +@all". "default off" disables the default user.
-        tls: certificates for the port, which then accepts only TLS; None is without TLS.
+        tls: certificates for the port, which then accepts only TLS; None disables TLS.
         maxmemory: bytes, or as Redis writes it ("100mb"); None is no limit.
         extra_args: more arguments for the server: ("--maxmemory-policy", "allkeys-lru").
         deadline: seconds to wait for the server, on each start and stop.
@@ -116,12 +115,12 @@ def redis_cluster(
 ) -> Iterator[RedisCluster]:
     """Run a Redis Cluster of masters for as long as the `with` lasts.
 
-    All slots are served when the `with` begins; the `size` masters share them evenly, in their
-    order. A cluster is always started here, never given. It needs Redis 7.0 or later.
+    All slots are served when the `with` begins. The `size` masters share them evenly, in their
+    order. RINK_TEST_REDIS has no effect here. The cluster needs Redis 7.0 or later.
 
-    `node_timeout_ms` is how many milliseconds a node may not answer until it counts as failed. The
-    others then refuse all commands, unless `extra_args` has ("--cluster-require-full-coverage",
-    "no"). Errors and the other arguments are those of `local_redis`, the same for all nodes.
+    A node counts as failed if it does not answer for `node_timeout_ms`. The other nodes then refuse
+    all commands, unless `extra_args` has ("--cluster-require-full-coverage", "no"). See
+    `local_redis` for the errors and the other arguments, which apply to each node.
     """
     settings = RedisSettings(
         data_dir=Path(data_dir) if data_dir else None,

@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from rink.testing.process.process import Process
     from rink.testing.process.server import TlsFiles
 
-# A second is long on loopback. A server that hangs counts as unhealthy, as if it were gone.
+# One second is long on loopback. A server that hangs counts as unhealthy, as if it were gone.
 _PING_TIMEOUT_S = 1.0
 _SIGTERM_INTERVAL_S = 0.5
 
 
 class RedisNode(ServerNode):
-    """One Redis server of `local_redis`, `redis_cluster` or `redis_pair`.
+    """Control one server of `local_redis`, `redis_cluster` or `redis_pair`.
 
     Each method that changes the process raises `rink.errors.UsageError` if the server was given by
     its address.
 
     Attributes:
-        name: its name among the servers it was made with.
-        endpoint: where it answers, `redis://127.0.0.1:PORT` (`rediss://` with TLS).
+        name: the server's name among the servers that were started together.
+        endpoint: the address, `redis://127.0.0.1:PORT` (`rediss://` with TLS).
         url: the endpoint for clients, with the password of the default user if there is one.
     """
 
@@ -72,9 +72,9 @@ class RedisNode(ServerNode):
 
     @property
     def is_healthy(self) -> bool:
-        """Return whether it answers PING with PONG within a second.
+        """Return whether the server answers PING with PONG within a second.
 
-        A server that still loads its data does not.
+        A server that still loads its data is not healthy.
         """
         try:
             self._last_answer = str(self.call("PING", timeout=_PING_TIMEOUT_S))
@@ -83,10 +83,10 @@ class RedisNode(ServerNode):
         return self._last_answer == "PONG"
 
     def stop(self) -> None:
-        """Shut the server down (SIGTERM); a frozen one is thawed first.
+        """Shut the server down (SIGTERM). Thaw it first if it is frozen.
 
         While Redis writes its first append-only file, as after a promotion, it refuses to exit. So
-        the signal is repeated until the server has ended.
+        repeat the signal until the server has ended.
 
         Raises:
             RedisServerUnavailable: the server had not ended by the deadline.
@@ -102,8 +102,8 @@ class RedisNode(ServerNode):
     def call(self, *words: str | bytes | float, timeout: float = 5.0) -> Any:
         """Return the server's answer to one command, with strings decoded.
 
-        The command runs as a user of Rink's own that may do everything. It has its own connection,
-        waits at most `timeout` seconds each time, and is never retried.
+        The command runs as Rink's own user, which has all rights. It has its own connection, waits
+        at most `timeout` seconds each time, and is never retried.
 
         Raises:
             RedisServerError: the server answered with an error; `code` is its first word.
@@ -114,10 +114,10 @@ class RedisNode(ServerNode):
         return send_command(self._admin_url, *words, timeout=timeout, tls=self._tls)
 
     def info(self, section: str) -> dict[str, str]:
-        """Return one section of INFO, such as "replication", by its names.
+        """Return the fields of a section of INFO, such as "replication".
 
         Raises:
-            RedisServerError: as of `call`.
+            RedisServerError: see `call`.
         """
         return fields(self.call("INFO", section))
 
@@ -134,10 +134,10 @@ class RedisNode(ServerNode):
     def flush(self) -> None:
         """Remove all keys and cached scripts.
 
-        Of a given server, only the keys of the database in its URL are removed.
+        If the server was given, remove only the keys of the database in its URL.
 
         Raises:
-            RedisServerError: as of `call`.
+            RedisServerError: see `call`.
         """
         if self.is_given:
             self.call("FLUSHDB", "SYNC")
@@ -146,14 +146,14 @@ class RedisNode(ServerNode):
             self.call("SCRIPT", "FLUSH", "SYNC")
 
     def save_copy(self) -> Path:
-        """Copy the data as it is now, for `restore_copy`.
+        """Copy the current data, for `restore_copy`.
 
-        The copy has what a crash at this moment would leave on disk. With an append-only file on a
-        disk that keeps up, that is every acknowledged write. Without one, the server takes a
-        snapshot first. A frozen or ended server can be copied too.
+        The copy has the data that a crash at this moment would leave on disk. With an append-only
+        file on a fast enough disk, these are all acknowledged writes. Without such a file, the
+        server takes a snapshot first. A frozen or ended server can be copied, too.
 
         Returns:
-            The copy, a folder that is removed together with the server's.
+            The folder of the copy, which is removed together with the server's folder.
 
         Raises:
             UsageError: the server was given.
@@ -165,8 +165,8 @@ class RedisNode(ServerNode):
             self.call("SAVE", timeout=self._deadline)
         copy = Path(tempfile.mkdtemp(prefix="copy-", dir=data.parent))
         with self._held():
-            # Redis renames a file that a child of it writes only when the file is complete. After
-            # a crash it ignores the unfinished file, so the copy leaves it out.
+            # A child of Redis writes a temporary file, and renames it once it is complete. After a
+            # crash, Redis ignores an unfinished file, so the copy leaves it out.
             unfinished = shutil.ignore_patterns("temp-*")
             shutil.copytree(data, copy, ignore=unfinished, dirs_exist_ok=True)
         return copy
@@ -177,8 +177,8 @@ class RedisNode(ServerNode):
         Later writes are lost.
 
         Args:
-            copy: of `save_copy`, of this server or of another one with the same settings; it may
-                be used again.
+            copy: a copy by `save_copy`, of this server or of another server with the same settings.
+                It may be used again.
             wait: as in `start`.
 
         Raises:
@@ -213,6 +213,6 @@ class RedisNode(ServerNode):
 
 
 def fields(text: object) -> dict[str, str]:
-    """Return the answer to INFO or CLUSTER INFO by its names."""
+    """Return the fields of an answer to INFO or CLUSTER INFO."""
     pairs = (line.split(":", 1) for line in str(text).splitlines() if ":" in line)
     return {name: value.strip() for name, value in pairs}

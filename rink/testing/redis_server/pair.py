@@ -36,12 +36,12 @@ _SENTINEL_TILT_S = 31.0
 
 
 class RedisPair:
-    """A master and its replica, made by `redis_pair`.
+    """Control a master and its replica; `redis_pair` makes them.
 
     Attributes:
-        master: the node that takes writes; `failover` exchanges it with the replica.
-        replica: the node that follows the master; after `failover` the old master, which follows
-            the new one only after `heal`, or when the Sentinel makes it.
+        master: the node that takes writes. `failover` exchanges it with the replica.
+        replica: the node that follows the master. After `failover`, it is the old master, which
+            follows the new master only after `heal`, or when the Sentinel demotes it.
         sentinel: the Sentinel that watches both nodes, or None.
         service: the pair's name in the Sentinel.
     """
@@ -58,7 +58,7 @@ class RedisPair:
 
     @property
     def sentinel_url(self) -> str | None:
-        """Return the URL of the Sentinel."""
+        """Return the URL of the Sentinel, or None."""
         return None if self.sentinel is None else self.sentinel.url
 
     def cut(self) -> None:
@@ -77,9 +77,9 @@ class RedisPair:
     def heal(self) -> None:
         """Make the replica follow the master after a cut or a fail-over.
 
-        A frozen replica is thawed, an ended one is started. Writes that only the replica has are
-        lost, as in production. Returns when the replica has all of the master's data. If there is
-        a Sentinel, it must have noticed too, and it asks every ten seconds.
+        Thaw a frozen replica, and start an ended replica. Writes that only the replica has are
+        lost, as in production. Return when the replica has all of the master's data. If there is a
+        Sentinel, it must have noticed this, too, and it polls every ten seconds.
 
         Raises:
             RedisServerUnavailable: the replica was not in step by the deadline.
@@ -94,12 +94,12 @@ class RedisPair:
     def failover(self, *, kill: bool = True) -> RedisNode:
         """Promote the replica, however old its data is, to master.
 
-        If there is a Sentinel, the Sentinel promotes it: when it notices that the master is down,
-        or at once if the master is neither killed nor frozen.
+        If there is a Sentinel, it promotes the replica when it notices that the master is down. If
+        the master is neither killed nor frozen, it does so at once.
 
         Args:
-            kill: kill the old master (SIGKILL) first. With False it stays as it is, for instance
-                frozen; without a Sentinel there are then two masters.
+            kill: kill the old master (SIGKILL) first. With False, the old master stays as it is,
+                for example frozen. Without a Sentinel, there are then two masters.
 
         Returns:
             The new master.
@@ -127,8 +127,8 @@ class RedisPair:
         Raises:
             RedisServerUnavailable: the replica was not in step by the deadline.
         """
-        # For up to a second the master sends nothing to a replica that has just copied the data.
-        # A published message is replicated at once as a write is, and changes no data.
+        # For up to a second, the master sends nothing to a replica that has just copied the data.
+        # A published message is replicated at once, as a write is, but changes no data.
         self.master.call("PUBLISH", SERVICE, "in step?")
         self._wait(self._in_step, self.replica, "has not all that its master has")
 
@@ -160,7 +160,7 @@ class RedisPair:
         if self.sentinel is None:
             return True
         known = _named(self.sentinel.call("SENTINEL", "MASTER", SERVICE))
-        # During the fail-over it names the new master already, but with more flags.
+        # During the fail-over, Sentinel already names the new master, but with more flags.
         return (known["port"], known["flags"]) == (str(self.master.port), "master")
 
     def _is_known(self) -> bool:
@@ -189,13 +189,12 @@ def redis_pair(
 ) -> Iterator[RedisPair]:
     """Run a Redis and its replica for as long as the `with` lasts.
 
-    The two are in step when the `with` begins. A pair is always started here, in a temporary
-    folder.
+    The replica is in step when the `with` begins. The data lie in a temporary folder.
+    RINK_TEST_REDIS has no effect here.
 
-    With `sentinel`, a Sentinel without a password watches both, and promotes the replica when the
-    master has not answered for `down_after_ms` milliseconds. Errors and the other arguments are
-    those of `local_redis`, the same for both nodes. `deadline` also bounds each method of the pair
-    that waits.
+    With `sentinel`, a Sentinel without a password watches both nodes, and promotes the replica when
+    the master has not answered for `down_after_ms` milliseconds. See `local_redis` for the errors
+    and the other arguments, which apply to each node. `deadline` also limits each wait of the pair.
     """
     settings = RedisSettings(
         appendonly=appendonly,
@@ -232,7 +231,7 @@ def _linked(link: str, ports: list[dict[str, int]], i: int) -> list[str]:
 def _started_sentinel(
     folder: Path, owner: ProcessOwner, watching: list[str], deadline: float
 ) -> RedisNode:
-    # It looks for replicas only every ten seconds, so start it when the two nodes are in step.
+    # A Sentinel looks for replicas only every ten seconds, so start it when the nodes are in step.
     home = folder / "watch"  # its own folder, because the file of ports is per folder
     home.mkdir()
 
@@ -256,6 +255,6 @@ def _watching(link: str, master: RedisNode, down_after_ms: int) -> list[str]:
         f"sentinel auth-user {SERVICE} {_SENTINEL_USER}",
         f"sentinel auth-pass {SERVICE} {link}",
         f"sentinel down-after-milliseconds {SERVICE} {down_after_ms}",
-        # A fail-over may take this long. After it, Sentinel waits twice as long for the next.
+        # The maximum time of a fail-over. Sentinel waits twice as long before the next fail-over.
         f"sentinel failover-timeout {SERVICE} 3000",
     ]

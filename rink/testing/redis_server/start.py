@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 GIVEN_DEADLINE_S = 5.0
 HOST = "127.0.0.1"
-# Room for a test's data, for a second copy of it while Redis rewrites it, and for copies.
+# Room for a test's data, for a second copy while Redis rewrites the data, and for `save_copy`.
 _BYTES_PER_NODE = 128 << 20
-# On a server with passwords `RedisNode.call` logs in as this user. So a test may change its users.
+# On a server with passwords, `RedisNode.call` logs in as this user, so tests may change all others.
 ADMIN_USER = "rink-test"
 
 
@@ -69,7 +69,7 @@ def find_redis() -> Path:
     """Return the path of the redis-server on the PATH.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no redis-server on the PATH.
     """
     path = shutil.which("redis-server")
     if path is None:
@@ -81,7 +81,7 @@ def find_redis() -> Path:
 
 
 def given_redis(url: str, tls: TlsFiles | None) -> RedisNode:
-    """Return the Redis that somebody else runs at a URL, when it is healthy.
+    """Wait until the existing Redis at a URL is healthy, and return its node.
 
     Raises:
         ConfigError: this is not the URL of a Redis server, or redis-py is missing.
@@ -133,10 +133,10 @@ def started_redises(
 
     Args:
         size: the number of servers.
-        folder: holds their data.
-        owner: starts their processes.
-        settings: those of each server.
-        ports: the names of each server's ports; clients connect to "client".
+        folder: the folder of the servers' data.
+        owner: starts the servers' processes.
+        settings: the settings of each server.
+        ports: the names of each server's ports. Clients connect to "client".
         more: returns more lines for a server's redis.conf, from the ports of all servers and the
             server's number.
 

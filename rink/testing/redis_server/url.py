@@ -12,14 +12,14 @@ _DEFAULT_PORT = 6379
 def redis_url(
     host: str, port: int, *, user: str = "", password: str | None = None, tls: bool = False
 ) -> str:
-    """Return a URL as clients take it: redis://[[user]:password@]host:port.
+    """Return a URL for clients: redis://[[user]:password@]host:port.
 
     Args:
         host: a name or an address.
         port: the port.
-        user: empty is the default user.
+        user: the user's name; "" is the default user.
         password: the user's password; None is no login.
-        tls: the server speaks TLS; the URL begins with rediss://.
+        tls: True if the server speaks TLS. Then the URL begins with rediss://.
     """
     scheme = "rediss" if tls else "redis"
     host = f"[{host}]" if ":" in host else host
@@ -35,10 +35,11 @@ def endpoint_of(url: str) -> str:
 
 
 def check_url(url: str) -> None:
-    """Check the URL of a Redis server that somebody else runs.
+    """Check the URL of an existing Redis server.
 
     Raises:
-        ConfigError: it is not redis://… or rediss://… with a host; the message hides a password.
+        ConfigError: the URL is not redis://… or rediss://… with a host. The message has no
+            password.
     """
     parts = urlsplit(url)
     try:
