@@ -5,8 +5,8 @@ reach: processes of another user, and processes that start new ones faster than 
 The guard reads `/proc` in any case, so without a cgroup only these two kinds survive.
 
 A cgroup counts as delegated if systemd has marked it (`Delegate=yes`), or if it belongs to this
-process's user and that is not root. Root could write elsewhere too, where systemd does not expect
-it.
+process's user and this user is not root. Root could also write to other cgroups, where systemd does
+not expect it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The file is one line, `token written_ms until_ms` in milliseconds of CLOCK_BOOTTIME. The role is
 held if `written_ms <= now < until_ms`. The file lies only on a tmpfs. On a disk it would survive a
-reboot, after which this clock begins at 0 again.
+reboot, and after a reboot this clock begins at 0 again.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class RoleFile:
         return self._place is not None
 
     def write(self, token: int, until: int) -> None:
-        """Write that the role is held until a time.
+        """Write the time until which the role is held.
 
-        If the write fails, readers see the role end at the earlier time. That is safe.
+        If the write fails, readers see the role end at the earlier time, which is safe.
         """
         if self._place is None:
             return

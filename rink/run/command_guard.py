@@ -8,15 +8,15 @@ starts it in isolated mode, in which it finds no other module of Rink.
 
 The guard keeps these rules:
 
-* `rink run` sends an end in milliseconds of CLOCK_BOOTTIME, and moves it on. The command and all
-  its descendants are dead before the last end that was sent. An end that arrives after the kill was
-  due is ignored.
+* `rink run` sends an end in milliseconds of CLOCK_BOOTTIME, and later moves it on. The command and
+  all its descendants are dead before the last sent end. An end that arrives after the kill was due
+  is ignored.
 * If the pipe from `rink run` closes, the command gets SIGTERM at once.
 * The guard is a subreaper: an orphan of the command becomes the guard's child. So there are no
-  descendants exactly when `waitpid` knows no child. Only then does the guard send `ended`.
+  descendants exactly when `waitpid` knows no child. Only then the guard sends `ended`.
 * The guard first acts and then logs. No line that it writes can delay it.
-* SIGTERM and passed-on signals go to the command's own process. Once that process has ended, the
-  processes that it left behind get SIGTERM. SIGKILL goes to all of them.
+* SIGTERM and passed-on signals go to the command's own process. Once that process has ended, its
+  remaining descendants get SIGTERM. SIGKILL goes to all of these processes.
 
 PDEATHSIG of the command is a second protection, in case the guard itself is killed.
 
@@ -44,7 +44,7 @@ TFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 TFD_TIMER_ABSTIME = 1
 
 OURS, CANNOT_RUN, NOT_FOUND = 125, 126, 127
-"""Exit codes if the command did not start, as of `env`."""
+"""Exit codes if the command did not start; `env` uses the same."""
 
 TERM, KILL = "term", "kill"
 
@@ -60,14 +60,14 @@ NEW_FILE = "role.new"
 """Name of RINK_FILE's file while it is written. A killed `rink run` may leave it behind."""
 
 WRITE_TIMEOUT_S = 0.02
-"""Timeout of a line for stderr, which perhaps nobody reads."""
+"""Timeout of a line for stderr, since the pipe may have no reader."""
 
 SLOW_KILL_TIMEOUT_MS = 1_000
 """Time after which an unfinished kill is reported."""
 
 REPORT_INTERVAL_MS = 60_000
 MAX_REPORTED = 10
-"""Most processes that a report names."""
+"""The maximum number of processes that a report names."""
 
 IGNORED = (
     signal.SIGHUP,
@@ -124,7 +124,7 @@ class Ends:
 
     @property
     def kill_at(self) -> int:
-        """Return when the command must be killed."""
+        """Return the time at which the command must be killed."""
         end = self.until - self._lead
         if self._stopped_at is None or self._is_closed:
             return end
@@ -132,7 +132,7 @@ class Ends:
 
     @property
     def wake_at(self) -> int:
-        """Return when the result of `due` may change."""
+        """Return the time at which the result of `due` may change."""
         return self.kill_at if self.is_stopping else self.kill_at - self._notice
 
     def move_end(self, until: int, now: int) -> None:
@@ -168,7 +168,7 @@ class Ends:
 
 
 def checked(result: int, call: str) -> int:
-    """Return the result of a call of C, or raise its OSError."""
+    """Return the result of a C call, or raise its OSError."""
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"{call}: {os.strerror(code)}")
@@ -189,7 +189,7 @@ def become_subreaper() -> None:
 def _fields(path: str) -> list[bytes]:
     """Return the fields of a `stat` file after the command's name.
 
-    The name may hold any characters, so the fields are counted from its closing bracket.
+    The name may have any characters, so the fields are counted from its closing bracket.
     """
     with open(path, "rb") as file:
         return file.read().rpartition(b")")[2].split()
@@ -199,7 +199,7 @@ def descendants(root: int) -> list[int]:
     """Return the descendants of a process, by one read of `/proc`.
 
     A process whose parent ends during the read may be missing. So an empty list proves nothing.
-    Only `waitpid` without a child does.
+    Only `waitpid` proves that no descendant is left.
     """
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
@@ -216,11 +216,11 @@ def descendants(root: int) -> list[int]:
 
 
 def signal_all(pids: list[int], number: int) -> list[int]:
-    """Send a signal to processes, and return those that refused it.
+    """Send a signal to processes, and return those that may not be signalled.
 
-    A process may end after the read of `/proc`, and its number may be reused. This takes a
-    millisecond in which all numbers are used up. A pidfd would not be simpler: it has to be checked
-    against `/proc` again, and kernels and sandboxes without pidfds would still need this way.
+    A process may end after the read of `/proc`, and its number may be reused. For this, all numbers
+    must be used up within a millisecond. A pidfd would not be simpler: it has to be checked against
+    `/proc` again, and kernels and sandboxes without pidfds would still need this function.
     """
     refused = []
     for pid in pids:
@@ -243,9 +243,9 @@ def name_of(pid: int) -> str:
 class Sweeps:
     """Choose the pauses between the sweeps of one kill, and report it.
 
-    A process may outlive SIGKILL: a process in state D, or of another user. Each sweep reads all of
-    `/proc`, so sweeps get rare while the same processes are left. Processes that start new ones
-    change the list, so sweeps stay fast.
+    A process may outlive SIGKILL if it is in state D or belongs to another user. Each sweep reads
+    all of `/proc`, so sweeps get rare while the same processes are left. Processes that start new
+    ones change the list, so sweeps stay frequent.
 
     Args:
         now: the time in milliseconds.
@@ -259,7 +259,7 @@ class Sweeps:
     def swept(self, now: int, left: list[int], refused: list[int]) -> str:
         """Take the result of a sweep, and return a report if it is due, else "".
 
-        `refused` are the processes among those left that this process may not kill.
+        `left` has the remaining processes, and `refused` those that this process may not kill.
         """
         is_stuck = now >= self._slow_at and left == self._left
         self.pause_ms = SLOW_SWEEP_INTERVAL_MS if is_stuck else SWEEP_INTERVAL_MS
@@ -294,7 +294,7 @@ class Timer:
         self.fd = checked(fd, "timerfd_create(CLOCK_BOOTTIME)")
 
     def set(self, at_ms: int) -> None:
-        """Set the time at which it rings."""
+        """Set the time at which the timer expires."""
         at_ms = max(at_ms, 1)  # 0 would disarm it
         spec = (ctypes.c_long * 4)(0, 0, at_ms // 1000, at_ms % 1000 * 1_000_000)
         result = _libc.timerfd_settime(self.fd, TFD_TIMER_ABSTIME, ctypes.byref(spec), None)
@@ -319,11 +319,11 @@ class Terminal:
         return self._fd >= 0
 
     def give(self, group: int) -> None:
-        """Put the command's group into the foreground, if `rink run` is in it."""
+        """Put the command's group into the foreground, in place of `rink run`."""
         self._move(self._job, group)
 
     def take_back(self, group: int) -> None:
-        """Put `rink run` into the foreground, if the command's group is in it."""
+        """Put `rink run` into the foreground, in place of the command's group."""
         self._move(group, self._job)
 
     def _move(self, source: int, target: int) -> None:
@@ -499,7 +499,7 @@ class CommandGuard:
         return True
 
     def _terminate(self, number: int) -> None:
-        """Send a signal to the command's process, or to those it left behind."""
+        """Signal the command's process, or its remaining descendants."""
         self._forget_file()
         if self._status is None:
             signal_all([self._pid], number)
@@ -513,7 +513,7 @@ class CommandGuard:
         """Kill all descendants once. `run` repeats it until no child is left."""
         self._forget_file()
         self._group.kill()
-        if self._status is None:  # so the group's number is nobody else's
+        if self._status is None:  # so no other group has this number
             with contextlib.suppress(OSError):
                 os.killpg(self._pid, signal.SIGKILL)
         left = descendants(os.getpid())
@@ -527,7 +527,7 @@ class CommandGuard:
             self._log(f"was killed and has not ended. Left: {report}", level="ERROR")
 
     def _resume(self) -> None:
-        if self._status is None:  # so the group's number is nobody else's
+        if self._status is None:  # so no other group has this number
             with contextlib.suppress(OSError):
                 os.killpg(self._pid, signal.SIGCONT)
 
@@ -588,11 +588,11 @@ class CommandGuard:
     def _log(self, what: str, level: str = "WARNING") -> None:
         """Write a log line in the format of `rink run`.
 
-        `rink run` may be stopped or dead. The caller acts before it logs. Perhaps nobody reads
-        stderr, and the write would never end. O_NONBLOCK would change the command's stderr, too. A
-        poll before the write proves nothing, since the command may fill the pipe in between. So an
-        alarm ends the write, and the line is lost. The alarm repeats, since the first one may come
-        just before the write begins.
+        `rink run` may be stopped or dead. The caller acts before it logs. If no process reads
+        stderr, the write would never end. O_NONBLOCK would change the command's stderr, too. A poll
+        before the write proves nothing, since the command may fill the pipe in between. So an alarm
+        ends the write, and the line is lost. The alarm repeats, since the first alarm may come just
+        before the write begins.
         """
         at = time.strftime("%Y-%m-%d %H:%M:%S")
         head = f"{at},{time.time_ns() // 1_000_000 % 1000:03d} {level:<7} rink.run: "

@@ -3,14 +3,13 @@
 A run keeps these rules:
 
 * The end sent to the guard is the session's deadline. No other member is granted the role before
-  this end, whatever happens to this process. The end is moved on while the role is held, and while
-  the command stops after a loss: the claim stands until the role is released.
+  this end, even if this process dies. The end is moved on while the role is held, and while the
+  command stops after a loss, since this member's claim lasts until the role is released.
 * The run is over only when the guard has reported that the command and its descendants are dead. If
-  the guard died, this process kills them, and then the run is over. Only then does the caller
-  release the role.
+  the guard died, this process kills them, and then the run is over. Only then the caller releases
+  the role.
 
-This module does not kill the command, except if the guard fails. The guard does, in its own
-process.
+The guard kills the command, in its own process. This module does so only if the guard fails.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from rink.run.run_settings import RunSettings
 log = logging.getLogger("rink.run")
 
 MAX_CHECK_INTERVAL_S = 1.0
-"""Most seconds between two checks of whether the deadline has moved."""
+"""The maximum number of seconds between two checks of the deadline."""
 
 
 @attrs.define
@@ -45,9 +44,9 @@ class CommandOutcome:
 
     Attributes:
         status: the status of `waitpid`.
-        is_started: whether the command could be started.
-        is_lost: whether it was stopped because the role was lost, or was near its end.
-        ran_for: the seconds that the run took.
+        is_started: True if the command was started.
+        is_lost: True if it was stopped because the role was lost or was near its end.
+        ran_for: the duration of the run, in seconds.
     """
 
     status: int
@@ -61,7 +60,7 @@ class Host:
     """Hold the objects that all runs of one `rink run` share.
 
     Attributes:
-        ignored: the signals that `rink run` ignores, and so the command, too.
+        ignored: the signals that `rink run` ignores, so the command ignores them, too.
         on_stopped: called with the signal that stopped the command.
         loss_signal: returns the signal that the command gets once the role is lost.
     """
@@ -86,7 +85,7 @@ class CommandRun:
 
     Attributes:
         guarded: the command under its guard, while it runs.
-        is_started: whether a guard was started.
+        is_started: True if a guard was started.
     """
 
     def __init__(self, host: Host, role: aio.Role) -> None:
@@ -136,7 +135,7 @@ class CommandRun:
 
         The order matters: the role is checked after the session was read. If the role is held then,
         it was granted under this session. A process that was stopped since the grant may have a new
-        session, under which it must ask for the role again.
+        session, and must request the role again under the new session.
         """
         host, role = self._host, self._role
         self._lease, until = host.member.lease_and_end()
@@ -164,7 +163,7 @@ class CommandRun:
         """
         interval = min(MAX_CHECK_INTERVAL_S, self._host.session.ttl / 12)
         is_lost = False
-        # Each step is logged after it was done: a log line must not delay it.
+        # Log each step only after it was done, so that the log does not delay it.
         while not guarded.ended.done():
             if lost.done() and not is_lost:
                 is_lost = True
@@ -189,7 +188,7 @@ class CommandRun:
     def _move_end(self, guarded: Guarded, *, is_lost: bool) -> None:
         """Send the guard the deadline if it has moved.
 
-        An end that has passed is never moved. Nor is an end moved to the deadline of a new lease,
+        A passed end is never moved. An end is also never moved to the deadline of a new lease,
         since another member may have been granted the role between the two leases.
         """
         lease, until = self._host.member.lease_and_end()

@@ -46,7 +46,7 @@ class ExitStatus:
 def end(outcome: ExitStatus) -> NoReturn:
     """End this process at once, with the code or by the signal.
 
-    Python's own exit could be delayed. Nothing is flushed: `rink run` writes only its log, a flush
+    Python's own exit could be delayed. So flush no stream: `rink run` writes only its log, a flush
     may never end, and there may be no stdout.
     """
     # The system discards signals that process 1 does not handle.

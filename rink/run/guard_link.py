@@ -1,7 +1,7 @@
 """Start a guard with its command, and exchange lines with it.
 
-The guard is spawned by its path and not forked, because this process has threads of gRPC. Besides
-its two pipes, the guard gets only the open files that `rink run` itself inherited.
+The guard is spawned by its path and not forked, because this process has threads of gRPC. In
+addition to its two pipes, the guard gets only the open files that `rink run` itself inherited.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger("rink.run")
 GUARD = str(Path(command_guard.__file__).resolve())
 
 KILLED = signal.SIGKILL
-"""Status, as of `waitpid`, of a command whose guard was killed."""
+"""The `waitpid` status of a command whose guard was killed."""
 
 
 @attrs.frozen(kw_only=True)
@@ -40,8 +40,8 @@ class KillTimes:
     def of(cls, ttl: float, margin: float, grace: float) -> KillTimes:
         """Return the times for a lease.
 
-        The session's deadline comes `ttl - margin` after the last answered keepalive. An outage of
-        etcd of up to two thirds of the TTL must cost no role, so SIGTERM comes only after that.
+        The session's deadline is `ttl - margin` after the last answered keepalive. An outage of
+        etcd of up to two thirds of the TTL must cost no role, so SIGTERM comes only after this.
         """
         span = ttl - margin
         lead = min(0.5, span / 5)
@@ -55,14 +55,14 @@ class KillTimes:
 
 @attrs.frozen(kw_only=True)
 class Failure:
-    """Hold why a command did not start: exit code as of `env`, and errno."""
+    """Hold why a command did not start, as an exit code of `env` and errno."""
 
     code: int
     errno: int
 
 
 class Reaper:
-    """Reap every child, as process 1 must, and kill what a guard left."""
+    """Reap every child, as process 1 must, and kill processes of a dead guard."""
 
     def __init__(self) -> None:
         self._exits: dict[int, asyncio.Future[int]] = {}
@@ -84,8 +84,8 @@ class Reaper:
     async def kill_all(self) -> None:
         """Kill every descendant of this process, until there is none.
 
-        In process 1 of a container, these include orphans of `docker exec`, since nothing
-        distinguishes them.
+        In process 1 of a container, these include orphans of `docker exec`, which cannot be
+        distinguished from the others.
         """
         sweeps = command_guard.Sweeps(command_guard.now_ms())
         while self.reap():
@@ -100,9 +100,9 @@ class Guarded:
     """Start one run of the command under its guard, and control it.
 
     Attributes:
-        ended: the command's status as of `waitpid`, once all its descendants are dead.
+        ended: the command's `waitpid` status, once all its descendants are dead.
         failure: why the command did not start, or None.
-        is_late: whether the guard stopped the command because its end came near.
+        is_late: True if the guard stopped the command because its end came near.
     """
 
     def __init__(self, reaper: Reaper, on_stopped: Callable[[int], None]) -> None:

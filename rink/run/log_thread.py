@@ -1,7 +1,7 @@
-"""Write the log on a thread of its own.
+"""Write the log on a separate thread.
 
-A write to stderr blocks if nobody reads the pipe, or if Ctrl-S stopped the terminal. On the event
-loop or a thread of the member, that would leave signals without effect, but the lease alive.
+A write to stderr blocks if the pipe has no reader, or if Ctrl-S stopped the terminal. On the event
+loop or a thread of the member, signals would then have no effect, but the lease would stay alive.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from logging.handlers import QueueHandler, QueueListener
 
 MAX_LINES = 1_000
-"""Most lines that wait for a reader. Later lines are lost."""
+"""The maximum number of waiting lines. Further lines are lost."""
 
 LOOK_INTERVAL_S = 0.1
 LAST_LINES_TIMEOUT_S = 2.0
@@ -22,7 +22,7 @@ LAST_LINES_TIMEOUT_S = 2.0
 
 
 class LogThread(QueueHandler):
-    """Pass lines to a thread that writes them to stderr; never wait for it."""
+    """Pass lines to a thread that writes them to stderr, without waiting."""
 
     def __init__(self) -> None:
         self._lines: queue.Queue[logging.LogRecord] = queue.Queue(MAX_LINES)

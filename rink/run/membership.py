@@ -1,9 +1,9 @@
 """Join the group for `rink run`, wait there for the role, and leave.
 
-The group stays at one rank, and the member with that rank has the role. So a planned handover is
+The group stays at one rank, and the member with this rank has the role. So a planned handover is
 immediate, and an unplanned handover takes no longer than the lease. All members of the group must
 therefore run the same role. Each member names its role in a label of its record. If the owner runs
-another role, a member would wait for ever. So it fails, unless the owner is leaving.
+another role, a member would wait forever. So it fails, unless the owner is leaving.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROLE_LABEL = "rink-run.role"
 """Label of a member's record that names the role which the member runs."""
 
 GROWTH_DELAY_S = 365 * 86_400.0
-"""Delay by which the group never grows.
+"""A delay so long that the group never grows.
 
 Standbys wait for the only rank. As soon as the holder leaves or its lease ends, the standby that
 has waited longest gets it.
@@ -118,7 +118,7 @@ class RunMember:
 
         Args:
             token_above: a number below the role's token.
-            is_over: returns whether the role is no longer needed. Then this returns None.
+            is_over: returns whether the role is no longer needed. If so, this returns None.
 
         Raises:
             ConfigError: the owner runs another role and stays, so the wait would never end.

@@ -1,9 +1,9 @@
 """Decide what a signal does, without sending signals or reading a clock.
 
-The first signal begins to leave the group, and the command goes on while the group waits for a
-successor. The second one ends that wait. The last one kills the command. While no command runs, any
-of them ends `rink run`. Two signals within a tenth of a second count as one: `timeout` sends its
-signal to the process and then to its group.
+The first signal begins to leave the group, and the command continues while the leave waits for a
+successor. The second signal ends this wait. The last signal kills the command. While no command
+runs, any of these signals ends `rink run`. Two signals within a tenth of a second count as one,
+since `timeout` sends its signal to the process and then to its group.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Deed(enum.Enum):
 
 @attrs.define
 class Stages:
-    """Keep the stage that signals of `LEAVING` have reached, and the last one.
+    """Keep the stage reached by signals of `LEAVING`, and the last signal.
 
-    `waits` says whether leaving waits for a successor, so that a signal can end the wait.
+    `waits` is True if a leave waits for a successor, so that a signal can end the wait.
     """
 
     waits: bool

@@ -50,8 +50,8 @@ class SlotDuty:
     async def begin(self, role: aio.Role, member: str, session: int) -> SlotRun | None:
         """Write `started`, or return None if another run started the slot.
 
-        The role may be lost before the command starts. The slot is still this member's then: it
-        begins again under the same run, unless another member has taken the slot over.
+        The role may be lost before the command starts. Then the slot still belongs to this member,
+        which begins it again under the same run, unless another member has taken the slot over.
         """
         mine = Slot(token=role.token, member=member, run=self._run)
         record = self._group.member(member)

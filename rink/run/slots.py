@@ -1,16 +1,16 @@
 """Run a scheduled job at most once per slot: `--once-per`.
 
-A role alone ensures that no other host runs the job now. Hosts whose clocks differ would still run
-a short job one after the other. So the holder of the role writes `started` under the slot's key
-before it starts the command, and `done` after it.
+A role alone ensures that no other host runs the job at the same time. Hosts whose clocks differ
+would still run a short job one after the other. So the holder of the role writes `started` under
+the slot's key before it starts the command, and `done` after it.
 
 The writes keep these rules:
 
-* Each write compares the create revision of the member's record. So a member that was paused, and
-  whose lease has ended, writes nothing.
-* Each write compares the `mod_revision` of the slot's key. So only one of several `started` is
-  applied.
-* The value names the run. A write whose answer was lost is repeated, and recognised.
+* Each write compares the create revision of the member's record. So a paused member whose lease has
+  ended writes nothing.
+* Each write compares the `mod_revision` of the slot's key. So only one of several writes of
+  `started` is applied.
+* The value names the run. So a repeated write, after a lost answer, is recognised.
 
 This module has no threads and no retries. The supervisor calls it on a thread.
 """
@@ -30,10 +30,10 @@ from rink.errors import RoleLost, StateError
 from rink.etcd.api import Compare, Delete, Etcd, Get, KeyValue, Put, TxnTarget
 
 MAX_KEPT_SLOTS = 100
-"""Slots of a role that stay in etcd. Clocks must differ by fewer slots than this."""
+"""The number of a role's slots that stay in etcd. Clocks must differ by fewer slots than this."""
 
 MAX_DELETIONS = 100
-"""Most old slots that are deleted at once: etcd allows 128 operations in a transaction."""
+"""The maximum number of slots deleted at once. etcd allows 128 operations in a transaction."""
 
 
 def wall_time() -> str:
@@ -127,7 +127,7 @@ class SlotRun:
     seen: int = 0
 
     def begin(self, *, retry_unfinished: bool) -> Slot | None:
-        """Write `started`, or return the slot of another run that has it.
+        """Write `started`, or return the slot if another run has started it.
 
         The call may be repeated after an EtcdError.
 

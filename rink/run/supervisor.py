@@ -2,7 +2,7 @@
 
 The supervisor keeps these rules:
 
-* The role is released only after a run is over: no process of the command is left then.
+* The role is released only after a run is over, when no process of the command is left.
 * Every start of the command has a greater token than the start before.
 * Once the exit status of `rink run` is known, a signal only shortens the leave.
 * Whenever `rink run` ends by itself, it leaves the group, so that no standby waits for a lease.
@@ -59,7 +59,7 @@ class Restarts:
 class CommandSupervisor:
     """Run a command under a role, in the event loop of the main thread.
 
-    `beside` is a coroutine in the same loop, which serves probes and metrics of this supervisor.
+    `beside` returns a coroutine for the same loop, which serves probes and metrics.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class CommandSupervisor:
         self._slot: SlotDuty | None = None
         if settings.slot is not None:
             self._slot = SlotDuty(session.etcd, session.prefix, settings)
-        self._token = 0  # of the last start; the next start has a greater token
+        self._token = 0  # the token of the last start; the next start has a greater token
         self._outcome: ExitStatus | None = None  # the exit status, once it is known
         self._hurried = asyncio.Event()  # cuts the leave short
 
@@ -153,8 +153,7 @@ class CommandSupervisor:
     def why_not_ready(self) -> str:
         """Return why this host could not take over the role, or "".
 
-        A standby is ready. Otherwise a rollout would wait for the standby, and the standby for the
-        rollout.
+        A standby is ready. Otherwise a rollout and the standby would wait for each other.
         """
         if not self.is_joined:
             return f"waits to join the group: {self._member.why}"
@@ -299,7 +298,7 @@ class CommandSupervisor:
             return None
         self._outcome = outcome
         if self._slot and slot and run.is_started and not outcome.signal:
-            await self._slot.finish(role, slot, outcome.code)  # only the lease ends it, no signal
+            await self._slot.finish(role, slot, outcome.code)  # a signal does not end this
         return outcome
 
     async def _run(self, role: aio.Role) -> CommandOutcome | None:
@@ -339,7 +338,7 @@ _HANDLED = tuple(sorted(ENDING | PASSED_ON))
 
 
 def _report_end(shown: asyncio.Task[None]) -> None:
-    """Log why probes are no longer answered. The command goes on."""
+    """Log why probes are no longer answered, while the command continues."""
     if not shown.cancelled() and (error := shown.exception()) is not None:
         log.error(
             "the server of probes and metrics has failed; the command goes on", exc_info=error

@@ -84,7 +84,7 @@ class DriverEnd(abc.ABC):
 
     def _leave(self) -> None:
         self.close()
-        self._rink.leave(now=True)  # no job runs here any more, so release all roles at once
+        self._rink.leave(now=True)  # nothing runs here any more, so release all roles at once
 
     def _refuse_closed(self) -> None:
         if self._is_closed:
