@@ -1,7 +1,7 @@
 """Refuse requests that no program of this pod would send, before the API.
 
-A web page in a browser on the same machine can send requests to loopback, too. So a request must
-not come from a page, and needs a `Host` that a page cannot have: the name of another site could
+A web page in a browser on the same machine can send requests to loopback, too. So requests of pages
+are refused. The `Host` must be one that a page cannot have, since the name of another site could
 resolve to 127.0.0.1. A body needs a content type that a page may only send after a preflight
 request (`rink.sidecar.bodies`).
 """
@@ -22,11 +22,11 @@ from rink.sidecar.http_api import refusal
 
 MIN_BEARER_BYTES = 32
 MAX_HEAD_BYTES = 16 * 1024
-"""Most bytes of the head of a request."""
+"""The maximum size of the head of a request."""
 
 
 class Bearer:
-    """Compare the tokens of requests with a file, which may change."""
+    """Compare the tokens of requests with the current token in a file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -62,8 +62,8 @@ class Bearer:
 class Access:
     """Pass on only requests that a program of this machine may send.
 
-    `host` says whether the `Host` header must name loopback. It need not on a unix socket, which no
-    page reaches, or if another address was allowed.
+    If `host` is true, the `Host` header must name loopback. It is false on a unix socket, which no
+    page reaches, and if another address was allowed.
     """
 
     _app: ASGIApp

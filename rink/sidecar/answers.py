@@ -64,7 +64,7 @@ class EventWriter:
     _number: int = 0
     _behind: dict[str, str] = attrs.field(factory=dict)
     is_idle: bool = False
-    """Whether the stream was silent for long. Then changed waits are written again."""
+    """True if the stream was silent for long. Then changed waits are written again."""
 
     def take(self, inbox: ServiceInbox) -> bytes:
         """Return all events of an inbox, with the present state of their turns."""
@@ -95,7 +95,7 @@ class EventWriter:
         return "".join(parts).encode()
 
     def _waiting(self, role: str) -> list[str]:
-        """Write that the consumer waits for a role, unless nothing has changed."""
+        """Write that the consumer waits for a role, if the reason has changed."""
         if role not in self._consumer.waiting:
             return []
         fields = waiting_fields(self._service, self._consumer, role)

@@ -16,9 +16,9 @@ from rink.sidecar.errors import Refused
 MAX_BODY_BYTES = 64 * 1024
 BODY_TIMEOUT_S = 5.0
 MAX_ROLES = 1_000
-"""Most roles of one consumer."""
+"""The maximum number of roles of one consumer."""
 MAX_NAME_BYTES = 512
-"""Most bytes of a role's name in UTF-8."""
+"""The maximum size of a role's name in UTF-8."""
 MAX_WAIT_S = 3_600.0
 MAX_ALIVE_S = 86_400.0
 MAX_NUMBER = 2**53

@@ -1,8 +1,8 @@
-"""Decide which consumer has the turn of a role, and until when.
+"""Decide which consumer has the turn of a role, and until which time.
 
 A role belongs to the member. The programs beside it are its consumers. One consumer at a time has
-the turn of a role. Everything here is pure: callers pass the time in milliseconds of
-CLOCK_BOOTTIME, and the service executes the effects that the calls leave.
+the turn of a role. This module is pure: callers pass the time in milliseconds of CLOCK_BOOTTIME,
+and the service executes the effects that the calls leave.
 
     waiting     ─ the member is granted the role →            held
     held        ─ the member must give the role up →          lost
@@ -11,8 +11,8 @@ CLOCK_BOOTTIME, and the service executes the effects that the calls leave.
 **A told end is a promise.** `until_ms` is at most `hold_ms` ahead, and never beyond the member's
 deadline. The invariant of this file: a role is released only if its consumer has answered, or if
 the `until_ms` of its turn has passed. An end never goes back. It counts as told once it is set,
-even if nobody has read it. So only `_end` releases a told role, and each of its callers has one of
-the two reasons.
+even if the consumer has not read it. So only `_end` releases a told role, and each of its callers
+has one of the two reasons.
 
 An end is moved on while the consumer is alive. After a loss it is moved on as well, since the
 consumer still works, until the consumer answers or `grace_ms` is over. Only the session of the
@@ -42,7 +42,7 @@ from rink.sidecar.effects import (
 )
 
 MAX_STALE_ENTRIES = 64
-"""Most stale entries of the schedule, in addition to one for each consumer."""
+"""The maximum number of stale entries of the schedule, in addition to one for each consumer."""
 
 
 @attrs.define(eq=False)
@@ -58,8 +58,8 @@ class ConsumerTurns:
     """Keep the consumers of one sidecar and their turns.
 
     Args:
-        hold_ms: the longest time from now to an end that a consumer is told.
-        grace_ms: how long after a loss the end is still moved on.
+        hold_ms: the maximum time from now to an end that a consumer is told.
+        grace_ms: the time after a loss for which the end is still moved on.
     """
 
     def __init__(self, hold_ms: int, grace_ms: int) -> None:
@@ -156,8 +156,8 @@ class ConsumerTurns:
     def end_call(self, consumer: Consumer, now_ms: int, is_answered: bool = True) -> None:
         """Note that a call is over. Its answer is a sign of life.
 
-        A call that its caller gave up is no sign of life. It does not answer for a turn, either:
-        files and `role` may have shown the end of that turn.
+        A call that its caller gave up is no sign of life. It is also no answer to the loss of a
+        turn, since files and `role` may have shown the end of the turn.
         """
         consumer.calls -= 1
         if is_answered:
@@ -181,7 +181,7 @@ class ConsumerTurns:
         without a token also ends the wait, since such an answer may come twice.
 
         Returns:
-            False if it is the turn of another consumer, or never was the turn of this one.
+            False if another consumer has the turn, or if this consumer never had it.
         """
         self._expire(consumer, now_ms)
         turn, unanswered = consumer.turns.get(role), consumer.unanswered.get(role)
@@ -221,7 +221,7 @@ class ConsumerTurns:
     def granted(self, role: str, token: int, now_ms: int, is_held: bool = True) -> Turn | None:
         """Give a granted role to the first consumer that is present.
 
-        `is_held` says whether the member still held it after the session was noted. If not, the
+        `is_held` is True if the member still held the role after the session was noted. If not, the
         grant is of an earlier session, and the deadline does not apply to it.
 
         Returns:
@@ -315,9 +315,9 @@ class ConsumerTurns:
     def _expire(self, consumer: Consumer, now_ms: int) -> None:
         """End the turns whose end has passed, since the consumer has stopped.
 
-        A consumer that is no longer alive, or closed its stream, is forgotten. Other consumers are
-        told of the loss, unless they were told before. They wait for the role again once they have
-        answered. The pod never answers, so it waits again at once.
+        A consumer that is no longer alive, or closed its stream, is forgotten. The loss is reported
+        to other consumers, unless it was reported before. They wait for the role again once they
+        have answered. The pod never answers, so it waits again at once.
         """
         passed = [turn for turn in consumer.turns.values() if now_ms >= turn.until_ms]
         if not passed:

@@ -17,7 +17,7 @@ import attrs
 class Turn:
     """Hold one consumer's turn of a role, from its grant to its release.
 
-    `lease` is the lease of the grant. `why` says why the role was lost.
+    `lease` is the lease of the grant. `why` is the reason of the loss.
     """
 
     role: str
@@ -40,13 +40,13 @@ class Consumer:
     """Hold a program that wants roles, until it is forgotten.
 
     Attributes:
-        grant: its secret.
+        grant: the consumer's secret.
         alive_ms: the time within which it must renew, or None.
-        is_pod: whether it is the sidecar itself, which stands for the whole pod.
-        heard_ms: when it last gave a sign of life, or its stream reported its first turn.
-        kept_ms: how long it is kept after that, without a stream.
-        moved_at_ms: when its ends were last moved on.
-        is_cut: whether its stream was closed, without a sign of life since.
+        is_pod: True for the sidecar itself, which represents the whole pod.
+        heard_ms: the time of its last sign of life, or of the report of its first turn.
+        kept_ms: how long it is kept after `heard_ms`, without a stream.
+        moved_at_ms: the time at which its ends were last moved on.
+        is_cut: True if its stream was closed, without a later sign of life.
         over: the token of the latest turn that is over, for each role.
         unanswered: the turns whose end has passed without an answer. They are reported as lost
             until the consumer answers.
@@ -83,7 +83,7 @@ class Consumer:
 
     @property
     def present_until_ms(self) -> float:
-        """Return until when it is present without a further sign of life.
+        """Return the time until which it is present without a sign of life.
 
         A consumer that holds a role and has `alive_ms` must renew, even with an open stream.
         Otherwise each new turn would have a new end, and a program that hangs would get one role

@@ -55,7 +55,7 @@ class Renewed:
 
 @attrs.frozen(eq=False)
 class Over:
-    """Note that a turn is over, and why. No consumer is told."""
+    """Note that a turn is over, and why, without a report to a consumer."""
 
     turn: Turn
     why: str

@@ -22,11 +22,11 @@ from rink.sidecar.membership import Membership
 from rink.sidecar.service import LEAVES, Service
 
 MAX_STREAMS = 256
-"""Most open streams, unless another number is set."""
+"""The default maximum number of open streams."""
 MAX_CALLS = 128
-"""Most holds and drains that wait for their answer."""
+"""The maximum number of holds and drains that wait for their answer."""
 MAX_ALL_ROLES = 10_000
-"""Most roles of all consumers together."""
+"""The maximum number of roles of all consumers together."""
 
 GET, POST = ("GET", "HEAD"), ("POST",)
 ApiHandler = Callable[[Request], Awaitable[ASGIApp]]
@@ -64,7 +64,7 @@ class Api:
         """Answer a request.
 
         An open stream keeps all coroutines of its call in memory. Starlette's routes would add a
-        dozen of them, so a table takes their place.
+        dozen coroutines, so a table replaces the routes.
         """
         response = await self._answer(Request(scope, receive))
         await response(scope, receive, send)
@@ -143,7 +143,7 @@ class Api:
     ) -> Response:
         """Wait until a role is granted, or the wait ends.
 
-        The wait ends by its timeout, and if the caller or the sidecar is gone.
+        The wait ends after its timeout, or if the caller or the sidecar is gone.
         """
         service = self._service
         granted = self._waiting[consumer.grant] = asyncio.Event()

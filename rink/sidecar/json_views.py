@@ -15,14 +15,14 @@ from rink.sidecar.membership import Membership
 from rink.sidecar.service import Service
 
 MAX_VERSIONS = 20
-"""Most versions in a history, as in `rink history`."""
+"""The maximum number of versions in a history, as in `rink history`."""
 
 
 def role_fields(service: Service, membership: Membership, role: str) -> dict[str, Any]:
     """Return whether a role is held here now, or why it is not.
 
-    A role is held until its told end, also after a loss. Then `state` is `lost`, and its consumer
-    begins no new work.
+    A role is held until its told end, even after a loss. After a loss, `state` is `lost`, and the
+    consumer begins no new work.
     """
     turn, now = service.turns.turn(role), service.clock()
     is_held = turn is not None and now < turn.until_ms

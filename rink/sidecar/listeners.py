@@ -28,10 +28,10 @@ HEAD_TIMEOUT_S = 5.0
 SEND_TIMEOUT_S = 5.0
 """Seconds after which a connection that cannot be written to is closed."""
 MAX_CALLERS = 192
-"""Most connections in addition to streams.
+"""The maximum number of connections in addition to streams.
 
-128 are for holds and drains that wait (`rink.sidecar.http_api.MAX_CALLS`), and 64 for all others,
-so that a renewal always gets a connection.
+128 are for holds and drains that wait (`rink.sidecar.http_api.MAX_CALLS`), and 64 are for all other
+calls, so that a renewal always gets a connection.
 """
 BACKLOG = 256
 STOP_TIMEOUT_S = 2.0
@@ -41,16 +41,15 @@ DATE_INTERVAL_S = 1.0
 class Protocol(H11Protocol):
     """Speak HTTP/1.1, and limit how long a client may occupy a connection.
 
-    At any time a connection is served, or it is between two requests. The time between requests is
-    limited, whether the client sends nothing, a head byte by byte, or the rest of a body that
-    nobody reads. While a connection is served, the time in which nothing can be written to it is
-    limited.
+    At any time, a connection is served, or it is between two requests. The time between requests is
+    limited, even if the client sends a head byte by byte, or the rest of a body that the sidecar
+    does not read. While a connection is served, the time for which writes may block is limited.
 
-    `open` has the connections of one listener, oldest first. An aborted connection leaves it at
+    `open` has the connections of one listener, oldest first. An aborted connection is removed at
     once, since the event loop accepts many connections before it closes any.
 
     `was_aborted` in the state of an application's scope returns whether this class aborted the
-    connection. Otherwise an abort looks to the application as if the client had closed it.
+    connection. Without it, the application could not distinguish an abort from the client's close.
     """
 
     max_connections = MAX_CALLERS
@@ -101,12 +100,12 @@ class Protocol(H11Protocol):
         self._watch()
 
     def pause_writing(self) -> None:
-        """Wait until the client reads, but not for ever."""
+        """Wait until the client reads, but not forever."""
         super().pause_writing()
         self._writing = self.loop.call_later(SEND_TIMEOUT_S, self._abort)
 
     def resume_writing(self) -> None:
-        """Go on writing."""
+        """Continue writing."""
         super().resume_writing()
         if self._writing is not None:
             self._writing.cancel()
@@ -271,7 +270,7 @@ def listen(address: Address, group: str | None = None) -> socket.socket:
 def _listen_unix(path: str, group: str | None) -> socket.socket:
     """Listen on a unix socket, in a folder that others cannot enter.
 
-    The socket of an earlier process is removed only if nobody answers on it.
+    The socket of an earlier process is removed only if no process answers on it.
     """
     place = Path(path)
     listener = socket.socket(socket.AF_UNIX)

@@ -38,16 +38,16 @@ class MembershipState(enum.Enum):
 class Membership:
     """Join and leave a group as consumers come and go.
 
-    **Drain is final.** A draining sidecar takes no new consumer, and does not join again: a program
-    that goes on until its pod ends must not get back the roles that were handed over.
+    **Drain is final.** A draining sidecar takes no new consumer, and does not join again. Otherwise
+    a program that runs until its pod ends could get back the roles that were handed over.
 
-    Handles of roles live in `_handles`, and only `let_go` releases them. So no task that ends, and
-    no error, releases a role before the told end of its consumer.
+    `_handles` keeps the handles of roles, and only `let_go` releases them. So neither the end of a
+    task nor an error releases a role before the told end of its consumer.
 
     Args:
         make: returns a member of the group that has not joined yet.
         absent_s: seconds without a sign of life of any consumer until the member leaves.
-        stays: whether the member joins at once, and stays without a consumer.
+        stays: True if the member joins at once, and stays without a consumer.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Membership:
         """Return the seconds left to stay in the group without a consumer.
 
         They count from the last sign of life of any consumer. A killed consumer is forgotten only
-        after its ends have passed, and meanwhile nobody serves its roles.
+        after its ends have passed, and meanwhile its roles are not served.
         """
         passed_s = (self.service.clock() - self.service.heard_ms) / 1000
         return max(0.0, self._absent_s - passed_s)
@@ -126,8 +126,8 @@ class Membership:
     def let_go(self, role: str) -> None:
         """Release a role, as soon as its label is off the pod.
 
-        Meanwhile another consumer of this sidecar may wait for the role. That wait has a handle of
-        its own.
+        Meanwhile another consumer of this sidecar may wait for the role. That wait has another
+        handle.
         """
         handle = self._handles.pop(role, None)
         if handle is None:
@@ -145,8 +145,8 @@ class Membership:
     def _stop_waiting_for_successor(self, role: str) -> None:
         """Leave now, so that another member serves a role without a consumer.
 
-        A draining sidecar takes no new consumer, so nobody would serve the role until a successor
-        comes. Without another member, an earlier leave would help no role, and end the others.
+        A draining sidecar takes no new consumer, so the role would not be served until a successor
+        comes. Without another member, an earlier leave would help no role, and end the other roles.
         """
         if (
             self._now.is_set()
@@ -250,7 +250,7 @@ class Membership:
             if error is None:
                 self.rink, self.state, self.trouble = rink, MembershipState.JOINED, ""
                 # While this member was out of the group, etcd may have been restored from a backup,
-                # and tokens may be lower. The members of the group need not know of that.
+                # and tokens may be lower. The other members of the group may not have noticed.
                 _member_internals.raise_tokens(rink, self._last_token)
                 for role in self.service.turns.wanted:
                     self.want(role)

@@ -26,11 +26,11 @@ from rink.sidecar.membership import Membership, MembershipState
 from rink.sidecar.service import Service
 
 MAX_ROWS = 200
-"""Most rows of a table. Below them, the page shows the number of further rows."""
+"""The maximum number of rows of a table. Below, the page shows the number of further rows."""
 MAX_EVENTS = 30
 REFRESH_INTERVAL_S = 5
 MAX_AGE_MS = 1_000
-"""Greatest age of a page that is sent again."""
+"""The maximum age of a page that is sent again."""
 
 HEADERS = {
     "cache-control": "no-store",
@@ -126,7 +126,7 @@ class Page:
         service.on_change.append(self._note)
 
     async def answer(self, request: Request) -> Response:
-        """Return the page as it is now, or was within the last second."""
+        """Return the page, which may be up to a second old."""
         del request
         now = self._service.clock()
         if self._built_ms is None or now >= self._built_ms + MAX_AGE_MS:
@@ -315,9 +315,9 @@ def _marked(cell: Cell) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text as HTML, in an element of its own direction.
+    """Return a text as HTML, in an element with its own direction.
 
-    So letters that run from right to left do not reorder the text beside it.
+    So right-to-left letters do not reorder the text beside the element.
     """
     return f'<bdi dir="ltr">{escape(visible(text))}</bdi>'
 

@@ -1,8 +1,8 @@
 """Change labels of the own pod by calls of the Kubernetes API.
 
-Each call has a thread and a connection of its own. The thread is a daemon, and nobody waits for it.
-So a name server or an API server that hangs cannot delay the end of a sidecar. Token and CA are
-read for each call, since the kubelet replaces them.
+Each call has its own thread and connection. The thread is a daemon that is never joined. So a name
+server or an API server that hangs cannot delay the end of a sidecar. Token and CA are read for each
+call, since the kubelet replaces them.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from rink.sidecar.pod_label import TIMEOUT_MS, Roles, labels_of
 FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT_S = TIMEOUT_MS / 1000
 CONNECT_TIMEOUT_S = 0.75 * TIMEOUT_S
-"""Shorter than `TIMEOUT_S`.
+"""This is shorter than `TIMEOUT_S`.
 
-So a call that cannot connect fails before it is given up, and the server certainly got nothing.
+So a call that cannot connect fails before it is given up, and certainly had no effect.
 """
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_SHOWN = 300
-"""Most characters of an API server's message that are logged."""
+"""The maximum number of logged characters of an API server's message."""
 REFUSED = frozenset({400, 403, 404, 422})
-"""Statuses of a refusal that a retry would get again: admission, rights, or no such pod."""
+"""The statuses of refusals that a retry would not change: admission, rights, or no such pod."""
 TOKEN = re.compile(rb"[!-~]+")
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """Value of SO_LINGER by which closing a connection drops the bytes that are not sent yet.
@@ -53,8 +53,8 @@ class PodApiError(Exception):
     """Report why a call failed.
 
     Attributes:
-        may_take_effect: whether the API server may have executed the call, or still may.
-        is_refused: whether a retry would be refused again.
+        may_take_effect: True if the API server may have executed the call, or still may do so.
+        is_refused: True if a retry would be refused again.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class PodApiError(Exception):
 
 @attrs.frozen
 class Pod:
-    """Name the own pod, and how to reach the API server."""
+    """Name the own pod, and the address of the API server."""
 
     host: str
     port: int
@@ -80,7 +80,7 @@ class Pod:
         """Return the pod that this process runs in.
 
         Raises:
-            ConfigError: it runs in no pod, or a variable or a file of the pod is missing.
+            ConfigError: this process runs in no pod, or a variable or a file is missing.
         """
         folder = folder or FOLDER
         values = {
@@ -147,7 +147,7 @@ class _Call:
         self._socket: socket.socket | None = None
         self._is_given_up = False
         self.is_sent = False
-        """Whether the API server may have got the call. `give_up` makes this final."""
+        """True if the API server may have got the call. `give_up` makes this final."""
 
     def run(self) -> tuple[int, bytes]:
         """Return the status and the body of the answer."""
@@ -179,7 +179,7 @@ class _Call:
             self._is_given_up = True
             if self._socket is not None:
                 with contextlib.suppress(OSError):
-                    # Not SSLSocket.shutdown: after it, the other thread would write in plain text.
+                    # After SSLSocket.shutdown, the other thread would write in plain text.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
@@ -189,9 +189,9 @@ class PodApi:
 
     **The token must allow nothing else.** The right to patch pods would allow any change of any pod
     of the namespace, so an admission policy must restrict it. Before the first label is put on, a
-    dry run tries to annotate the pod. If the API server allows that, no label is put on. If the API
-    server then refuses the label, too, the token may have no rights at all, and the refusal proves
-    no policy. So the dry run is repeated before the next label.
+    dry run tries to annotate the pod. If the API server allows this, no label is put on. If the API
+    server then refuses the label, too, the token may have no rights at all, and the refusal does
+    not prove a policy. So the dry run is repeated before the next label.
     """
 
     _pod: Pod

@@ -3,8 +3,8 @@
 The label of a role is on the pod while a consumer holds the role, so a Service can select the
 holder. It is a hint, never a fence: a killed sidecar leaves it behind, so two pods may have it.
 
-Everything here is pure. The wanted labels follow from the roles that are held now. There is no
-queue of changes: each request states all labels of this sidecar, so the latest request suffices.
+This module is pure. It computes the wanted labels from the currently held roles. There is no queue
+of changes: each request states all labels of this sidecar, so the latest request suffices.
 
 **An old request must not undo a newer one.** Only one request is in flight at a time. The API
 server drops a request that it has not executed within `TIMEOUT_MS`. Until then, a request without
@@ -29,12 +29,12 @@ HELD = "held"
 """The value of each label."""
 TIMEOUT_MS = 2_000
 UNSURE_MS = 2 * TIMEOUT_MS
-"""Time in which a request without an answer may take effect: its way, and the server's limit."""
+"""Time in which a request without an answer may take effect: transfer and the server's limit."""
 RELEASE_WAIT_S = 2.0
-"""Most seconds that a release waits for its label, from the last change of the wanted labels."""
+"""The maximum wait of a release for its label, from the last change of the wanted labels."""
 MAX_PAUSE_S = 60.0
 EARLY_MS = 2_000
-"""Time before the end of a turn at which its label goes, if the end is not moved on."""
+"""Time before the end of a turn at which its label is removed, if the end is not moved on."""
 LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 Roles = frozenset[str]
@@ -63,12 +63,12 @@ def labels_of(roles: Roles, labelled: Roles) -> dict[str, str | None]:
 
 
 def wanted_labels(turns: ConsumerTurns, labelled: Roles, now_ms: int) -> tuple[Roles, float]:
-    """Return the roles whose labels must be on the pod, and until when.
+    """Return the roles whose labels must be on the pod, and until which time.
 
-    A label goes when its role is lost, while the consumer still stops. It also goes `EARLY_MS`
-    before an end that is not moved on, because the session is lost or the consumer is gone. An end
-    is moved on when a third of `--hold` has passed. So with a `--hold` below 6 s, the label goes a
-    third of `--hold` before the end.
+    A label is removed when its role is lost, while the consumer still stops. It is also removed
+    `EARLY_MS` before an end that is not moved on, because the session is lost or the consumer is
+    gone. An end is moved on when a third of `--hold` has passed. So with a `--hold` below 6 s, the
+    label is removed a third of `--hold` before the end.
     """
     early_ms = min(EARLY_MS, turns.hold_ms // 3)
     wanted: set[str] = set()
@@ -105,7 +105,7 @@ class LabelPlan:
     """Change the labels of the pod to the wanted ones, a request at a time.
 
     `known` are the labels on the pod, or None if they are unknown after the latest request. The
-    name of the pod is needed so that pods do not retry in step.
+    retry delays depend on the name of the pod, so that pods do not retry at the same time.
     """
 
     def __init__(self, pod: str = "") -> None:
@@ -129,11 +129,11 @@ class LabelPlan:
         return self.known is not None and role not in self.known
 
     def wanted_since_ms(self, wanted: Roles, now_ms: int) -> float:
-        """Return since when these labels are wanted."""
+        """Return the time since which these labels are wanted."""
         return self._wanted_at_ms if wanted == self._wanted else now_ms
 
     def step(self, wanted: Roles, now_ms: int) -> Send | GiveUp | Rest:
-        """Return what to do now."""
+        """Return the next action."""
         if wanted != self._wanted:  # a change is tried at once, even after failures
             self._wanted, self._failures, self._not_before_ms = wanted, 0, -math.inf
             self._wanted_at_ms = now_ms
@@ -166,8 +166,8 @@ class LabelPlan:
     def failed(self, now_ms: int, *, may_take_effect: bool, is_refused: bool = False) -> None:
         """Note that the request failed, and pause before the next one.
 
-        `may_take_effect` says whether it may have been executed, or still may be. `is_refused` says
-        whether a retry would be refused again.
+        `may_take_effect` is True if the request may have been executed, or still may be.
+        `is_refused` is True if a retry would be refused again.
         """
         self.refused = self.in_flight if is_refused else None
         self.in_flight = None

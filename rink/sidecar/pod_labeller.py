@@ -1,6 +1,6 @@
 """Keep the labels of the own pod by the plan of `rink.sidecar.pod_label`.
 
-Trouble of the API server never affects a role. A release waits at most `RELEASE_WAIT_S`. Failures
+Failures of the API server never affect a role. A release waits at most `RELEASE_WAIT_S`. Failures
 log at most one warning a minute.
 """
 
@@ -72,9 +72,9 @@ class PodLabeller:
     async def wait_off(self, *roles: str) -> None:
         """Wait until the labels of these roles are off, in bounded time.
 
-        `RELEASE_WAIT_S` counts from the last change of the wanted labels. A label goes at the loss,
-        so for a program that stops slowly this time is already over. The wait also ends if the API
-        server would refuse the request again.
+        `RELEASE_WAIT_S` counts from the last change of the wanted labels. A label is removed at the
+        loss, so for a program that stops slowly this time is already over. The wait also ends if
+        the API server would refuse the request again.
         """
         self.look()
         now = self._clock()

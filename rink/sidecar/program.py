@@ -1,6 +1,6 @@
 """Run one sidecar from its start to its end.
 
-A module that only one option needs is imported where it is used: each module costs memory in every
+A module that only one option needs is imported at its use, since each module costs memory in every
 pod.
 """
 
@@ -51,9 +51,9 @@ class SidecarSettings:
     """Hold the settings of a sidecar.
 
     Attributes:
-        hold_s: how far ahead an end is told.
+        hold_s: the maximum time to the told end of a turn.
         absent_s: how long the member stays without a consumer.
-        grace_s: how long a consumer may go on after a loss.
+        grace_s: how long a consumer may work after a loss.
         roles: the roles that the sidecar holds for its whole pod.
         label_pod: the roles whose holder's pod gets a label.
         page: the group's name, or "" to show no page.
@@ -96,10 +96,10 @@ class SidecarSettings:
 
 
 def hold_ms(settings: SidecarSettings, ttl: float, margin: float) -> int:
-    """Return how far ahead an end is told, in milliseconds.
+    """Return the maximum time to the told end of a turn, in milliseconds.
 
-    It is at most half of the time that a session lasts without an answer of etcd. With more, ends
-    would reach the deadline between two keepalives, and would be cut off there.
+    It is at most half of the time that a session lasts without an answer of etcd. Longer ends would
+    reach the deadline between two keepalives, and would be cut off there.
     """
     return in_ms(min(settings.hold_s, (ttl - margin) / 2))
 
@@ -107,8 +107,8 @@ def hold_ms(settings: SidecarSettings, ttl: float, margin: float) -> int:
 class Program:
     """Run a sidecar until it must leave and has left.
 
-    The constructor checks everything that may be refused, before the group is joined. `make`
-    returns a member that has not joined yet.
+    The constructor checks all settings before the group is joined. `make` returns a member that has
+    not joined yet.
 
     Raises:
         ConfigError: an address is taken, a file cannot be used, or no member can be made.
@@ -131,7 +131,7 @@ class Program:
         self.membership.labeller = self._labeller
         self._files = Files(settings.files) if settings.files else None
         self.public_listener = listen(settings.public) if settings.public else None
-        # This comes last, since a sidecar that is refused must leave no socket behind.
+        # This comes last, so that a failure above leaves no socket behind.
         self.listener = listen(settings.listen, settings.socket_group)
         self._socket_inode = _inode(settings.listen.path)
         self._stop = asyncio.Event()
@@ -233,7 +233,7 @@ class Program:
         """Begin to leave, then stop waiting for a successor, then end at once.
 
         A drain by the API does not count as a signal. So the signal after a preStop hook is the
-        first one.
+        first signal.
         """
         self._signals += 1
         if self._signals == 1:
@@ -282,8 +282,8 @@ def _where(listener: socket.socket, address: Address | None) -> str:
 def exits_at_once() -> Iterator[None]:
     """End the process at once after an error, and release no role.
 
-    Consumers may work until their told ends. If the process ended in order, it would release their
-    roles before. So its lease is left to expire.
+    Consumers may work until their told ends. An orderly end would release their roles earlier. So
+    the lease is left to expire.
     """
     try:
         yield

@@ -24,7 +24,7 @@ class LoopLag:
         self.lag_s = 0.0
 
     async def run(self) -> None:
-        """Measure for ever."""
+        """Measure the lag forever."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + LAG_INTERVAL_S
@@ -46,9 +46,9 @@ def why_not_ready(service: Service, membership: Membership, joined: bool = False
     """Return why the pod should take no traffic, or "".
 
     A role that is not held is never a reason. Without a consumer, the sidecar has no reason to
-    join. So a pod whose program has not begun yet is ready. With `joined` the pod must have joined
+    join. So a pod whose program has not begun yet is ready. With `joined`, the pod must have joined
     to be ready. Then a program that crashes before it asks for a role never makes its pod ready,
-    and a rollout ends no old pod for it.
+    and a rollout does not end an old pod.
     """
     if service.draining:
         return f"draining: {service.draining}"

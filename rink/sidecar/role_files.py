@@ -33,7 +33,7 @@ def file_name(role: str) -> str:
     """Return the name of a role's file.
 
     Characters other than `A-Za-z0-9_-` are percent-encoded, so no name leads out of the folder. A
-    long name is replaced by its hash. Then the file has the role's name in a second line.
+    long name is replaced by its hash, and the file has the role's name in a second line.
     """
     encoded = re.sub(
         rb"[^A-Za-z0-9_-]", lambda match: b"%%%02X" % match[0][0], role.encode()
@@ -44,7 +44,7 @@ def file_name(role: str) -> str:
 
 
 def is_valid(line: str, now: int) -> bool:
-    """Return whether its role is held now, by a file's first line."""
+    """Return whether the role of a file is held now, by its first line."""
     fields = line.split()
     if len(fields) != 3 or not all(field.isdigit() for field in fields):
         return False
@@ -52,7 +52,7 @@ def is_valid(line: str, now: int) -> bool:
 
 
 class Files:
-    """Write the files of roles into a folder of the sidecar's own.
+    """Write the files of roles into the sidecar's own folder.
 
     Raises:
         ConfigError: the folder is not in memory, belongs to another sidecar, or cannot be used.

@@ -41,7 +41,7 @@ POD = "pod"
 
 
 class ServiceMember(Protocol):
-    """Define what the service needs of the member (`rink.sidecar.membership`)."""
+    """Declare the part of `rink.sidecar.membership` that the service uses."""
 
     presence: asyncio.Event
 
@@ -68,8 +68,8 @@ class ServiceMember(Protocol):
 class ServiceInbox:
     """Hold the events that a consumer's stream has not sent yet.
 
-    Events are written only when they are sent, so a slow reader gets the present end. Of a turn
-    that is over by then, it gets only a loss that it has not answered.
+    Events are written only when they are sent, so a slow reader gets the present end. If a turn is
+    over by then, the reader gets only a loss that it has not answered.
     """
 
     events: deque[Granted | TurnLost | Waiting] = attrs.field(factory=deque)
@@ -94,7 +94,7 @@ class Service:
     """Keep the turns of a sidecar going.
 
     Each input first notes the member's session, then changes the turns, and then executes their
-    effects. All of this runs on the event loop without a break, so no input sees another half done.
+    effects. All of this runs on the event loop without an await, so inputs never interleave.
     """
 
     def __init__(self, turns: ConsumerTurns, clock: Callable[[], int] = now_ms) -> None:
@@ -109,7 +109,7 @@ class Service:
         self.on_change: list[Callable[[SidecarEffect], None]] = []
         """Functions that get each effect before it is executed: files, labels."""
         self.heard_ms = 0
-        """When a consumer last answered, or last gave a sign of life before it was forgotten."""
+        """The time of the last answer, or of a forgotten consumer's last sign of life."""
         self._bye = ""
         self._inboxes: dict[str, ServiceInbox] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -121,8 +121,8 @@ class Service:
     def changing(self) -> Iterator[int]:
         """Yield the time of an input, and then execute its effects.
 
-        An error within would leave turns half done: a role that is never released, or a consumer
-        that is not told. So any error is a failure of the whole sidecar.
+        After an error in the block, a role might never be released, or a consumer might get no
+        report. So any error is a failure of the whole sidecar.
         """
         try:
             self.turns.session(*self.member.session())
@@ -159,9 +159,9 @@ class Service:
         self.member.presence.set()
 
     def hold_for_pod(self, roles: list[str]) -> None:
-        """Add the sidecar itself as a consumer, which stands for the whole pod.
+        """Add the sidecar itself as a consumer, which represents the whole pod.
 
-        Nobody is told its grant, so no caller of the API can give its roles back.
+        Its grant stays secret, so no caller of the API can give its roles back.
         """
         self.hold(Consumer(POD, secrets.token_urlsafe(24), is_pod=True), roles)
 
