@@ -1,6 +1,6 @@
 """Run the `rink` command.
 
-Commands that look at groups only read: they join none, take no lease and write no key. Only
+Commands that look at groups only read: they join no group, take no lease and write no key. Only
 `forget` deletes keys. Commands of streams need the extra `streams`, and import it when they run.
 """
 
@@ -16,13 +16,13 @@ from rink.cli.missing_extra import refuse_without_extra
 
 
 def process_started_at() -> float:
-    """Return when this process started, by `time.monotonic()`.
+    """Return the time when this process started, by `time.monotonic()`.
 
-    Linux counts it in ticks since the machine started. Elsewhere the process's CPU time stands for
-    its age: a process that starts uses its CPU nearly all the time.
+    Linux counts it in ticks since the machine started. Other systems use the process's CPU time as
+    its age, since a starting process uses its CPU nearly all the time.
     """
     try:
-        # The command's name stands in brackets and may hold anything, so count from its end. The
+        # The command's name is in brackets and may have any characters, so count from its end. The
         # start is the 20th field after it.
         ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""Run `python -m rink.cli`, for where the script is not on the PATH."""
+"""Run `python -m rink.cli`, if the script is not on the PATH."""
 
 from rink.cli import main
 

@@ -47,8 +47,8 @@ def load(text: str) -> App:
     Its module is imported from the current folder or from the installed packages.
 
     Raises:
-        Failed: there is no such app; the message says what is there instead. If the module itself
-            raised an error, its traceback is on stderr.
+        Failed: there is no such app. The message describes the object with this name. If the module
+            itself raised an error, its traceback is on stderr.
     """
     kind = _app_class()
     name, _, path = text.partition(":")
@@ -78,16 +78,16 @@ def stream_of(app: App, name: str) -> Stream[Any]:
 
 
 def redis_of(app: App) -> str:
-    """Return where the app looks for Redis, without a password."""
+    """Return the address of the app's Redis, without a password."""
     if app.redis_url is None:
-        return "Redis, as the app connects to it"  # only its function knows the address
+        return "Redis, as the app connects to it"  # only the app's function knows the address
     with contextlib.suppress(ConfigError):
         return f"Redis at {app.connections.connect().server}"
     return "Redis"  # the URL is invalid; the command itself reports that
 
 
 def etcd_of(app: App) -> str:
-    """Return where the app looks for etcd, without a password."""
+    """Return the address of the app's etcd, without a password."""
     if callable(app.etcd):
         return "etcd, as the app connects to it"
     with contextlib.suppress(ConfigError):
@@ -97,7 +97,7 @@ def etcd_of(app: App) -> str:
 
 
 def asking(app: App, *, etcd: bool = False) -> contextlib.AbstractContextManager[None]:
-    """Name the servers that are asked on stderr, if the answer takes long."""
+    """Name the servers of a request on stderr, if the answer takes long."""
     servers = f"{redis_of(app)} and {etcd_of(app)}" if etcd else redis_of(app)
     return unanswered(f"asking {servers}")
 
@@ -137,7 +137,7 @@ def _module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            # The module exists, but it imports another one that does not.
+            # The module exists, but it imports a missing module.
             raise _raised(name, error) from error
         raise Failed(
             f"there is no module {error.name!r} in {here} or in the installed packages: start the "

@@ -1,6 +1,6 @@
 """Find each command of `rink`, and import it when it is run.
 
-Only the help imports all of them. So `rink --version` imports no command.
+Only the help imports all commands. So `rink --version` imports no command.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ MIN_TEXT_WIDTH = 24
 
 
 class Help(click.HelpFormatter):
-    """Write help that can be read on a narrow terminal too."""
+    """Write help that is readable on a narrow terminal, too."""
 
     def write_dl(
         self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
-        """Write options, or commands, with a text on each."""
+        """Write options or commands, each with its text."""
         rows = list(rows)
         names = min(max((len(name) for name, _ in rows), default=0), col_max)
         if self.width - self.current_indent - names - col_spacing >= MIN_TEXT_WIDTH:

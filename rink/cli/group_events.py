@@ -1,6 +1,6 @@
-"""Describe what happened to a group between two views of it.
+"""Describe the events of a group between two views of it.
 
-Events do not tell which roles are held: no key in etcd names a role, unless it drains.
+Events do not show which roles are held: no key in etcd names a role, unless it drains.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ class Happening:
 def between(before: View, after: View, was_settled: bool, is_settled: bool) -> list[Happening]:
     """Return the events between two views, causes before their effects.
 
-    The caller passes whether each view is settled. It already knows, and to compute it is the most
-    expensive part.
+    The caller passes whether each view is settled, since computing this is the most expensive part.
     """
     return [
         *_came(before, after),
@@ -97,7 +96,7 @@ def _went(before: View, after: View) -> Iterator[Happening]:
 
 def _versions(before: View, after: View) -> Iterator[Happening]:
     newest = before.newest.number if before.newest else 0
-    last = newest  # never goes back, so versions seen before do not count as skipped
+    last = newest  # it never goes back, so earlier versions do not count as skipped
     for number in sorted(after.versions):
         skipped, last = range(last + 1, number), max(last, number)
         # A number may come again if an operator deleted the log and the group started anew.

@@ -1,8 +1,8 @@
 """Estimate when the group grows for a waiting member, from its keys.
 
-The coordinator counts a member's delay from when it first saw the member's record. The delay is
-the member's `rebalance_delay`. It is the coordinator's `initial_delay` for members that came while
-the group was starting. Only a coordinator that saw the start knows when that was
+The coordinator counts a member's delay from the time when it first saw the member's record. The
+delay is the member's `rebalance_delay`. For members that came while the group was starting, it is
+the coordinator's `initial_delay`. Only a coordinator that saw the start knows its time
 (`rink.core.ranks`).
 """
 
@@ -26,7 +26,7 @@ from rink.inspect.group_status import GroupStatus, MemberStatus
 class Growth:
     """Hold the latest time at which the group grows for a waiting member.
 
-    If another member leaves before that, the waiting member takes the rank at once.
+    If another member leaves earlier, the waiting member takes its rank at once.
 
     `within_s` compares the member's clock with this machine's. It is 0 after the delay, and None
     if the two clocks disagree. `may_be_sooner` means that the coordinator may count its
@@ -59,7 +59,7 @@ def is_waiting(member: MemberStatus) -> bool:
 
 
 def growth(view: View, status: GroupStatus, wall: str) -> dict[str, Growth]:
-    """Return when the group grows for each waiting member, oldest first.
+    """Return the latest growth for each waiting member, oldest first.
 
     `wall` is this machine's wall clock.
     """
@@ -74,9 +74,9 @@ def growth(view: View, status: GroupStatus, wall: str) -> dict[str, Growth]:
 
 @attrs.frozen
 class _Start:
-    """Hold what the keys show about the group's last start from empty.
+    """Hold the facts in the keys about the group's last start from empty.
 
-    `version` is the version of that start, or None if etcd no longer keeps it. `is_to_come` means
+    `version` is the version of the start, or None if etcd no longer keeps it. `is_to_come` means
     that there is no version yet.
     """
 
@@ -94,8 +94,8 @@ class _Start:
     def seconds_after(self, record: MemberRecord) -> float | None:
         """Return the seconds from a member's join to the start.
 
-        They are infinite if the start is to come, or if the times cannot be compared. None means
-        that the keys show no start.
+        The result is infinite if the start is to come, or if the times cannot be compared. None
+        means that the keys show no start.
         """
         if self.version is None:
             return math.inf if self.is_to_come else None
@@ -106,8 +106,8 @@ class _Start:
     def is_known(self) -> bool:
         """Return whether the coordinator knows the time of the start.
 
-        It does if it proclaimed the version in its current session, or will proclaim it. Both times
-        are by its own clock. An earlier session under the same name does not count.
+        It knows the time if it proclaimed the version in its current session, or will proclaim it.
+        Both times are by its own clock. An earlier session under the same name does not count.
         """
         if self.version is None or self.coordinator is None or self.coordinator.record is None:
             return self.is_to_come

@@ -1,8 +1,8 @@
-"""Find since when a member holds on to roles that are not its own.
+"""Find the version since which a member holds roles that it does not own.
 
-No key says when a role was lost. The versions say who owned it in each of them, and each version
-has the time of its proclamation, by its coordinator's clock. The age shown to people is right only
-if that clock agrees with this machine's.
+No key has the time of a loss. But each version shows the owner of a role, and has the time of its
+proclamation, by its coordinator's clock. The age shown to people is right only if this clock agrees
+with this machine's clock.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _ago(then: str, now: str) -> str:
 def lost_since(view: View, member: str, roles: Iterable[str]) -> Since | None:
     """Return the version since which a member has not owned these roles.
 
-    Of several roles, return the earliest of these versions. Return None if the member owns all of
+    For several roles, return the earliest of these versions. Return None if the member owns all of
     the roles in the newest version, if a version cannot be read, or if its scheme is unknown here.
     """
     rank_of = Placement().rank
@@ -85,7 +85,7 @@ def lost_since(view: View, member: str, roles: Iterable[str]) -> Since | None:
 
 
 def draining_since(view: View) -> dict[str, Since]:
-    """Return since when each member drains, as far as the versions show."""
+    """Return the version since which each member drains, if it is known."""
     since = {
         member.name: lost_since(view, member.name, member.record.draining)
         for member in view.by_age

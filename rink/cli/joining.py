@@ -62,7 +62,7 @@ def with_leave(successor: str) -> Callable[..., Any]:
     """Return a decorator that gives a command the options of its leave.
 
     Args:
-        successor: words for the help: what the leave waits for, and what goes on meanwhile.
+        successor: words for the help: what the leave waits for, and what continues meanwhile.
     """
     handover_wait = click.option(
         "--handover-wait",

@@ -1,9 +1,9 @@
 """Leave in order when Kubernetes ends the pod.
 
-A rollout may end old pods before new ones have started, so a leave waits for a successor there. All
-waits of a leave must fit into the pod's `terminationGracePeriodSeconds`: after that time the
-processes are killed, and each role stays unheld until the lease ends. A pod cannot read this
-setting, so it is given to the command once more.
+A rollout may end old pods before new pods have started, so in Kubernetes a leave waits for a
+successor. All waits of a leave must fit into the pod's `terminationGracePeriodSeconds`. After that
+time, the processes are killed, and each role stays unheld until the lease ends. A pod cannot read
+this setting, so an option of the command repeats it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 import os
 
 HANDOVER_WAIT_S = 20.0
-"""Seconds that a leave waits for a successor in Kubernetes, if nothing else is set."""
+"""The default wait of a leave for a successor in Kubernetes."""
 
 DEFAULT_GRACE_S = 30
 """Kubernetes' own default of `terminationGracePeriodSeconds`."""
@@ -29,7 +29,7 @@ def is_in_kubernetes() -> bool:
 
 
 def default_handover_wait() -> float:
-    """Return how long a leave waits for a successor here, in seconds."""
+    """Return the default wait of a leave for a successor, in seconds."""
     return HANDOVER_WAIT_S if is_in_kubernetes() else 0.0
 
 

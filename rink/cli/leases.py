@@ -1,7 +1,7 @@
 """Ask etcd about the leases of members.
 
-A member that died a second ago has a record until its lease ends. So each lease is read, and the
-answers are shown beside the group's status, which is computed from keys alone.
+A dead member keeps its record until its lease ends. So each lease is read, and the answers are
+shown with the group's status, which is computed from keys alone.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from rink.errors import EtcdError
 from rink.etcd.api import Etcd
 
 MAX_LEASES = 200
-"""Most leases that `rink status` reads without `--leases`, with one request each."""
+"""The maximum number of leases that `rink status` reads without `--leases`, a request each."""
 
 MAX_THREADS = 8
-"""Most requests that are in flight at once."""
+"""The maximum number of requests in flight."""
 
 RENEWALS_PER_TTL = 6
 
 
 @attrs.frozen
 class LeaseAnswer:
-    """Hold what etcd says about a member's lease.
+    """Hold etcd's answer about a member's lease.
 
     `seconds_left` is rounded down by etcd. -1 means that the lease is over. If the member does not
-    renew the lease, it ends after that time. It may end later, since a new etcd leader grants each
+    renew the lease, it ends after this time. It may end later, since a new etcd leader grants each
     lease its full TTL again.
     """
 
@@ -39,7 +39,7 @@ class LeaseAnswer:
 
     @property
     def is_over(self) -> bool:
-        """Return whether etcd no longer has the lease, and so no record."""
+        """Return whether etcd no longer has the lease and the record."""
         return self.seconds_left < 0
 
     @property
@@ -98,7 +98,7 @@ def read_leases(etcd: Etcd, view: View, *, however_many: bool) -> Leases:
 def read_leases_of(etcd: Etcd, view: View, names: Iterable[str]) -> Leases:
     """Read the leases of some members, with one request for each.
 
-    Every name must be in the view. Members whose record cannot be read are left out.
+    Every name must be in the view. Members with an unreadable record are left out.
     """
     records = [(name, view.members[name].lease, view.members[name].record) for name in names]
     readable = [(name, lease, record.ttl) for name, lease, record in records if record is not None]

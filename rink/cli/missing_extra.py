@@ -1,6 +1,6 @@
 """Explain a missing module of the extra `cli`.
 
-It imports neither click nor rich, so that it works without them.
+This module imports neither click nor rich, so that it works without them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Read or follow a group without being a member.
 
-An observer takes no lease, has no record and writes nothing. To follow a group it drives the
-engine's own `GroupWatch`. It also checks from time to time that etcd still answers: a watch says
-nothing during an outage, so the display would look like a group in which nothing happens.
+An observer takes no lease, has no record and writes no key. To follow a group, it drives the
+engine's own `GroupWatch`. It also checks periodically that etcd still answers. A watch is silent
+during an outage, so the display would look like a group without events.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rink.etcd.api import Etcd, KeyValue
 
 @attrs.frozen
 class Trouble:
-    """Say why the view may be out of date; an empty text ends the trouble."""
+    """Report why the view may be out of date; an empty text ends the trouble."""
 
     text: str
 
@@ -79,12 +79,12 @@ def following(
     """Follow a group by an iterator of views.
 
     The iterator also yields a `Trouble` while the views may be out of date. After `quiet_s` without
-    an event, etcd is asked whether it answers. The iterator ends at the time `until`, though not
-    before the first view.
+    an event, it checks that etcd still answers. It ends at the time `until`, but not before the
+    first view.
 
     Raises:
         EtcdError: from the iterator, if the group could not be read the first time. Later errors
-            are yielded as `Trouble`, and the iterator goes on.
+            are yielded as `Trouble`, and the iterator continues.
     """
     calls = RequestThreads(clock)
     mailbox: Mailbox[MemberEvent] = clock.mailbox()

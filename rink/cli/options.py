@@ -1,4 +1,4 @@
-"""Define what the commands share: the etcd, checks, ends by signals."""
+"""Define the common options of commands, checks, and ends by signals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ANNOUNCE_AFTER_S = 0.6
 """Age of the process, in seconds, at which a command without an answer names its request."""
 
 MIN_ANNOUNCE_AFTER_S = 0.25
-"""Least seconds for an answer before that, however long the process took to start."""
+"""The minimum time for an answer before that, even if the process started slowly."""
 
 QUIET_TIMEOUT_S = 5.0
 """Seconds without an event after which `watch` checks that etcd still answers."""
@@ -54,7 +54,7 @@ class Target:
         return ", ".join(check_endpoints(self.endpoints))
 
     def reading(self, group: str) -> contextlib.AbstractContextManager[None]:
-        """Name the request on stderr if the body reads a group too long."""
+        """Name the request on stderr if reading a group takes too long."""
         return announced(self, f"reading group {group!r} from")
 
     def keys(self, group: str) -> Keys:
@@ -75,7 +75,7 @@ def connect(target: Target) -> Etcd:
     """Make a client of a real etcd. It connects at its first request."""
     access = attrs.asdict(target, filter=attrs.filters.exclude("endpoints", "prefix"))
     client = Client(check_endpoints(target.endpoints), **access)
-    client.fail_refused()  # a person waits for the answer, and can start etcd
+    client.fail_refused()  # a person waits, and can start etcd
     return client
 
 
@@ -83,9 +83,9 @@ def connect(target: Target) -> Etcd:
 class Outside:
     """Hold the parts of the outside world that the commands use.
 
-    Tests replace them, as click's `obj`. `started_at` is when the process started, by
-    `time.monotonic()`. None means that the process had done other work before, so the command
-    counts from its own start.
+    Tests replace them by click's `obj`. `started_at` is the start of the process, by
+    `time.monotonic()`. None means that the process did other work before, so the command counts
+    from its own start.
     """
 
     connect: Callable[[Target], Etcd] = connect
@@ -126,7 +126,7 @@ def opened(target: Target) -> Iterator[Etcd]:
 def announced(target: Target, doing: str) -> contextlib.AbstractContextManager[None]:
     """Name the body's request on stderr, if etcd does not answer soon.
 
-    `doing` is what the command does, such as `reading group 'a' from`.
+    `doing` names the command's action, such as `reading group 'a' from`.
     """
     return unanswered(f"{doing} etcd at {target.where}; it gives up after {target.timeout:g} s")
 
@@ -234,7 +234,7 @@ def with_target(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_target_but_timeout(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Do as `with_target` does, for a command with its own `--timeout`."""
+    """Give a command the options of the etcd, except `--timeout`."""
     names = {field.name for field in attrs.fields(Target)} - {"timeout"}
     return _with(_OPTIONS, function, names)
 
@@ -257,7 +257,7 @@ def _with(
 def until_ended() -> Iterator[None]:
     """Run the body until Ctrl-C or SIGTERM, and end it in order.
 
-    SIGINT is set too: a shell without job control ignores SIGINT in a command that ends in `&`.
+    Handle SIGINT, too: a shell without job control ignores SIGINT in a command that ends in `&`.
     """
 
     def end(_: int, __: Any) -> NoReturn:

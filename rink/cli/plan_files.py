@@ -24,7 +24,7 @@ FORMATS = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
-"""The format of each file ending. A directory with another ending is of Parquet."""
+"""The format of each file ending. A directory with another ending has Parquet files."""
 
 _LOOK_INTERVAL_S = 0.2
 
@@ -51,11 +51,11 @@ def format_of(path: str) -> str:
 def read(spark: SparkSession, path: str, role: str) -> DataFrame:
     """Open a file of roles, and read only its head.
 
-    CSV has its columns' names in the first line. JSON has one object a line. Only its column of
-    roles is read, as text. A line without it counts as a null role.
+    CSV files have the columns' names in the first line. JSON files have one object a line, of which
+    only the column of roles is read, as text. A line without this column counts as a null role.
 
     Raises:
-        ConfigError: as for `format_of`.
+        ConfigError: see `format_of`.
         StateError: Spark cannot read the file.
     """
     kind = format_of(path)
@@ -77,7 +77,7 @@ def explain_spark_errors(what: str) -> Iterator[None]:
     """Turn an error of Spark into one line: the failure and its reason.
 
     Raises:
-        StateError: in place of any error of Spark.
+        StateError: the body raised an error of Spark.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -97,12 +97,12 @@ def _reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def session(master: str | None = None, name: str = "rink plan") -> Iterator[SparkSession]:
-    """Yield this process's session, or a new one that ends after the body.
+    """Yield this process's session, or a new session that ends after the body.
 
     A master `sc://…` is Spark Connect. None is SPARK_REMOTE, or else all cores of this machine.
 
     Raises:
-        RinkError: there is no Java, or Spark does not start. The text has its last line of output.
+        RinkError: there is no Java, or Spark does not start. The message has Spark's last line.
     """
     from pyspark.sql import SparkSession
 
@@ -176,7 +176,7 @@ def _stderr_into(file: IO[bytes]) -> Iterator[None]:
 def watched(spark: SparkSession, show: Callable[[int, int], None]) -> Iterator[None]:
     """Show the progress of Spark's tasks, a few times a second.
 
-    `show` gets the number of ended tasks and of all tasks. Spark Connect reports no progress.
+    `show` gets the numbers of ended tasks and of all tasks. Spark Connect reports no progress.
     """
     try:
         tracker = spark.sparkContext.statusTracker()

@@ -17,7 +17,7 @@ ENDINGS = (".svg", ".png", ".pdf")
 
 _BEFORE, _AFTER, _EVEN = "#b8c4d0", "#1f6fb4", "#c0392b"
 _MAX_LABELS = 70
-"""Most labels on an axis. If there are more, only every second, third … is shown."""
+"""The maximum number of labels on an axis. Of more labels, every second, third … is shown."""
 
 
 def check_ending(path: str) -> None:
@@ -33,7 +33,7 @@ def draw(plan: Plan, path: str, title: str = "") -> None:
     """Draw a plan into a file, in the format of its ending.
 
     Raises:
-        ConfigError: the ending is another one, or the folder does not exist.
+        ConfigError: the ending is unknown, or the folder does not exist.
     """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -76,7 +76,7 @@ def _draw_flows(
 ) -> None:
     """Draw a heat map, with the longer side downwards.
 
-    Few members leave or join, and all others give or take roles, so one side is much longer.
+    Few members leave or join, and all other members give or take roles. So one side is much longer.
     """
     axes.set_title("Who gives roles to whom", fontsize=10, loc="left")
     if not plan.flows:
@@ -116,7 +116,7 @@ def _draw_flows(
 def _norm(cells: Any) -> Any:
     """Return the scale of colours, which is colourless at 0 roles.
 
-    It is logarithmic if the largest cell would leave all others pale.
+    It is logarithmic if the largest cell would make all other cells pale.
     """
     from matplotlib.colors import LogNorm, Normalize
 

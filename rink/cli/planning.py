@@ -1,6 +1,6 @@
 """Show which roles would move when members leave and join: `rink plan`.
 
-Spark takes seconds to start, so everything that can be checked without it is checked first.
+Spark takes seconds to start, so all checks that need no Spark come first.
 """
 
 from __future__ import annotations

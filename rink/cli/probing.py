@@ -39,7 +39,7 @@ class RunMetrics(Collector):
 def prober(address: str, margin: float) -> Beside:
     """Listen at an address, and return the coroutine that serves there.
 
-    The event loop counts as unhealthy from a lag of `margin` seconds.
+    The event loop counts as unhealthy if its lag is `margin` seconds or more.
 
     Raises:
         ConfigError: the address is taken, or cannot be used.

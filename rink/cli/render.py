@@ -1,7 +1,7 @@
 """Show a status, a history and a list of groups to people, with rich.
 
-Names come from etcd, where anybody may have written them. They go through `clean` and into `Text`,
-never into markup.
+Names come from etcd, where any client may have written them. They pass through `clean` into `Text`,
+and never into markup.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rink.inspect.version_diff import VersionStep
 from rink.plural import plural
 
 PIPE_WIDTH = 160
-"""Columns if the output is no terminal. A table is only as wide as its cells need."""
+"""Columns if the output is no terminal. A table is only as wide as its cells."""
 
 UNBOUNDED_WIDTH = 1 << 16
 
@@ -49,7 +49,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def clean(text: str) -> str:
-    """Escape unprintable characters: a name must not move the cursor."""
+    """Escape unprintable characters, so that a name cannot move the cursor."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text
@@ -73,7 +73,7 @@ class Listing:
     """Draw rows as a table if it fits, or else as some lines for each row.
 
     A column whose name begins with `>` has numbers. Empty columns are left out. If a row takes
-    several lines, its first `titles` cells form the first line.
+    several lines, its first `titles` cells are the first line.
     """
 
     columns: Sequence[str]
@@ -81,7 +81,7 @@ class Listing:
     rows: list[Cells] = attrs.field(factory=list)
 
     def add(self, *cells: Text | str) -> None:
-        """Add a row, of which the last cells may be missing."""
+        """Add a row. Its last cells may be missing."""
         self.rows.append((*cells, *[""] * (len(self.columns) - len(cells))))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -131,9 +131,9 @@ def show(
     since: Mapping[str, str] = MappingProxyType({}),
     growth: Mapping[str, Growth] = MappingProxyType({}),
 ) -> RenderableType:
-    """Show a group, with at most `rows` lines of members, ranked ones first.
+    """Show a group, with at most `rows` lines of members.
 
-    `since` says since when each member drains.
+    `since` has the words about the time since which each member drains.
     """
     return Group(
         _head(status, leases),
@@ -191,9 +191,9 @@ def _members(status: GroupStatus, rows: int | None, leases: Leases) -> Listing:
 
 
 def _lines(status: GroupStatus, leases: Leases) -> list[Cells]:
-    """Return the lines of members, first the ranked ones by rank.
+    """Return the lines of members, first the ranked members by rank.
 
-    Ranked members that are gone have a line too. Waiting members follow, oldest first.
+    Ranked members that are gone have a line, too. Waiting members follow, oldest first.
     """
     by_name = {member.name: member for member in status.members}
     ranked = [
@@ -305,7 +305,7 @@ def titled(lines: Iterable[tuple[str, str, str]]) -> Table:
 
 
 def show_history(steps: list[VersionStep]) -> RenderableType:
-    """Show versions, oldest first: the newest stands next to the prompt."""
+    """Show versions, oldest first, so that the newest is next to the prompt."""
     listing = Listing((">version", "proclaimed", "by", "because", "what changed"), titles=2)
     for step in steps:
         version = step.entry.version
@@ -339,7 +339,7 @@ def _first(lines: Sequence[str]) -> list[str]:
 def show_groups(
     statuses: list[GroupStatus], hidden: int, strays: tuple[str, ...]
 ) -> RenderableType:
-    """Show groups, one a line, and below them what is not shown."""
+    """Show groups, one a line, and below them the number of hidden groups."""
     listing = Listing(("group", ">version", ">ranks", ">members", "coordinator", "state"))
     for status in statuses:
         listing.add(

@@ -1,6 +1,6 @@
 """Show the results of `rink.streams.admin` to people, with rich.
 
-Names come from Redis, where anybody may have written them: see `render`.
+Names come from Redis, where any client may have written them: see `render`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rink.streams import admin
 
 MAX_TEXT_SHOWN = 100
-"""Most characters of an error or a record in a table."""
+"""The maximum number of characters of an error or a record in a table."""
 
 
 def show_lag(lags: Sequence[admin.Lag]) -> RenderableType:
@@ -50,7 +50,7 @@ def show_lag(lags: Sequence[admin.Lag]) -> RenderableType:
 def _retention_cells(lag: admin.Lag) -> tuple[str, str, str, str]:
     """Return the four cells about events that a partition keeps on purpose.
 
-    They are empty if events are trimmed once all processors have passed them.
+    The cells are empty if events are trimmed once all processors have passed them.
     """
     if not lag.keep:
         return "", "", "", ""
@@ -215,7 +215,7 @@ def _short(text: str) -> str:
 
 
 def show_requeued(rows: Sequence[admin.Requeued]) -> RenderableType:
-    """Show the events that dead letters have become again."""
+    """Show the requeued dead letters and their new events."""
     if not rows:
         return Text("no dead letters")
     listing = Listing(("dead letter", "processor", "partition", "is event"), titles=3)
@@ -225,7 +225,7 @@ def show_requeued(rows: Sequence[admin.Requeued]) -> RenderableType:
 
 
 def show_discarded(rows: Sequence[admin.Discarded]) -> RenderableType:
-    """Show how many dead letters were removed."""
+    """Show the number of removed dead letters."""
     return _changed(rows, {">dead letters removed": "letters"}, "no dead letters")
 
 
@@ -236,13 +236,13 @@ def show_unquarantined(rows: Sequence[admin.Unquarantined]) -> RenderableType:
 
 
 def show_paused(rows: Sequence[admin.Paused]) -> RenderableType:
-    """Show where a processor is paused."""
+    """Show the partitions in which a processor is paused."""
     nothing = "nothing to pause: all chosen partitions are paused already"
     return _changed(rows, {">lag when paused": "lag"}, nothing)
 
 
 def show_resumed(rows: Sequence[admin.Resumed]) -> RenderableType:
-    """Show where a processor is resumed."""
+    """Show the partitions in which a processor is resumed."""
     nothing = "nothing to resume: no chosen partition is paused"
     return _changed(rows, {">lag when resumed": "lag"}, nothing)
 
@@ -269,7 +269,7 @@ def _changed(
 ) -> RenderableType:
     """Show the changed partitions, or `nothing` if there are none.
 
-    `columns` has the further columns, each with the attribute that it shows.
+    `columns` maps each further column to the attribute that it shows.
     """
     if not rows:
         return Text(nothing)
@@ -281,7 +281,7 @@ def _changed(
 
 
 def show_forgotten(rows: Sequence[admin.Forgotten]) -> str:
-    """Return a text about a forgotten processor, and what stays of it."""
+    """Return a text about a forgotten processor, and its remaining data."""
     if not rows:
         return "nothing to forget: it is registered nowhere"
     name = rows[0].processor

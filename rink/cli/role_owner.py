@@ -1,7 +1,7 @@
 """Show the owner, the holder and the next owner of a role: `rink owner`.
 
-No key says who holds a role. A role counts as held if its owner's newest share has it and no other
-record claims it. Then its owner's code has the role, or gets it as soon as it asks (rule R2).
+No key names the holder of a role. A role counts as held if its owner's newest share has it and no
+other record claims it. Then the owner's code has the role, or gets it on request (rule R2).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from rink.inspect.standby import Standby, standbys
 
 @attrs.frozen
 class RoleSeen:
-    """Hold a role as the group's records show it.
+    """Hold the state of a role by the group's records.
 
-    `holder` is None if no record claims the role by name or share. `why` says why the role is not
-    held. `since` says since when, if the versions show it.
+    `holder` is None if no record claims the role by name or share. `why` is the reason why the role
+    is not held. `since` is the version since which it is not held, if known.
     """
 
     role: str
@@ -54,12 +54,12 @@ class RoleSeen:
     since: Since | None = None
 
     def reason(self, now: str) -> str:
-        """Return why the role is not held, and since when by a wall clock."""
+        """Return why the role is not held, and for how long by a wall clock."""
         return self.why if self.since is None else f"{self.why}, {self.since.text(now)}"
 
 
 def roles_seen(view: View, group: str, roles: Iterable[str]) -> list[RoleSeen]:
-    """Return each role as the records show it, in the order of `roles`."""
+    """Return the state of each role by the records, in the given order."""
     by_role = standbys(status_of_view(view, group), roles)
     placement = Placement()
     return [_role_seen(view, group, role, standby, placement) for role, standby in by_role.items()]
@@ -87,7 +87,7 @@ def _role_seen(
 
 
 def _of_owner(view: View, base: RoleSeen, owner: str, placement: Placement) -> RoleSeen:
-    """Return what the owner's record says of a role that no other claims."""
+    """Return the state of a role that only its owner's record may claim."""
     member = view.members.get(owner)
     if member is None or not member.lease:
         return attrs.evolve(
@@ -105,7 +105,7 @@ def _of_owner(view: View, base: RoleSeen, owner: str, placement: Placement) -> R
 
 
 def _named(member: Member, role: str, placement: Placement) -> str:
-    """Return how the member's record claims this very role, or ""."""
+    """Return how the member's record claims exactly this role, or ""."""
     if member.record is None:
         return ""
     if role in member.record.draining:

@@ -31,7 +31,7 @@ THIS_MINUTE = ""
 
 
 class WrongRun(Wrong):
-    """Report wrong usage of `rink run` by 125; a command may exit with 2."""
+    """Report wrong usage of `rink run` by 125, since commands may exit with 2."""
 
     exit_code = 125
 
@@ -159,9 +159,9 @@ def _prober(address: str, margin: float) -> Beside:
 
 
 def _open_standard_files() -> None:
-    """Open /dev/null in place of a closed stdin, stdout or stderr.
+    """Open /dev/null instead of a closed stdin, stdout or stderr.
 
-    Otherwise a pipe or a connection would get that number, and log lines would go into it.
+    Otherwise a pipe or a connection would get this number, and log lines would be written to it.
     """
     for fd in (0, 1, 2):
         try:

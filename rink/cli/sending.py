@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rink.streams import App, Stream
 
 _CHUNK_BYTES = 1 << 18
-"""Bytes that are read and sent together: some thousand small records."""
+"""The number of bytes that are read and sent together: some thousand small records."""
 
 _timeout = click.option(
     "--timeout",
@@ -58,7 +58,7 @@ def send(app: str, stream: str, record: str, timeout: float, as_json: bool) -> N
 
 async def _send(app: App, stream: Stream[Any], value: Any, timeout: float) -> str:
     with apps.asking(app):
-        # The first send of an app waits for Redis. `open` fails at once without one.
+        # The first send of an app waits for Redis. `open` fails at once without Redis.
         await app.connections.open()
     return await stream.send(value, timeout=timeout)
 
@@ -178,7 +178,7 @@ def _records(
 async def _read(file: BinaryIO) -> bytes:
     """Return the next piece of a file; b"" is the end.
 
-    The event loop waits for a pipe or a terminal. So records are sent as soon as they come, and
+    The event loop waits for a pipe or a terminal. So records are sent as soon as they arrive, and
     Ctrl-C works.
     """
     if not _is_waited_for(file):
@@ -190,7 +190,7 @@ async def _read(file: BinaryIO) -> bytes:
         while True:
             await readable.wait()
             readable.clear()
-            os.set_blocking(fd, False)  # another process may have read what was there
+            os.set_blocking(fd, False)  # another process may have read the data
             with contextlib.suppress(BlockingIOError):
                 return os.read(fd, _CHUNK_BYTES)
     finally:
@@ -210,7 +210,7 @@ def _is_waited_for(file: BinaryIO) -> bool:
 def _progress_bar(file: BinaryIO) -> Iterator[Callable[[int, int], object]]:
     """Show a progress bar on stderr, if stderr is a terminal.
 
-    Yields a function that takes the bytes of a step, and the number of records sent so far.
+    Yield a function that takes the bytes of a step, and the number of records sent so far.
     """
     console = Console(stderr=True)
     with Progress(

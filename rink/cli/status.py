@@ -1,4 +1,4 @@
-"""Show groups at one moment: `rink status`, `groups` and `history`."""
+"""Show the current state of groups: `rink status`, `groups` and `history`."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _run_and_show(
 ) -> None:
     """Run the work, and write its result for a program or for people.
 
-    `etcd` means that the work asks etcd as well as Redis.
+    `etcd` means that the work reads etcd in addition to Redis.
     """
     rows = _ask(app, work, etcd=etcd)
     if as_json:
@@ -295,7 +295,7 @@ def _confirm(
     question: str,
     why: str,
 ) -> None:
-    """Show the present state, and ask. Without a terminal, --yes is needed."""
+    """Show the current state, and ask. Without a terminal, require --yes."""
     if not sys.stdin.isatty():
         raise Failed(f"{why}: without a terminal, add --yes")
     render.console(stderr=True).print(show(_ask(app, look)))

@@ -26,12 +26,12 @@ from rink.errors import EtcdUnavailable
 from rink.inspect.group_status import status_of_view
 
 MIN_TIMEOUT_S = 1.0
-"""Least timeout of a request to etcd, in seconds, however short --timeout is."""
+"""The minimum timeout of a request to etcd, even if --timeout is shorter."""
 
 
 @attrs.frozen
 class Wanted:
-    """Hold the conditions to wait for; all must hold at once."""
+    """Hold the conditions to wait for. All must hold at once."""
 
     group: str
     settled: bool
@@ -39,12 +39,12 @@ class Wanted:
     holder: str | None
 
     def lacks(self, view: View) -> str:
-        """Return what is still missing, or ""."""
+        """Return the missing conditions in words, or ""."""
         lacks = [self._members(view), self._holder(view), self._settled(view)]
         return "; ".join(lack for lack in lacks if lack)
 
     def met(self, view: View) -> str:
-        """Return the conditions as words, once they hold."""
+        """Return the fulfilled conditions in words."""
         words = []
         if self.settled:
             words.append(f"settled at version {status_of_view(view, self.group).version}")
@@ -139,7 +139,7 @@ def wait(
 def _follow(wanted: Wanted, views: Iterator[View | Trouble]) -> str:
     """Follow the group until all conditions hold or the views end.
 
-    Return what is still missing, or "".
+    Return the missing conditions in words, or "".
 
     Raises:
         EtcdError: etcd did not answer at the beginning or at the end.

@@ -124,7 +124,7 @@ class JsonLines:
         self._write(happening.event, view.revision, facts)
 
     def now(self, view: View) -> None:
-        """Write nothing, since the events say it."""
+        """Write nothing, since the events show the state."""
 
     def _write(self, event: str, revision: int, facts: Mapping[str, Any]) -> None:
         at = self.clock.wall()
@@ -134,7 +134,7 @@ class JsonLines:
 
 @attrs.define
 class LiveLog:
-    """Show a log that scrolls, and below it the group as it is now."""
+    """Show a log that scrolls, and below it the current group."""
 
     console: Console
     group: str
@@ -176,7 +176,7 @@ class LiveLog:
     def picture(self) -> RenderableType:
         """Draw the group.
 
-        The display's own thread calls it at a fixed rate, so a burst of changes needs no more
+        The display's own thread calls this at a fixed rate, so a burst of changes needs no more
         pictures.
         """
         rows = max(3, self.console.height - ROOM_ROWS)
@@ -191,7 +191,7 @@ class LiveLog:
 
 
 Display = JsonLines | LiveLog
-"""Outputs of a watch: each shows its events, and the group after each of them."""
+"""The outputs of a watch. Each shows the events, and the group after each event."""
 
 
 def line(happening: Happening, wall: str) -> Text:

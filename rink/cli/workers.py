@@ -89,11 +89,11 @@ def worker(
 async def _run_until_signal(worker: Worker) -> None:
     """Run a worker until a signal makes it leave.
 
-    The first signal begins to leave. If the worker then waits for a successor, the second one ends
-    that wait. The last one ends the process.
+    The first signal begins to leave. If the worker then waits for a successor, the second signal
+    ends this wait. The last signal ends the process.
 
     The handlers are Python's own. Handlers of the event loop would wait for the loop, and a
-    processor may keep the loop busy. Even then the last signal must end the process.
+    processor may keep the loop busy. Even then, the last signal must end the process.
     """
     loop = asyncio.get_running_loop()
 
@@ -126,7 +126,7 @@ def _exit(number: int, _: FrameType | None) -> None:
 _LAST = _exit if os.getpid() == 1 else signal.SIG_DFL
 """The handler that ends the process at a signal.
 
-In process 1 of a container, the system's default does nothing.
+In process 1 of a container, the system's default handler does nothing.
 """
 
 
