@@ -71,7 +71,7 @@ def _role_seen(
     owner = standby.owner
     others = [member for member in view.by_age if member.name != owner]
     claims = {member.name: why for member in others if (why := _named(member, role, placement))}
-    # A member whose record or scheme cannot be read claims every role, but counts as no holder.
+    # A member with an unreadable record or scheme claims every role, but counts as no holder.
     vague = {member.name: why for member in others if (why := _vague(member, placement))}
     base = RoleSeen(role, owner, None, standby.next)
     if claims:

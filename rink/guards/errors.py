@@ -1,4 +1,4 @@
-"""Define the errors of guards, besides those of `rink.errors`.
+"""Define the errors of guards, in addition to `rink.errors`.
 
 Guards raise `StateError` if the store was rolled back, holds another program's data, or holds a
 query with another number of parts. If its own scripts fail, RedisGuard raises Rink's Redis errors.

@@ -49,7 +49,7 @@ class CommandSpec:
     step: int
 
     def keys(self, words: Sequence[bytes]) -> list[bytes]:
-        """Return the keys in the words; with the flag `movablekeys`, only some."""
+        """Return the keys in the words, or only some if `movablekeys` is set."""
         if self.first == 0:
             return []
         last = self.last if self.last >= 0 else len(words) + self.last

@@ -65,7 +65,7 @@ class ParquetGuard(Guard):
         self._own: PerProcess[Log] = PerProcess()
         self._own.ends_with(self)
 
-    def raise_fence(self, fence: Fence) -> None:  # noqa: D102 - as of Guard
+    def raise_fence(self, fence: Fence) -> None:  # noqa: D102 - see Guard
         check_told(fence)
 
         def make(fold: Fold) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ Invariants:
   volume, so it does not grow forever. The last fold of each volume names the files of that volume.
 - All manifests have the id of the first manifest. So if a directory was removed and made anew, or
   replaced by another, a process never mixes the two.
-- Files are removed only after a manifest has condemned them, and nobody publishes a condemned file.
+- Files are removed only after a manifest has condemned them, and condemned files are not published.
 
 Deliberately absent: lock files, and clocks except for the age of removed files.
 """

@@ -79,7 +79,7 @@ class ParquetStep:
         self.rows += rows.num_rows
 
     def write_rows(self, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> None:
-        """Append rows given as dicts; missing columns become null.
+        """Append rows from dicts. Missing columns become null.
 
         Raises:
             ConfigError: a row has a column that is not in the schema, or a value that does not fit.

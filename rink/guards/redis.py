@@ -9,8 +9,8 @@ One Lua script checks the fence, runs the commands of a part, and marks the part
 
 A script sees one slot only, so the fence is stored with each part. `begin` first stores the query's
 number of parts in the first hash, and refuses a stale token in the same script. Then it opens the
-hashes of the parts. So the first hash tells `raise_fence` how many part hashes there may be, and it
-has raised the fence in all of them when it returns. A single server works like a cluster.
+hashes of the parts. So `raise_fence` reads in the first hash how many part hashes there may be, and
+raises the fence in each of them before it returns. A single server works like a cluster.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RedisGuard(Guard):
             PerProcess.of("redis", redis) if isinstance(redis, str) else PerProcess()
         )
 
-    def raise_fence(self, fence: Fence) -> None:  # noqa: D102 - as of Guard
+    def raise_fence(self, fence: Fence) -> None:  # noqa: D102 - see Guard
         check_told(fence)
         connection = self._connection()
         reply = connection.run("begin", [self._key(fence)], token=str(fence.token))

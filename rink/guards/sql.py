@@ -81,7 +81,7 @@ class SqlGuard(Guard):
         self._own: PerProcess[Database] = PerProcess()
         self._own.ends_with(self, Database.close)
 
-    def raise_fence(self, fence: Fence) -> None:  # noqa: D102 - as of Guard
+    def raise_fence(self, fence: Fence) -> None:  # noqa: D102 - see Guard
         check_told(fence)
         with self._database().transaction() as connection:
             self._raise(connection, fence)

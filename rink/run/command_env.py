@@ -46,7 +46,7 @@ def folders(environment: Mapping[str, str]) -> list[Path]:
 
 
 class RoleFile:
-    """Write the file of RINK_FILE, in a folder of its own.
+    """Write the file of RINK_FILE, in its own folder.
 
     The folder exists only while a command runs. So a `rink run` that is killed while it waits
     leaves no folder behind. While a command runs, the guard removes the folder, too.

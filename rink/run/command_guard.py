@@ -2,8 +2,8 @@
 
 The command ends in time even if `rink run` is stopped or killed.
 
-This file is started by its path, as a process of its own, and uses only the standard library. It
-has one thread and no connection to etcd, so no other work can delay it. It stays one file: Python
+This file is started by its path, as a separate process, and uses only the standard library. It has
+one thread and no connection to etcd, so no other work can delay it. It stays one file, since Python
 starts it in isolated mode, in which it finds no other module of Rink.
 
 The guard keeps these rules:

@@ -58,7 +58,7 @@ async def read(request: Request) -> Mapping[str, Any]:
 
 
 def check_kind(request: Request, *kinds: str) -> None:
-    """Refuse a request of another content type; "" stands for none."""
+    """Refuse a request of another content type; "" means no content type."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in kinds:
         raise Refused(415, "the request needs `Content-Type: application/json`")

@@ -285,7 +285,7 @@ def _listen_unix(path: str, group: str | None) -> socket.socket:
             listener.bind(path)
         finally:
             os.umask(before)
-        if number is not None:  # nobody can connect before `listen`
+        if number is not None:  # no client can connect before `listen`
             os.chown(path, -1, number, follow_symlinks=False)
         listener.listen(BACKLOG)
     except BaseException as error:

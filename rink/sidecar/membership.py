@@ -56,7 +56,7 @@ class Membership:
         self.service = service
         self.state = MembershipState.ABSENT
         self.trouble = ""
-        """Why the last try to join the group failed, or ""."""
+        """The reason why the last try to join the group failed, or ""."""
         self.rink: aio.Rink | None = None
         self.presence = asyncio.Event()
         """Set when consumers may have come or gone."""

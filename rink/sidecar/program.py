@@ -186,7 +186,7 @@ class Program:
             self._files.clear()
             self._files.close()
         path = self.settings.listen.path
-        if path and _inode(path) == self._socket_inode:  # otherwise a later sidecar has it
+        if path and _inode(path) == self._socket_inode:  # otherwise it is a later sidecar's socket
             Path(path).unlink(missing_ok=True)
 
     async def _fail(self) -> None:

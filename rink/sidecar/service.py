@@ -103,7 +103,7 @@ class Service:
         self.life = secrets.token_hex(4)
         self.grants_told = self.losses_told = 0
         self.draining = ""
-        """Why no new consumer is taken, in the operator's words, or ""."""
+        """The reason why no new consumer is taken, in the operator's words, or ""."""
         self.member: ServiceMember
         """The member, which sets itself here."""
         self.on_change: list[Callable[[SidecarEffect], None]] = []
@@ -203,7 +203,7 @@ class Service:
             self.turns.end_call(consumer, now, is_answered)
 
     def release(self, consumer: Consumer, role: str, token: int | None) -> bool:
-        """Take an answer or a release; return False for another's turn."""
+        """Take an answer or a release, or return False for another's turn."""
         with self.changing() as now:
             self.heard_ms = now
             return self.turns.release(consumer, role, token, now)

@@ -134,7 +134,7 @@ class FencedBatch:
     fence: Fence
     query: str
     number: int
-    _begun: set[str]  # the outputs of this batch, also those of other guards
+    _begun: set[str]  # the outputs of this batch, through any guard
     parts: int
     _torn: set[str] = attrs.field(factory=set, init=False)
 
@@ -183,7 +183,7 @@ class FencedBatch:
         self._guard.begin(self.fence, batch)
         write = _Part(self._guard, self.fence, batch, each, arrow)
         rows = cut.mapInArrow(write, "part int, result binary").collect()
-        # Our own executors pickled these.
+        # `_Part` pickled these on the executors.
         results = {row.part: pickle.loads(bytes(row.result)) for row in rows}  # noqa: S301
         for number in set(range(self.parts)) - results.keys():
             # Spark runs no task for a part that it knows to be empty.

@@ -37,7 +37,7 @@ class What(enum.StrEnum):
     FROZEN = "frozen"
     """The member's process does not run: no work is done under its roles."""
     THAWED = "thawed"
-    """The process runs again, and goes on with the roles that nobody has gained meanwhile."""
+    """The process runs again, and keeps the roles that no other member has gained meanwhile."""
     LEASE_ENDED = "lease ended"
     """etcd ended the member's lease; `token` is the revision that deleted its record."""
     ACCEPTED = "accepted"
@@ -111,7 +111,7 @@ class Judgement:
         overlaps: times when two members held a role at once, without the overlaps in `early`.
         early: overlaps after etcd had ended the lease of a holder before the holder's own deadline.
             No client can prevent them. Only the token guards against them.
-        tokens: grants whose token was not greater than that of an earlier holder.
+        tokens: grants whose token was not greater than the token of an earlier holder.
         stale: writes that were wrongly accepted, after a write under a later grant.
         disorder: reports that contradict each other.
         accepted: the number of accepted writes.

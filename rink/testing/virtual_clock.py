@@ -79,7 +79,7 @@ class LoopCalls(_Mailbox[None]):
             clock.mailboxes.add(self)
 
     def put(self, item: None = None) -> None:
-        """Note a call; safe from any thread."""
+        """Note a call, from any thread."""
         with self.clock.changed:
             super().put(item)
             self.clock.changed.notify_all()  # the loop itself may wait for this

@@ -55,7 +55,7 @@ class DriverEnd(abc.ABC):
         return self._over.is_set()
 
     def is_useless(self) -> bool:
-        """Return whether no job can run here any more; if so, give up."""
+        """Return whether no job can run here any more. If none can, give up."""
         if self._is_closed or self._group_has_ended():
             return True
         if not is_gone(self.spark):

@@ -155,7 +155,7 @@ class Job(Generic[T]):
         return self._begins.acquire(blocking=False)
 
     def cancel(self) -> None:
-        """End the job as a loss does; release its role once it has returned."""
+        """End the job as a loss does, and release its role after its return."""
         self.lost.set()
         self._news.set()
 

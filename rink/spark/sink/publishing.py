@@ -28,9 +28,9 @@ from rink.streams.store.values import PartitionBounds
 STEP, STEP_BYTES = 1000, 1_000_000
 """The maximum records of one step, and the bytes that end it, since a step blocks Redis."""
 DECIDED_TTL_S = 30 * 86_400
-"""How long a decided batch is kept for publishing, and how long a `writeId` is remembered."""
+"""The lifetime of a decided batch until its publication, and of a remembered `writeId`."""
 UNRESUMABLE_TTL_S = 86_400
-"""How long a batch without a `writeId` is kept, since no other run can continue it."""
+"""The lifetime of a batch without a `writeId`, since no other run can continue it."""
 _LOOK_INTERVAL_S = 0.2
 
 Manifest = Mapping[str, Mapping[int, int]]

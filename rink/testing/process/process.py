@@ -70,8 +70,8 @@ class ServerReaper:
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._folders = folders
-        # In a session of its own, Ctrl-C in the terminal does not reach the servers before the
-        # tests have ended.
+        # In a separate session, Ctrl-C in the terminal does not reach the servers before the tests
+        # have ended.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(_REAPER), str(os.getpid()), *map(str, folders)],
             stdin=subprocess.PIPE,
