@@ -104,8 +104,8 @@ class Sink:
         patience: how long to wait for room in a full partition, in seconds.
         resumes: True if another run may publish the rest of a decided batch. It is False if the
             name is used only once.
-        once: True if the sink has only one batch. Then Redis forgets the sink `DECIDED_TTL_S` after the
-            decision: first the state, then the marks. If the marks went first, a half published
+        once: True if the sink has only one batch. Then Redis forgets the sink `DECIDED_TTL_S` after
+            the decision: first the state, then the marks. If the marks went first, a half published
             batch would be published again as a whole. The state of a query never expires. Both
             kinds have separate names.
     """
