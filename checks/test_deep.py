@@ -122,7 +122,7 @@ def test_each_part_runs_again_when_its_tests_change(deep):
             assert any(folder == path or folder.startswith(f"{path}/") for path in part.files)
 
 
-def test_the_part_bench_has_each_part_of_the_bench(deep):
+def test_part_bench_has_each_part_of_the_bench(deep):
     tree = ast.parse((ROOT / "bench" / "run.py").read_text(encoding="utf-8"))
     (parts,) = [
         ast.literal_eval(node.value)
@@ -132,5 +132,5 @@ def test_the_part_bench_has_each_part_of_the_bench(deep):
     assert list(deep.BENCHES) == parts
 
 
-def test_the_page_has_each_part(deep):
+def test_page_has_each_part(deep):
     assert [cells[0] for cells in rows("part |")] == list(deep.PARTS)

@@ -22,6 +22,6 @@ def test_texts_name_extras_of_our_distribution():
     assert misnamed == []
 
 
-def test_an_extra_of_another_distribution_is_found():
+def test_extra_of_another_distribution_is_found():
     assert EXTRA.search("pip install 'rink[cli]'")
     assert not EXTRA.search("pip install 'etcd-rink[cli,streams]'")

@@ -32,7 +32,7 @@ def text_of(path):
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
-def test_a_mutants_old_text_is_found_exactly_once(mutant):
+def test_mutants_old_text_is_found_exactly_once(mutant):
     count = (ROOT / mutant.file).read_text().count(mutant.old)
     assert count == 1, f"{mutant.file} has changed: bring this mutant up to date in its list"
     assert mutant.old != mutant.new
@@ -55,7 +55,7 @@ def test_every_mutant_is_another():
     assert sorted(names) == sorted(set(names))
 
 
-def test_the_page_is_what_the_script_writes_of_its_own_rows():
+def test_page_is_what_the_script_writes_of_its_own_rows():
     """The page is the script's output for its own rows.
 
     It has a row for each mutant, under its heading, and no other.

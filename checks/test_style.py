@@ -182,6 +182,12 @@ def test_test_name_above_70_is_found(write, length, lines):
     assert lines_of(write("integration/test_one.py", text), "test-name") == lines
 
 
+@pytest.mark.parametrize("article", ["a", "an", "the"])
+def test_test_name_with_an_article_in_front_is_found(write, article):
+    text = f"def test_{article}_role(): ...\ndef test_{article}role(): ...\ndef test_role(): ...\n"
+    assert lines_of(write("tests/test_one.py", text), "test-name") == ["tests/test_one.py:1"]
+
+
 # ── lines ────────────────────────────────────────────────────────────────────────────────────────
 
 LONG = "x = " + "1" * 97

@@ -66,7 +66,7 @@ def test_no_fast_test_sleeps():
 @pytest.mark.parametrize(
     "pause", ["time.sleep(1)", "await asyncio.sleep(0.1)", "threading.Event().wait(2)"]
 )
-def test_a_pause_is_found(pause):
+def test_pause_is_found(pause):
     assert PAUSES.search(pause)
 
 

@@ -36,7 +36,7 @@ def test_every_error_has_the_one_root_and_is_public_on_both_faces(kind):
 
 
 @pytest.mark.parametrize("kind", ERRORS)
-def test_an_error_is_made_of_a_sentence_alone(kind):
+def test_error_is_made_of_a_sentence_alone(kind):
     error = kind("what went wrong")
     assert (str(error), error.args) == ("what went wrong", ("what went wrong",))
     assert {name: bool(value) for name, value in vars(error).items()} == dict.fromkeys(

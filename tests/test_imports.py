@@ -220,7 +220,7 @@ def test_circle_of_modules_is_found():
         ("rink.session", "from rink import testing"),
     ],
 )
-def test_a_breach_is_found(module, source):
+def test_breach_is_found(module, source):
     assert len(list(breaches(module, source))) == 1
 
 
@@ -271,7 +271,7 @@ def loaded_by(module):
 
 
 @pytest.mark.parametrize("module", ["rink", "rink.testing"])
-def test_an_import_brings_no_optional_package(module):
+def test_import_brings_no_optional_package(module):
     brought = {name.split(".")[0] for name in loaded_by(module)}
     assert sorted(brought & set(OPTIONAL)) == []
 
@@ -280,7 +280,7 @@ def test_import_rink_brings_nothing_that_stands_apart():
     assert [name for name in loaded_by("rink") if name.startswith(APART)] == []
 
 
-def test_the_command_line_brings_nothing_of_streams_before_it_is_asked():
+def test_command_line_brings_nothing_of_streams_before_it_is_asked():
     loaded = loaded_by("rink.cli.status")
     brought = {name.split(".")[0] for name in loaded} & set(OPTIONAL)
     assert sorted(brought) == ["click", "rich"]
@@ -325,7 +325,7 @@ def static_imports(package):
 
 
 @pytest.mark.parametrize("package", LAZY)
-def test_a_name_that_is_imported_late_is_what_type_checkers_take_it_to_be(package):
+def test_name_that_is_imported_late_is_what_type_checkers_take_it_to_be(package):
     made = importlib.import_module(package)
     for name, module, there in static_imports(package):
         # `import *` brings names, and no modules of the package.
@@ -336,7 +336,7 @@ def test_a_name_that_is_imported_late_is_what_type_checkers_take_it_to_be(packag
 
 
 @pytest.mark.parametrize("package", LAZY)
-def test_a_name_that_there_is_not_is_no_attribute(package):
+def test_name_that_there_is_not_is_no_attribute(package):
     made = importlib.import_module(package)
     with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'Nobody'"):
         _ = made.Nobody
@@ -377,7 +377,7 @@ def test_what_an_extra_brings_is_named_where_it_is_missing():
     )
 
 
-def test_a_source_of_spark_brings_no_session_and_no_worker():
+def test_source_of_spark_brings_no_session_and_no_worker():
     """A source of Spark imports no session and no worker.
 
     Each query starts several processes that import it. Also, `etcd-rink[spark]` lacks some

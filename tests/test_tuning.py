@@ -38,7 +38,7 @@ def ours():
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: str(request[0]))
-def test_a_request_is_packed_as_redis_py_does(ours, request_):
+def test_request_is_packed_as_redis_py_does(ours, request_):
     theirs = connection_of(Redis())
     assert type(theirs).pack_command is not type(ours).pack_command
     assert b"".join(ours.pack_command(*request_)) == b"".join(theirs.pack_command(*request_))
@@ -73,7 +73,7 @@ def test_store_makes_connections_of_any_kind_pack_in_c():
         assert pool.connection_class.__mro__.count(made) == 1
 
 
-def test_a_client_with_another_encoding_packs_for_itself():
+def test_client_with_another_encoding_packs_for_itself():
     redis = Redis(encoding="latin-1")
     _tuning.pack_in_c(redis.connection_pool)
     assert connection_of(redis).pack_command("SET", "ü")[-1].endswith(b"\xfc\r\n")

@@ -21,23 +21,23 @@ from parts.handover_stages import critical_path
 @pytest.mark.parametrize(
     ("share", "expected"), [(0, 1), (0.01, 1), (0.5, 50), (0.501, 51), (0.99, 99), (1, 100)]
 )
-def test_a_percentile_is_one_of_the_values(share, expected):
+def test_percentile_is_one_of_the_values(share, expected):
     assert percentile(range(100, 0, -1), share) == expected
 
 
-def test_a_percentile_of_few_values_is_the_largest():
+def test_percentile_of_few_values_is_the_largest():
     assert percentile([3.0, 1.0, 2.0], 0.99) == 3.0
     assert percentile([7.0], 0.5) == 7.0
 
 
-def test_a_percentile_of_nothing_or_beyond_is_refused():
+def test_percentile_of_nothing_or_beyond_is_refused():
     with pytest.raises(ValueError, match="no values"):
         percentile([], 0.5)
     with pytest.raises(ValueError, match="between 0 and 1"):
         percentile([1.0], 50)
 
 
-def test_a_spread():
+def test_spread():
     assert Spread.of([4, 1, 3, 2]) == Spread(count=4, least=1, p50=2, p99=4, most=4)
 
 
@@ -51,7 +51,7 @@ def test_targets():
     assert at_least(1_000_000).says == "≥ 1,000,000"
 
 
-def test_a_figure_knows_its_ratio_and_verdict():
+def test_figure_knows_its_ratio_and_verdict():
     figure = Figure(
         key="a", what="A", value=6, unit="ms", limit=2, target=at_most(6, "≤ 3 x limit")
     )
@@ -89,7 +89,7 @@ def outcome():
     )
 
 
-def test_a_peer_stands_beside_the_figure_of_its_key(outcome):
+def test_peer_stands_beside_the_figure_of_its_key(outcome):
     heads, rows = figures.rows(outcome, outcome.peers)
     assert heads == ["figure", "measured", "limit", "x limit", "target", "met", "other"]
     assert rows == [
@@ -98,12 +98,12 @@ def test_a_peer_stands_beside_the_figure_of_its_key(outcome):
     ]
 
 
-def test_a_peer_of_other_figures_has_no_column(outcome):
+def test_peer_of_other_figures_has_no_column(outcome):
     stranger = PeerFigure(peer="stranger", key="z", value=1, unit="")
     assert "stranger" not in figures.rows(outcome, [stranger])[0]
 
 
-def test_a_page(outcome):
+def test_page(outcome):
     page = figures.markdown({"cores": "2"}, [outcome])
     assert "- cores: 2\n" in page
     assert "| A | 4 ms | 2 ms | 2.00 |  |  | 100 ms (slow) |" in page
@@ -119,7 +119,7 @@ def test_json_says_the_verdicts(outcome):
     ]
 
 
-def test_a_saved_run_reads_as_it_was(outcome):
+def test_saved_run_reads_as_it_was(outcome):
     saved = json.loads(json.dumps(figures.as_json({}, [outcome])))
     assert figures.from_json(saved) == [outcome]
 
@@ -169,7 +169,7 @@ def test_gaps_of_a_role_without_just_one_owner_fail(stamps):
         gaps_of(stamps)
 
 
-def test_the_critical_path_is_read_backwards_from_the_grant():
+def test_critical_path_is_read_backwards_from_the_grant():
     notes = [
         (1.0, "leaver", "step", "Nudged"),
         (2.0, "leaver", "asked", "WriteRecord"),

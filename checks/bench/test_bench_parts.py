@@ -59,7 +59,7 @@ def test_metrics_are_summed_over_their_labels():
     assert after.since(before, "calls") == 4
 
 
-def test_the_kind_of_a_file_system():
+def test_kind_of_a_file_system():
     assert filesystem(Path("/proc/self")) == "proc"
     assert filesystem(Path("/proc-like-name")) != "proc"
 

@@ -17,19 +17,19 @@ from peers import runnel
 from peers.common import NotToBeHadError
 
 
-def test_the_gap_of_a_moved_partition_is_less_the_interval_of_sending():
+def test_gap_of_a_moved_partition_is_less_the_interval_of_sending():
     old = [(1.0, 7, 0.9), (2.0, 7, 1.9), (2.0, 8, 1.9)]
     new = [(3.0, 7, 2.0), (4.0, 7, 3.0), (2.5, 8, 2.375), (9.0, 5, 8.0)]
     assert moved(old, new, every=0.5) == [0.5, 0.0]
 
 
-def test_a_moved_partition_rests_from_the_return_here_to_the_call_there():
+def test_moved_partition_rests_from_the_return_here_to_the_call_there():
     ends = [(2.25, 7), (2.5, 8), (2.25, 9)]
     begins = [(3.0, 7), (2.75, 8), (2.0, 5)]
     assert rested(ends, begins) == [0.75, 0.25]
 
 
-def test_a_gap_belongs_to_the_window_that_its_end_lies_in():
+def test_gap_belongs_to_the_window_that_its_end_lies_in():
     stamps = [(1.0, 1, 0), (1.5, 2, 0), (2.25, 1, 0), (2.5, 2, 0), (5.0, 1, 0)]
     assert largest_gap(stamps, 2.0, 1.0) == 1.25
     assert largest_gap(stamps, 4.5, 1.0) == 2.75
@@ -69,7 +69,7 @@ def test_ages_are_told_in_milliseconds():
     assert (p50.value, p99.value, p50.limit, p99.unit) == (2, 4, 1, "ms")
 
 
-def test_a_clock_ends_with_the_last_partition():
+def test_clock_ends_with_the_last_partition():
     clock = sales.Clock(2)
     clock.begin()
     began = clock.began
@@ -78,5 +78,5 @@ def test_a_clock_ends_with_the_last_partition():
     assert [clock.end(), clock.end()] == [False, True]
 
 
-def test_the_bare_loop_reads_the_keys_that_rink_writes():
+def test_bare_loop_reads_the_keys_that_rink_writes():
     assert keys_of("shop")[:2] == ["rink:{shop/sales/0}", "rink:{shop/sales/1}"]

@@ -24,7 +24,7 @@ def overlaps(events):
     return checks.overlaps(checks.holdings(events), LEASE_LEFT)
 
 
-def test_a_hand_over_is_no_overlap():
+def test_hand_over_is_no_overlap():
     assert overlaps(held("a", 0, 1) + held("b", 1, 2, token=2)) == []
 
 
@@ -33,12 +33,12 @@ def test_two_live_holders_of_one_role_are_an_overlap():
     assert "b got it 0.500 s too early, from a" in overlap
 
 
-def test_an_overlap_with_one_who_is_not_the_last_holder_is_found():
+def test_overlap_with_one_who_is_not_the_last_holder_is_found():
     events = held("a", 0, 9) + held("b", 0.5, 1, token=2) + held("c", 5, 6, token=3)
     assert len(overlaps(events)) == 2
 
 
-def test_a_role_that_was_never_let_go_overlaps_with_any_later_holder():
+def test_role_that_was_never_let_go_overlaps_with_any_later_holder():
     forgotten = [event(0, "a", "granted", role="r", token=1)]
     assert len(overlaps(forgotten + held("b", 100, 101, token=2))) == 1
 
@@ -48,7 +48,7 @@ def test_different_roles_do_not_overlap():
 
 
 @pytest.mark.parametrize(("regained", "count"), [(3.1, 0), (2.9, 1)])
-def test_a_frozen_holders_claim_lasts_as_long_as_its_lease(regained, count):
+def test_frozen_holders_claim_lasts_as_long_as_its_lease(regained, count):
     events = [*held("a", 0, 5), event(1, "onlooker", "frozen", target="a")]
     events += held("b", regained, 6, token=2)
     assert len(overlaps(events)) == count
@@ -60,7 +60,7 @@ def test_what_a_frozen_holder_thinks_after_its_thaw_is_counted_apart():
     assert checks.frozen_overlaps(checks.holdings(events)) == [1]
 
 
-def test_a_grant_after_the_thaw_is_judged_like_any_other():
+def test_grant_after_the_thaw_is_judged_like_any_other():
     events = [
         event(1, "onlooker", "frozen", target="a"),
         event(4, "onlooker", "thawed", target="a"),
@@ -69,7 +69,7 @@ def test_a_grant_after_the_thaw_is_judged_like_any_other():
     assert len(overlaps(events)) == 1
 
 
-def test_a_killed_holder_ends_with_the_kill():
+def test_killed_holder_ends_with_the_kill():
     events = [
         event(0, "a", "granted", role="r", token=1),
         event(1, "onlooker", "killed", target="a"),
@@ -79,22 +79,22 @@ def test_a_killed_holder_ends_with_the_kill():
     assert len(overlaps(events + held("b", 2.9, 4, token=2))) == 1
 
 
-def test_a_member_may_be_granted_a_role_twice_with_one_token():
+def test_member_may_be_granted_a_role_twice_with_one_token():
     assert len(checks.holdings(held("a", 0, 1) + held("a", 2, 3))) == 2
 
 
 @pytest.mark.parametrize("token", [4, 5])
-def test_a_token_that_does_not_rise_from_holder_to_holder_is_found(token):
+def test_token_that_does_not_rise_from_holder_to_holder_is_found(token):
     events = held("a", 0, 1, token=5) + held("b", 2, 3, token=token)
     assert len(checks.tokens_not_rising(checks.holdings(events))) == 1
 
 
-def test_a_rising_token_is_fine():
+def test_rising_token_is_fine():
     events = held("a", 0, 1, token=5) + held("b", 2, 3, token=6)
     assert checks.tokens_not_rising(checks.holdings(events)) == []
 
 
-def test_a_write_let_through_after_a_greater_token_is_found():
+def test_write_let_through_after_a_greater_token_is_found():
     writes = [("r", 5, "a", 0, 1), ("r", 6, "b", 1, 1), ("r", 5, "a", 1, 1), ("s", 1, "a", 0, 1)]
     assert checks.stale_accepted(writes) == ["r: a wrote with 5 after 6"]
 
@@ -144,7 +144,7 @@ def version(at, number, *ranks, member="a"):
     return event(at, member, "version", number=number, ranks=list(ranks))
 
 
-def test_a_version_that_two_members_saw_differently_is_found():
+def test_version_that_two_members_saw_differently_is_found():
     log, differing = checks.versions(
         [version(0, 1, "a"), version(0, 2, "a", "b"), version(1, 2, "b", "a", member="b")]
     )

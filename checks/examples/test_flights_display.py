@@ -32,24 +32,24 @@ def drawn(scene):
     return console.file.getvalue()
 
 
-def test_a_members_row_says_what_it_holds():
+def test_members_row_says_what_it_holds():
     text = drawn(scene_of(STARTED, JOINED, RANKED, JOB, CARRIER))
     row = next(line for line in text.splitlines() if "p1.1    7" in line)
     assert row.split()[1:] == ["p1.1", "7", "0", "running", "UA/2013-01-01", "0", "UA", "│"]
 
 
-def test_a_member_without_a_rank_is_shown_as_waiting():
+def test_member_without_a_rank_is_shown_as_waiting():
     assert "waiting" in drawn(scene_of(STARTED, JOINED))
 
 
-def test_a_killed_member_holds_nothing():
+def test_killed_member_holds_nothing():
     killed = ("onlooker", "killed", {"target": "p1.1"})
     scene = scene_of(STARTED, JOINED, RANKED, JOB, CARRIER, killed)
     member = scene.members["p1.1"]
     assert (member.state, member.job, member.carriers) == ("killed", "", set())
 
 
-def test_an_older_version_read_late_does_not_bring_old_ranks_back():
+def test_older_version_read_late_does_not_bring_old_ranks_back():
     newer = ("p1.1", "version", {"number": 2, "ranks": ["p1.2"], "because": ["left"]})
     assert scene_of(STARTED, newer, RANKED).ranks == ["p1.2"]
 

@@ -27,7 +27,7 @@ def stores(path):
         store.close()
 
 
-def test_a_chunk_moves_the_position_and_adds_to_the_totals(stores):
+def test_chunk_moves_the_position_and_adds_to_the_totals(stores):
     a, _, _ = stores
     a.add(JOB, 0, 3, token=7)
     assert a.position(JOB.id) == 3
@@ -37,7 +37,7 @@ def test_a_chunk_moves_the_position_and_adds_to_the_totals(stores):
     assert a.done() == 1
 
 
-def test_a_write_with_a_smaller_token_changes_nothing_and_is_counted(stores):
+def test_write_with_a_smaller_token_changes_nothing_and_is_counted(stores):
     a, b, _ = stores
     a.add(JOB, 0, 2, token=7)
     b.add(JOB, 2, 2, token=9)
@@ -57,7 +57,7 @@ def test_each_role_has_a_fence_of_its_own(stores):
     assert a.greatest_token("nobody's") == 0
 
 
-def test_the_board_is_fenced_too(stores):
+def test_board_is_fenced_too(stores):
     a, b, _ = stores
     b.publish("UA", "carrier/UA", token=5)
     with pytest.raises(StaleWrite):
@@ -74,7 +74,7 @@ def test_pending_jobs_are_the_delivered_ones_that_are_not_done(stores):
     assert a.pending() == [LATER.id]
 
 
-def test_a_job_that_was_begun_is_listed_before_earlier_days(tmp_path):
+def test_job_that_was_begun_is_listed_before_earlier_days(tmp_path):
     store = Store(tmp_path / "store.db")
     early, late = Job("UA", 1, 1, [1, 2]), Job("UA", 1, 2, [1, 2])
     store.create([early, late], open_until=1)
@@ -83,7 +83,7 @@ def test_a_job_that_was_begun_is_listed_before_earlier_days(tmp_path):
     store.close()
 
 
-def test_a_store_in_the_middle_of_a_write_says_that_it_is_locked(stores):
+def test_store_in_the_middle_of_a_write_says_that_it_is_locked(stores):
     a, b, _ = stores
     assert not b.is_locked()
     with a._transaction():

@@ -107,13 +107,13 @@ def test_rows_that_were_published_behind_a_greater_token_are_found():
     assert counts == {"stale writes accepted in Parquet": 1, "rows in Parquet that differ": 1}
 
 
-def test_a_batch_that_is_in_the_files_twice_is_found():
+def test_batch_that_is_in_the_files_twice_is_found():
     again = rows((1, 9, "2013-01-01", "AA", 3))
     counts = faults(rows=pd.concat([ROWS, again], ignore_index=True))
     assert counts == {"doubled in Parquet": 1, "rows in Parquet that differ": 1}
 
 
-def test_a_batch_that_is_missing_in_the_files_is_found():
+def test_batch_that_is_missing_in_the_files_is_found():
     assert faults(rows=ROWS[ROWS.batch == 0]) == {"rows in Parquet that differ": 1}
     assert faults(rows=ROWS.iloc[:0]) == {"rows in Parquet that differ": 2}
 
@@ -132,7 +132,7 @@ def test_unfinished_demo_reports_its_last_warning():
     ]
 
 
-def test_a_takeover_is_told_beside_the_lease_and_a_cold_start():
+def test_takeover_is_told_beside_the_lease_and_a_cold_start():
     held = checks.holdings(HISTORY, COMMITS)
     assert [(holding.driver, holding.start, holding.end, holding.silenced) for holding in held] == [
         ("d1", 2.0, 10.0, "killed"),

@@ -41,40 +41,40 @@ def test_nothing_is_found_where_nothing_is_wrong():
     assert all_found(RIGHT) == []
 
 
-def test_a_leg_that_was_put_out_twice():
+def test_leg_that_was_put_out_twice():
     assert checks.duplicates([*RIGHT, RIGHT[-1]]) == ["leg 3 of N1: 2 times"]
 
 
-def test_a_leg_that_is_missing():
+def test_leg_that_is_missing():
     assert checks.lost(RIGHT[:1] + RIGHT[2:], EXPECTED) == ["leg 2 of N1"]
 
 
-def test_an_aircraft_that_is_missing_altogether():
+def test_aircraft_that_is_missing_altogether():
     assert checks.lost(RIGHT[:2] + RIGHT[3:], EXPECTED) == ["leg 1 of N2"]
 
 
-def test_a_leg_after_a_later_one():
+def test_leg_after_a_later_one():
     swapped = [RIGHT[1], RIGHT[0], *RIGHT[2:]]
     assert violations(swapped) == ["leg 1 of N1 by w1 after leg 2"]
     assert checks.duplicates(swapped) == []
 
 
-def test_a_leg_in_a_partition_that_is_not_its_own():
+def test_leg_in_a_partition_that_is_not_its_own():
     stray = Step(1, 0.0, "w1", 1, "N1", EXPECTED["N1"][0])
     assert violations([stray]) == ["leg 1 of N1 in partition 1"]
 
 
-def test_an_output_after_one_with_a_greater_token():
+def test_output_after_one_with_a_greater_token():
     steps = [step("N1", 1, token=7), step("N2", 1, token=5), step("N1", 2, token=6, worker="w2")]
     assert checks.stale(steps) == ["partition 0: w2 wrote with 6 after 7"]
 
 
-def test_a_state_that_differs_from_the_plain_pass():
+def test_state_that_differs_from_the_plain_pass():
     [fault] = checks.wrong_states([step("N1", 2, delay=13)], EXPECTED)
     assert fault.startswith("N1: Aircraft(number=2, delay=13,")
 
 
-def test_a_leg_that_was_never_sent():
+def test_leg_that_was_never_sent():
     made_up = Step(0, 0.0, "w1", 1, "N1", Aircraft(number=4))
     assert len(checks.wrong_states([made_up], EXPECTED)) == 1
 
@@ -127,7 +127,7 @@ def test_what_comes_again_without_ever_having_been_put_out_is_a_fault():
     assert "nobody was granted" in fault
 
 
-def test_a_freeze_before_the_grant_explains_nothing():
+def test_freeze_before_the_grant_explains_nothing():
     assert len(unexplained(again(1), [Mishap(0.5, "w1", "frozen")])) == 1
 
 
@@ -162,14 +162,14 @@ def gaps(mishaps, earlier_at=1.0, later_at=4.0):
     return checks.gaps(steps, mishaps)
 
 
-def test_a_gap_is_told_by_what_ended_the_owner():
+def test_gap_is_told_by_what_ended_the_owner():
     assert gaps([Mishap(2.0, "w1", "killed")]) == {"killed": [3.0]}
     assert gaps([Mishap(2.0, "w1", "frozen")]) == {"frozen": [3.0]}
     assert gaps([Mishap(0.5, "w1", "deploy")]) == {"deploy": [3.0]}  # it finished its work
     assert gaps([Mishap(2.0, "w9", "killed")]) == {"rebalanced": [3.0]}
 
 
-def test_a_freeze_that_was_over_before_ends_no_owner():
+def test_freeze_that_was_over_before_ends_no_owner():
     assert gaps([Mishap(0.5, "w1", "frozen")]) == {"rebalanced": [3.0]}
 
 

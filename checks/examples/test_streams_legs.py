@@ -28,7 +28,7 @@ def test_flight_without_an_aircraft_is_keyed_by_its_carrier(legs):
     assert {flight.key for flight in legs if flight.tail is None} <= carriers
 
 
-def test_the_legs_come_day_after_day_and_are_numbered_by_key(legs):
+def test_legs_come_day_after_day_and_are_numbered_by_key(legs):
     assert [flight.day for flight in legs] == sorted(flight.day for flight in legs)
     reached = {}
     for flight in legs:
@@ -45,7 +45,7 @@ def test_each_of_16_partitions_has_its_share_and_room_for_it(legs):
     assert max(counts) < 25_000
 
 
-def test_the_first_months_can_be_read_alone(legs):
+def test_first_months_can_be_read_alone(legs):
     january = [flight for flight in legs if flight.day <= 31]
     assert list(read_legs(1)) == january
 
@@ -59,17 +59,17 @@ def test_chain_grows_while_legs_are_late_and_close_together():
     assert history[-1] == Aircraft(number=5, delay=18, chain=0, longest=3, day=5)
 
 
-def test_a_cancelled_leg_ends_a_chain_and_adds_no_delay():
+def test_cancelled_leg_ends_a_chain_and_adds_no_delay():
     [history] = plain_pass([leg(1, 1, 5), leg(2, 1, None), leg(3, 1, 5)]).values()
     assert [(aircraft.delay, aircraft.chain) for aircraft in history] == [(5, 1), (5, 0), (10, 1)]
 
 
-def test_an_early_leg_takes_delay_away():
+def test_early_leg_takes_delay_away():
     [history] = plain_pass([leg(1, 1, 5), leg(2, 1, -7)]).values()
     assert history[-1].delay == -2
 
 
-def test_the_longest_chain_depends_on_the_order():
+def test_longest_chain_depends_on_the_order():
     flights = [5, 5, None, 5]
     longest = {
         plain_pass(leg(n, 1, delay) for n, delay in enumerate(order, 1))["N1"][-1].longest

@@ -30,19 +30,19 @@ STARTED = note("onlooker", "started", target="w1.1", pid=7, generation=1)
 SENDER = note("onlooker", "started", target="sender", pid=8, generation=1)
 
 
-def test_a_worker_runs_once_it_has_a_partition():
+def test_worker_runs_once_it_has_a_partition():
     scene = scene_of(STARTED)
     assert scene.members["w1.1"].state == "starting"
     assert scene_of(STARTED, granted(4)).members["w1.1"].state == "running"
 
 
-def test_a_worker_has_what_it_was_granted_and_has_not_released():
+def test_worker_has_what_it_was_granted_and_has_not_released():
     released = note("w1.1", "released", processor="plain", partition=4, token=3)
     scene = scene_of(STARTED, granted(4), granted(5), granted(5, "exact"), released)
     assert scene.members["w1.1"].held == {"plain": {5: 3}, "exact": {5: 3}}
 
 
-def test_a_killed_worker_has_nothing():
+def test_killed_worker_has_nothing():
     killed = note("onlooker", "killed", target="w1.1")
     assert scene_of(STARTED, granted(4), killed).members["w1.1"].held == {}
 
@@ -67,7 +67,7 @@ def test_refusals_are_counted_and_the_first_of_each_processor_is_told():
     assert sum("too late" in text for _, text in scene.log) == 1
 
 
-def test_the_sender_is_no_worker():
+def test_sender_is_no_worker():
     scene = scene_of(STARTED, SENDER, note("sender", "sent", count=6))
     assert [worker.name for worker in scene.workers] == ["w1.1"]
     assert scene.sent == 6
@@ -81,7 +81,7 @@ def test_all_is_done_when_each_processor_is():
     assert scene.all_done
 
 
-def test_the_frame_shows_who_has_which_partitions():
+def test_frame_shows_who_has_which_partitions():
     console = Console(file=io.StringIO(), width=120)
     console.print(draw(scene_of(STARTED, granted(11), granted(4), granted(2, "exact"))))
     row = next(line for line in console.file.getvalue().splitlines() if "w1.1    7" in line)

@@ -22,6 +22,7 @@ from style.sources import LIBRARY, ROOMS, Function, Source, files, shebang, sour
 MAX_DOCSTRING = 72
 MAX_COLUMNS = 100
 MAX_TEST_NAME = 70
+ARTICLES = ("test_a_", "test_an_", "test_the_")
 MAX_COMPLEXITY = 10
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 50
@@ -215,19 +216,21 @@ def variable_names(checkout: Checkout) -> Iterator[Finding]:
                 yield Finding(str(source.path), line, "variable-name", advice)
 
 
-def long_test_names(checkout: Checkout) -> Iterator[Finding]:
-    """Find names of tests that are too long."""
+def test_names(checkout: Checkout) -> Iterator[Finding]:
+    """Find names of tests that are too long, or that begin with an article."""
     for source in checkout.all:
         for function in source.functions:
             name = function.name
             if name.startswith("test_") and len(name) > MAX_TEST_NAME:
-                yield Finding(
-                    str(source.path),
-                    function.lineno,
-                    "test-name",
+                advice = (
                     f"{name} has {len(name)} characters; name unit, condition and result "
-                    f"within {MAX_TEST_NAME}, and move the sentence into the docstring",
+                    f"within {MAX_TEST_NAME}, and move the sentence into the docstring"
                 )
+            elif name.startswith(ARTICLES):
+                advice = f"{name} begins with an article; begin with the unit"
+            else:
+                continue
+            yield Finding(str(source.path), function.lineno, "test-name", advice)
 
 
 # ── lines ────────────────────────────────────────────────────────────────────────────────────────
@@ -346,7 +349,7 @@ CHECKED: dict[str, Finder] = {
     "file-name": file_names,
     "variable-name": variable_names,
     "line-length": line_length,
-    "test-name": long_test_names,
+    "test-name": test_names,
     "complexity-comment": complexity_comment,
 }
 MEASURED: dict[str, Finder] = {

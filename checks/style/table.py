@@ -102,7 +102,7 @@ LABELS = {
     "docstring-length": "docstring first lines > 72 characters",
     "docstring-opening": "docstrings that begin with a word of rule 2",
     "line-length": "lines > 100 columns",
-    "test-name": "test names > 70 characters",
+    "test-name": "test names > 70 characters, or with an article",
     "complexity-comment": "functions above complexity 10 without a comment",
     "file-size": "files > 400 lines",
     "function-size": "functions > 50 lines",

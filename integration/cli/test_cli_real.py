@@ -83,7 +83,7 @@ def test_status_sees_members_without_being_one(command, member):
         assert [(group["group"], group["members"]) for group in groups] == [("orders", 2)]
 
 
-def test_a_member_that_does_not_let_go_is_seen_to_be_in_the_way(command, member):
+def test_member_that_does_not_let_go_is_seen_to_be_in_the_way(command, member):
     with member("a") as a:
         held = [a.await_role(f"job-{number}") for number in range(16)]
         with member("b"):

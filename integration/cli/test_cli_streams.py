@@ -81,7 +81,7 @@ def test_records_of_a_pipe_are_sent_before_its_end_and_ctrl_c_works(shop):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_has_a_worker_leave_in_order(shop, number):
+def test_signal_has_a_worker_leave_in_order(shop, number):
     shop.send(*((n, 1000) for n in range(3)))
     with Running(shop, "--name", "w1") as worker:
         (busy,) = [n for n in range(PARTITIONS) if shop.redis.xlen(shop.names(n).stream)]
@@ -125,7 +125,7 @@ def test_second_signal_ends_the_wait_for_a_successor(shop):
         assert worker.end(signal.SIGTERM) == 0
 
 
-def test_a_second_signal_ends_a_worker_at_once(shop):
+def test_second_signal_ends_a_worker_at_once(shop):
     (shop.folder / "shop.py").write_text(
         textwrap.dedent(SHOP).replace("time.sleep(0.2 if", "time.sleep(60 if")
     )
@@ -137,7 +137,7 @@ def test_a_second_signal_ends_a_worker_at_once(shop):
         assert worker.end(signal.SIGTERM) == -signal.SIGTERM
 
 
-def test_a_processor_that_halts_ends_its_worker_with_one_line(shop):
+def test_processor_that_halts_ends_its_worker_with_one_line(shop):
     (shop.folder / "shop.py").write_text(
         textwrap.dedent(SHOP).replace('on_error="quarantine"', 'on_error="halt"')
     )
@@ -199,7 +199,7 @@ def test_dead_letters_are_listed_shown_and_requeued(shop):
     assert shop.json("dead")["total"] == 0
 
 
-def test_a_quarantined_partition_is_shown_released_and_its_event_skipped(shop):
+def test_quarantined_partition_is_shown_released_and_its_event_skipped(shop):
     shop.send((1, 3), (2, 2000), (3, 5))
     with working(shop):
         (quarantined,) = wait_for(
@@ -228,7 +228,7 @@ def test_a_quarantined_partition_is_shown_released_and_its_event_skipped(shop):
         assert shop.json("unquarantine")["unquarantined"] == []
 
 
-def test_a_reset_is_heard_by_an_owner_that_has_nothing_to_do(shop):
+def test_reset_is_heard_by_an_owner_that_has_nothing_to_do(shop):
     shop.send((1, 3), (2, 4))
     with working(shop):
         (mine,) = [n for n, one in shop.until_done("bill").items() if one["processed"]]
@@ -252,7 +252,7 @@ def test_a_reset_is_heard_by_an_owner_that_has_nothing_to_do(shop):
     )
 
 
-def test_a_paused_processor_gives_nothing_until_it_is_resumed(shop):
+def test_paused_processor_gives_nothing_until_it_is_resumed(shop):
     shop.send((1, 3))
     with working(shop):
         (mine,) = [n for n, one in shop.until_done("bill").items() if one["processed"]]
@@ -270,7 +270,7 @@ def test_a_paused_processor_gives_nothing_until_it_is_resumed(shop):
         wait_for(lambda: shop.lag("bill")[mine]["processed"] == 2)
 
 
-def test_a_retired_processor_holds_trimming_back_until_it_is_forgotten(shop):
+def test_retired_processor_holds_trimming_back_until_it_is_forgotten(shop):
     shop.send(*((n, 3) for n in range(20)))
     with working(shop):
         found = shop.until_done("bill")
@@ -372,7 +372,7 @@ def locked_redis():
 
 
 @pytest.mark.parametrize("line", EVERY, ids=lambda line: " ".join(line[:2]))
-def test_a_wrong_password(shop, locked_redis, line):
+def test_wrong_password(shop, locked_redis, line):
     url = f"redis://:sesame@{locked_redis.host}:{locked_redis.port}"
     said = shop.refused(*named(line), SHOP_REDIS=url)
     assert "check user and password" in said

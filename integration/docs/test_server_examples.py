@@ -15,6 +15,6 @@ SERVER = [block for block in all_blocks("python") if block.needs == "server"]
 
 
 @pytest.mark.parametrize("block", SERVER, ids=lambda block: block.where)
-def test_an_example_runs_on_real_servers(block, request, tmp_path, monkeypatch):
+def test_example_runs_on_real_servers(block, request, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # an example may leave a folder
     run(block, request)

@@ -122,7 +122,7 @@ def test_rule_3_a_watch_refused_for_its_token_authenticates_again(node, clients,
     eventually(lambda: put(client, key) and seen.events)
 
 
-def test_a_gone_lease_with_a_stale_token_is_confirmed(node, clients):
+def test_gone_lease_with_a_stale_token_is_confirmed(node, clients):
     """With a stale token, TTL 0 is confirmed before a lease counts as gone.
 
     etcd answers TTL 0 instead of "invalid token". A living lease must not be given up for that.
@@ -139,7 +139,7 @@ def test_a_gone_lease_with_a_stale_token_is_confirmed(node, clients):
     assert (seen.items[1].lease, seen.items[1].ttl) == (0x999, 0)
 
 
-def test_a_wrong_password_is_said_at_once(node, clients):
+def test_wrong_password_is_said_at_once(node, clients):
     client = clients(node.endpoint, user="app", password="wrong", timeout=20.0)
     begin = time.monotonic()
     with pytest.raises(EtcdAuth, match="app") as caught:
@@ -155,7 +155,7 @@ def test_no_user_where_one_is_needed(node, clients):
         clients(node.endpoint).range(b"app/x")
 
 
-def test_a_user_where_none_is_needed(one_node, clients):
+def test_user_where_none_is_needed(one_node, clients):
     """Authentication is switched off there: it works without a token."""
     client = clients(one_node.endpoint, user="app", password=PASSWORD)
     put(client, b"k", b"v")
@@ -179,13 +179,13 @@ def test_permission_denied_names_the_key(node, clients):
     assert "secret" in str(error)
 
 
-def test_a_watch_with_a_wrong_password_ends(node, clients):
+def test_watch_with_a_wrong_password_ends(node, clients):
     client, seen = clients(node.endpoint, user="app", password="wrong"), Seen()
     client.watch(b"app/x", b"", 0, seen.deliver)
     assert isinstance(seen.wait_broken(), EtcdAuth)
 
 
-def test_the_password_is_in_no_message(node):
+def test_password_is_in_no_message(node):
     with Client([node.endpoint], user="nobody", password="hunter2") as client:
         with pytest.raises(EtcdAuth) as caught:
             client.range(b"k")

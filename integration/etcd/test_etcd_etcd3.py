@@ -127,7 +127,7 @@ USES = pytest.mark.parametrize("script", [CLIENT, SESSION], ids=["client", "sess
 
 
 @USES
-def test_an_applications_etcd3_client_is_used_and_stays_open(with_etcd3, tmp_path, script):
+def test_applications_etcd3_client_is_used_and_stays_open(with_etcd3, tmp_path, script):
     with local_etcd(fsync=False) as node:
         run(with_etcd3, script, node.endpoint, tmp_path)
 

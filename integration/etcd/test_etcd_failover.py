@@ -203,7 +203,7 @@ def test_rule_5_grpc_itself_notices_a_frozen_server(cluster):
     assert took < 7 + 2 * BUSY_S  # 5 s until it asks, 2 s for the answer
 
 
-def test_a_frozen_node_does_not_eat_the_deadline_of_a_read(cluster, clients):
+def test_frozen_node_does_not_eat_the_deadline_of_a_read(cluster, clients):
     """A read with a frozen node in its endpoints ends within its deadline.
 
     Each endpoint gets its part of the timeout, even if no channel was open before.
@@ -222,7 +222,7 @@ def test_a_frozen_node_does_not_eat_the_deadline_of_a_read(cluster, clients):
     victim.thaw()
 
 
-def test_a_first_txn_does_not_go_to_a_frozen_node(cluster, clients):
+def test_first_txn_does_not_go_to_a_frozen_node(cluster, clients):
     """A first txn is not sent to a frozen node.
 
     A connection that has not answered yet is tried with a read. So no outcome is in doubt.
@@ -235,7 +235,7 @@ def test_a_first_txn_does_not_go_to_a_frozen_node(cluster, clients):
     victim.thaw()
 
 
-def test_a_txn_on_a_node_that_freezes_raises_and_the_next_goes_elsewhere(cluster, clients, prefix):
+def test_txn_on_a_node_that_freezes_raises_and_the_next_goes_elsewhere(cluster, clients, prefix):
     """A txn on a node that freezes raises, and is not sent again.
 
     The node may apply it when it thaws, and only once. The next txn goes to another node.
@@ -286,7 +286,7 @@ def test_without_a_quorum_calls_end_in_time_and_streams_move_on(cluster, clients
     seen.wait(lambda s: b"after" in s.values)
 
 
-def test_a_member_without_a_leader_breaks_the_watch(cluster, clients):
+def test_member_without_a_leader_breaks_the_watch(cluster, clients):
     """A watch on a member without a leader breaks.
 
     `hasleader` causes it. Otherwise the watch would be silent for ever, although the member answers
@@ -322,7 +322,7 @@ def test_unreachable_endpoints_end_within_the_timeout(clients):
     assert "txn" not in client.calls
 
 
-def test_a_dead_endpoint_in_front_costs_nothing_worth_mention(cluster, clients):
+def test_dead_endpoint_in_front_costs_nothing_worth_mention(cluster, clients):
     """A refused connection is known at once, for a transaction too."""
     client = clients(["http://127.0.0.1:1", *cluster.endpoints], timeout=60.0)  # 15 s for each
     begin = time.monotonic()
@@ -331,7 +331,7 @@ def test_a_dead_endpoint_in_front_costs_nothing_worth_mention(cluster, clients):
     assert client.calls["txn"] == 1
 
 
-def test_a_refusal_is_no_silence(cluster, clients):
+def test_refusal_is_no_silence(cluster, clients):
     """etcd's "no" is told as it is, at once, with the key."""
     client = clients(cluster.endpoints, timeout=60.0)
     begin = time.monotonic()
@@ -343,7 +343,7 @@ def test_a_refusal_is_no_silence(cluster, clients):
     assert time.monotonic() - begin < 10.0
 
 
-def test_a_call_under_way_ends_when_the_client_is_closed(cluster, clients):
+def test_call_under_way_ends_when_the_client_is_closed(cluster, clients):
     """A call under way ends when the client is closed.
 
     No thread is left waiting for a frozen server.

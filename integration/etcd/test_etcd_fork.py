@@ -99,7 +99,7 @@ def test_every_call_in_a_child_raises_at_once(node):
     )
 
 
-def test_a_new_client_in_a_child_works_where_the_parent_had_opened_nothing(node):
+def test_new_client_in_a_child_works_where_the_parent_had_opened_nothing(node):
     """A forked child can use a new client if the parent opened no channel.
 
     The parent's client may exist already: it opens no channel before its first call.
@@ -122,7 +122,7 @@ def test_a_new_client_in_a_child_works_where_the_parent_had_opened_nothing(node)
     )
 
 
-def test_the_parents_client_may_be_dropped_in_the_child(node):
+def test_parents_client_may_be_dropped_in_the_child(node):
     """A forked child may drop the parent's client.
 
     It collects no object of gRPC, since that hangs now and then.
@@ -183,7 +183,7 @@ def test_client_that_is_left_open_is_closed_at_the_end_of_the_process(node):
 
 
 @pytest.mark.parametrize("end", ["client.close()", "pass"])
-def test_a_process_with_open_streams_ends(node, end):
+def test_process_with_open_streams_ends(node, end):
     """A process with open streams ends, since all threads are daemons."""
     run(
         node,

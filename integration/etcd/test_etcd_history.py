@@ -62,7 +62,7 @@ def test_nothing_is_lost_or_doubled_while_nodes_are_killed_and_frozen(clients, p
         writer.close()
 
 
-def test_a_server_set_back_to_a_copy_ends_calls_and_watches_once(clients, prefix, tmp_path):
+def test_server_set_back_to_a_copy_ends_calls_and_watches_once(clients, prefix, tmp_path):
     """A server set back to a copy ends calls and watches once.
 
     It has the same cluster id at an older revision. Everybody learns of it, and then goes on.

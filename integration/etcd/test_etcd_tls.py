@@ -71,7 +71,7 @@ def test_tls_with_the_texts_themselves(https, files, clients, prefix):
     uses(clients(https.endpoint, ca=files.ca.read_bytes()), prefix)
 
 
-def test_an_endpoint_without_a_scheme_is_https_where_a_ca_is_given(https, files, clients):
+def test_endpoint_without_a_scheme_is_https_where_a_ca_is_given(https, files, clients):
     clients(https.endpoint.removeprefix("https://"), ca=str(files.ca)).range(b"k")
 
 
@@ -84,7 +84,7 @@ def test_mutual_tls_with_the_texts_themselves(mutual, files, clients):
     clients(mutual.endpoint, **texts).range(b"k")
 
 
-def test_a_wrong_ca(https, others, clients):
+def test_wrong_ca(https, others, clients):
     refused(clients(https.endpoint, ca=others.ca, timeout=15.0), r"certificate .* refused.*ca=")
 
 
@@ -96,12 +96,12 @@ def test_no_client_certificate(mutual, files, clients):
     refused(clients(mutual.endpoint, ca=files.ca, timeout=15.0), "cert= and key=")
 
 
-def test_a_client_certificate_of_another_ca(mutual, files, others, clients):
+def test_client_certificate_of_another_ca(mutual, files, others, clients):
     client = clients(mutual.endpoint, ca=files.ca, cert=others.cert, key=others.key, timeout=15.0)
     refused(client, "client certificate")
 
 
-def test_a_host_that_the_certificate_does_not_name(tmp_path, clients):
+def test_host_that_the_certificate_does_not_name(tmp_path, clients):
     named_else = Files(tmp_path / "else", "etcd.example", "127.0.0.1")
     with local_etcd(fsync=False, tls=named_else.server()) as node:
         endpoint = node.endpoint.replace("127.0.0.1", "localhost")
@@ -119,13 +119,13 @@ def test_https_to_a_server_that_does_not(one_node, files, clients):
     refused(clients(endpoint, ca=files.ca, timeout=15.0), "use http")
 
 
-def test_an_unreachable_https_endpoint_is_not_called_a_tls_fault(files, clients):
+def test_unreachable_https_endpoint_is_not_called_a_tls_fault(files, clients):
     with pytest.raises(EtcdUnavailable, match="refused"):
         # Within a second, a busy machine may not even hear of the refusal.
         clients("https://127.0.0.1:1", ca=files.ca, timeout=5.0).range(b"k")
 
 
-def test_a_key_of_another_certificate(https, files, others, clients):
+def test_key_of_another_certificate(https, files, others, clients):
     with pytest.raises(ConfigError, match="belong together"):
         clients(https.endpoint, ca=files.ca, cert=files.cert, key=others.key)
 

@@ -215,7 +215,7 @@ def test_no_revision_is_split_over_two_deliveries(node, clients, prefix):
     assert [item.revision for item in seen.items] == last
 
 
-def test_a_delivery_that_raises_is_logged_and_ends_the_watch(node, clients, prefix, caplog):
+def test_delivery_that_raises_is_logged_and_ends_the_watch(node, clients, prefix, caplog):
     """A delivery that raises is logged and ends the watch.
 
     It is never skipped silently, since a caller that missed events must list again.
@@ -268,7 +268,7 @@ def test_close_returns_while_the_server_is_frozen_or_gone(node, clients, prefix,
     assert time.monotonic() - begin < 5.0
 
 
-def test_a_watch_says_when_it_is_open(node, clients, prefix):
+def test_watch_says_when_it_is_open(node, clients, prefix):
     """A watch reports when it is open.
 
     A write after that is delivered at once: etcd does not have to bring the watch up to date first.

@@ -9,7 +9,7 @@ import pytest
 from examples_support import run
 
 
-def test_the_demo_comes_to_equal_totals_through_deploy_freeze_and_kill():
+def test_demo_comes_to_equal_totals_through_deploy_freeze_and_kill():
     result = run("flights.py", "--quick", "--json")
     assert result.returncode == 0, result.stderr[-4000:] + result.stdout
     report = json.loads(result.stdout)
@@ -46,7 +46,7 @@ def test_without_the_fence_the_demo_fails_and_says_what_is_wrong():
 
 
 @pytest.mark.waits
-def test_the_leader_example_hands_over_after_a_kill_and_after_a_request():
+def test_leader_example_hands_over_after_a_kill_and_after_a_request():
     result = run("leader.py")
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("leads, with token") >= 3

@@ -62,7 +62,7 @@ def join(etcd_url, prefix):
         session.close(timeout=5.0)
 
 
-def test_the_blocking_face_on_a_real_etcd(join):
+def test_blocking_face_on_a_real_etcd(join):
     a, b = join("a"), join("b")
     until(a, lambda: a.size == 2)
     name = owned_by(1, 2)
@@ -76,7 +76,7 @@ def test_the_blocking_face_on_a_real_etcd(join):
         assert later.token > role.token
 
 
-def test_the_asyncio_face_on_a_real_etcd(etcd_url, prefix):
+def test_asyncio_face_on_a_real_etcd(etcd_url, prefix):
     async def scenario():
         async with (
             aio.Session(etcd_url, ttl=5, prefix=prefix) as one,
@@ -115,7 +115,7 @@ def test_claim_of_a_leaked_handle_ends_with_the_lease(join):
     role.release()
 
 
-def test_the_session_outlives_many_ttls(join):
+def test_session_outlives_many_ttls(join):
     a = join("a", ttl=4)
     with a.await_role("x", LONG_S) as role:
         assert role.lost.wait(9.0) is False
@@ -123,7 +123,7 @@ def test_the_session_outlives_many_ttls(join):
         until(a, lambda: a.session_remaining > 0.5)
 
 
-def test_a_hand_over_within_one_process_takes_milliseconds(join):
+def test_hand_over_within_one_process_takes_milliseconds(join):
     a = join("a", rebalance_delay=60.0, initial_delay=60.0)
     names = [f"x{i}" for i in range(20)]
     slowest = []
@@ -176,7 +176,7 @@ async def _awaited(coroutine):
     return await coroutine
 
 
-def test_a_wrong_password_fails_the_join_and_the_right_one_does_not(prefix):
+def test_wrong_password_fails_the_join_and_the_right_one_does_not(prefix):
     with local_etcd(fsync=False, root_password="right") as node:
         fails(rink.EtcdAuth, node.endpoint, user="root", password="wrong", prefix=prefix)
         fails(rink.EtcdAuth, node.endpoint, prefix=prefix)
@@ -199,7 +199,7 @@ def works(endpoint, **settings):
         assert role.is_held
 
 
-def test_a_server_that_the_given_authority_did_not_sign_fails_the_join(tmp_path, prefix):
+def test_server_that_the_given_authority_did_not_sign_fails_the_join(tmp_path, prefix):
     def files(folder):
         folder.mkdir()
         authority, names = trustme.CA(), ("ca.pem", "cert.pem", "key.pem")
@@ -216,9 +216,7 @@ def test_a_server_that_the_given_authority_did_not_sign_fails_the_join(tmp_path,
         works(node.endpoint, ca=str(right.ca), prefix=prefix)
 
 
-def test_an_etcd_with_known_faults_is_warned_of_once_per_process(
-    join, etcd_url, caplog, monkeypatch
-):
+def test_etcd_with_known_faults_is_warned_of_once_per_process(join, etcd_url, caplog, monkeypatch):
     """Test pitfall 5 of tests/README.md: a server may end a lease early."""
     monkeypatch.setattr(rink.session, "_advised", set())
     text = "etcd 3.5.1 has known faults that can break a promise of Rink's"
@@ -256,7 +254,7 @@ def test_clutter_without_a_lease_is_reported_and_harms_nobody(join, etcd_url, pr
         assert "members/garbage has no lease: it claims nothing" in caplog.text
 
 
-def test_a_record_without_a_lease_is_removed_after_its_ttl(join, etcd_url, prefix):
+def test_record_without_a_lease_is_removed_after_its_ttl(join, etcd_url, prefix):
     record = {"format": 1, "incarnation": "old", "ttl": 1, "draining": ["x"]}
     record["shares"] = [{"rank": 0, "size": 1, "scheme": "jump"}]
     key = f"{prefix}g/members/dead".encode()
@@ -279,7 +277,7 @@ def test_unreadable_live_record_claims_all_roles_until_it_is_gone(join, etcd_url
         a.await_role("x", LONG_S).release()
 
 
-def test_a_version_from_the_future_stops_grants_and_takes_nothing(join, etcd_url, prefix):
+def test_version_from_the_future_stops_grants_and_takes_nothing(join, etcd_url, prefix):
     with Client([etcd_url]) as client:
         a = join("a")
         key = f"{prefix}g/versions/{7:016d}".encode()

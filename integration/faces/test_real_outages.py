@@ -73,7 +73,7 @@ def victim(request, fault):
     [(30, 4.0), *(pytest.param(ttl, 2.0, marks=pytest.mark.deep) for ttl in (20, 30))],
 )
 @pytest.mark.parametrize("fault", ["kill", "freeze", "freeze one of three"])
-def test_an_etcd_that_is_down_for_two_thirds_of_the_ttl_costs_nothing(
+def test_etcd_that_is_down_for_two_thirds_of_the_ttl_costs_nothing(
     victim, wire_to, join, fault, ttl, left
 ):
     """Keep all roles through an outage that begins just before a renewal.
@@ -147,7 +147,7 @@ def test_on_a_node_without_a_quorum_nothing_is_held_beyond_the_deadline(
 
 
 @pytest.mark.parametrize("which", ["leader", "follower"])
-def test_a_member_moves_from_a_node_without_a_quorum_and_loses_nothing(cluster, join, which):
+def test_member_moves_from_a_node_without_a_quorum_and_loses_nothing(cluster, join, which):
     ttl = 18
     own, others, endpoints = split(cluster, which)
     a, b, roles = pair(join, endpoints, ttl=ttl)
@@ -218,7 +218,7 @@ def assert_each_has_its_own(a, keeps, b, theirs):
 
 
 @pytest.mark.parametrize("how", ["cut", "silence"])
-def test_a_member_that_history_was_compacted_behind_lists_anew(
+def test_member_that_history_was_compacted_behind_lists_anew(
     one_node, wire_to, join, prefix, monkeypatch, how
 ):
     """The member is at the newest version, and nothing is doubled or lost."""

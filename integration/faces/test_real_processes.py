@@ -16,7 +16,7 @@ pytestmark = pytest.mark.waits
 ROLES = [f"role-{i}" for i in range(20)]
 
 
-def test_a_planned_leave_hands_every_role_over_in_milliseconds(start, history):
+def test_planned_leave_hands_every_role_over_in_milliseconds(start, history):
     leaver, slowest = start("m0", roles=ROLES), []
     history.wait(lambda h: len(h.holders) == 20)
     for turn in range(1, 10):
@@ -38,7 +38,7 @@ def test_a_planned_leave_hands_every_role_over_in_milliseconds(start, history):
     assert history.judge().problems == []
 
 
-def test_a_killed_holder_is_replaced_within_its_ttl(start, history):
+def test_killed_holder_is_replaced_within_its_ttl(start, history):
     ttl = 3
     a = start("a", roles=ROLES, session={"ttl": ttl})
     history.wait(lambda h: len(h.holders) == 20)
@@ -53,7 +53,7 @@ def test_a_killed_holder_is_replaced_within_its_ttl(start, history):
     assert history.judge().problems == []
 
 
-def test_a_surge_deploy_moves_each_role_exactly_once(start, history):
+def test_surge_deploy_moves_each_role_exactly_once(start, history):
     roles = [f"job/{i}" for i in range(200)]
     names = [f"old-{i}" for i in range(5)]
     old = []
@@ -81,7 +81,7 @@ def test_a_surge_deploy_moves_each_role_exactly_once(start, history):
     assert new.ask("rank")["version"] == number + 5
 
 
-def test_a_planned_restart_under_the_same_name_moves_nothing(start, history):
+def test_planned_restart_under_the_same_name_moves_nothing(start, history):
     settings = {"roles": ROLES, "leave_delay": 30.0}
     a, b = start("a", **settings), start("b", **settings)
     settle(history, [a, b], ROLES)

@@ -23,7 +23,7 @@ BACK = 5.0
         pytest.param("freeze", "other follower", marks=pytest.mark.deep),
     ],
 )
-def test_an_etcd_node_that_is_gone_costs_no_role_and_no_version(scene, cluster, fault, which):
+def test_etcd_node_that_is_gone_costs_no_role_and_no_version(scene, cluster, fault, which):
     """The one that members talk to; and the group goes on without it."""
     leader = cluster.leader()
     followers = [node for node in cluster.nodes if node is not leader]
@@ -74,7 +74,7 @@ def test_leader_node_frozen_past_the_ttl_costs_no_role_until_it_thaws(scene, clu
     scene.end(f"etcd's leader, {where}: freeze, {ttl + 1} s", SERVERS, bound=BACK, early=True)
 
 
-def test_a_rolling_restart_of_etcd_moves_nothing(scene, cluster):
+def test_rolling_restart_of_etcd_moves_nothing(scene, cluster):
     scene.settled("abc", ROLES, session={"ttl": ELECTION_TTL})
     since = scene.begin()
     cluster.restart()

@@ -190,7 +190,7 @@ def run_until_it_hits(stage, case, counts):
     return outcome
 
 
-def test_a_process_that_has_said_that_it_dies_says_no_more():
+def test_process_that_has_said_that_it_dies_says_no_more():
     ours, theirs = socket.socketpair()
     with ours, theirs:
         wire = Wire(theirs)

@@ -39,7 +39,7 @@ def version_of(member):
 # ── frozen ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_holder_frozen_past_its_ttl_knows_it_at_once_when_it_thaws(group_of, record):
+def test_holder_frozen_past_its_ttl_knows_it_at_once_when_it_thaws(group_of, record):
     """A holder that thaws after its TTL knows its loss at once.
 
     Its next fenced write is refused, even if it looked at nothing before it.
@@ -138,7 +138,7 @@ def wrong(tmp_path):
     members.check()
 
 
-def test_a_wall_clock_an_hour_off_changes_no_delay_and_no_hand_over(group_of, wrong, record):
+def test_wall_clock_an_hour_off_changes_no_delay_and_no_hand_over(group_of, wrong, record):
     """A wall clock that is an hour off changes no delay and no hand-over.
 
     The coordinator measures all delays, and its wall clock jumps while it runs.
@@ -219,7 +219,7 @@ def leases_of(node):
         return len(pb.RangeResponse.FromString(ask(b"", timeout=LONG_S)).kvs)
 
 
-def test_a_crash_looping_member_moves_nobody_elses_roles(group_of, record):
+def test_crash_looping_member_moves_nobody_elses_roles(group_of, record):
     """A crash-looping member moves no roles of the others.
 
     The newcomer comes under old and new names. A member that had a rank moves once.

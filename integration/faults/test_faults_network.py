@@ -96,7 +96,7 @@ def test_what_is_cut_off_is_not_refused_but_hears_nothing(world):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_member_cut_off_lets_go_at_its_deadline_and_others_follow(scene, world, way):
+def test_member_cut_off_lets_go_at_its_deadline_and_others_follow(scene, world, way):
     if WAYS[way] and world.missing:
         pytest.skip(f"one direction alone cannot be cut: {world.missing}")
     who, others = ("b", "ac") if WAYS[way] else ("a", "bc")  # the first one coordinates the group

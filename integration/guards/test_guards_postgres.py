@@ -66,7 +66,7 @@ def test_parts_are_committed_side_by_side(world):
     assert world.contents() == world.whole(batch(0))
 
 
-def test_a_part_that_is_frozen_does_not_keep_the_next_driver(world):
+def test_part_that_is_frozen_does_not_keep_the_next_driver(world):
     world.guard.begin(fence(5), batch(0))
     with pytest.raises(StaleToken), world.guard.part(fence(5), batch(0), 0) as step:  # noqa: PT012
         world.write(step, batch(0), 0)
@@ -76,7 +76,7 @@ def test_a_part_that_is_frozen_does_not_keep_the_next_driver(world):
     assert world.contents() == world.whole(batch(0))
 
 
-def test_a_connection_that_is_lost_is_worth_another_try(world):
+def test_connection_that_is_lost_is_worth_another_try(world):
     world.guard.begin(fence(5), batch(0))
     part = world.guard.part(fence(5), batch(0), 0)
     with pytest.raises(GuardError) as caught, part as step:  # noqa: PT012
@@ -93,7 +93,7 @@ def test_a_connection_that_is_lost_is_worth_another_try(world):
     assert world.contents() == world.whole(batch(0))
 
 
-def test_a_commit_whose_answer_is_lost_is_found(world, monkeypatch):
+def test_commit_whose_answer_is_lost_is_found(world, monkeypatch):
     world.guard.begin(fence(5), batch(0))
     real = sa.engine.RootTransaction.commit
 
@@ -113,7 +113,7 @@ def test_a_commit_whose_answer_is_lost_is_found(world, monkeypatch):
     assert sum(world.contents().values()) == 1
 
 
-def test_a_deadlock_is_worth_another_try(world):
+def test_deadlock_is_worth_another_try(world):
     with world.engine.begin() as connection:
         connection.execute(sa.text("DROP TABLE IF EXISTS rows"))
         connection.execute(sa.text("CREATE TABLE rows (n INT)"))
@@ -140,7 +140,7 @@ def test_a_deadlock_is_worth_another_try(world):
     assert "deadlock" in str(error)
 
 
-def test_a_part_that_says_nothing_for_long_is_ended_by_the_server(world):
+def test_part_that_says_nothing_for_long_is_ended_by_the_server(world):
     guard = SqlGuard(world.guard._url, schema=world.guard._schema, idle_timeout_s=1.0)
     guard.begin(fence(5), batch(0))
     part = guard.part(fence(5), batch(0), 0)
@@ -153,7 +153,7 @@ def test_a_part_that_says_nothing_for_long_is_ended_by_the_server(world):
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
-def test_the_fence_holds_in_other_isolation_levels(world, level):
+def test_fence_holds_in_other_isolation_levels(world, level):
     options = {"options": f"-c default_transaction_isolation={level.replace(' ', chr(92) + ' ')}"}
     guard = SqlGuard(world.guard._url, schema=world.guard._schema, connect_args=options)
     guard.begin(fence(5), batch(0))
@@ -168,7 +168,7 @@ def test_the_fence_holds_in_other_isolation_levels(world, level):
     guard.close()
 
 
-def test_a_statement_that_failed_and_was_swallowed_is_no_part(world):
+def test_statement_that_failed_and_was_swallowed_is_no_part(world):
     """PostgreSQL turns a commit of such a transaction into a silent rollback."""
     world.guard.begin(fence(5), batch(0))
     with (  # noqa: PT012

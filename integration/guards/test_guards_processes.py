@@ -31,7 +31,7 @@ def hanging(world, token=5, one=None):
     return child
 
 
-def test_a_process_that_is_killed_in_a_part_leaves_nothing_of_it(world):
+def test_process_that_is_killed_in_a_part_leaves_nothing_of_it(world):
     world.guard.begin(fence(5), batch(0))
     for _ in range(2):
         hanging(world).kill()
@@ -97,7 +97,7 @@ def test_of_processes_that_raise_one_fence_the_highest_token_stays(world):
     assert caught.value.newer == 2**62 + 39
 
 
-def test_the_killed_drivers_batch_is_finished_by_the_next_one(world):
+def test_killed_drivers_batch_is_finished_by_the_next_one(world):
     """Written parts stay written; the interrupted part is written once."""
     world.guard.begin(fence(5), batch(0, parts=3))
     for number in (1, 2):

@@ -49,7 +49,7 @@ def test_failed_command_is_named_and_the_part_continues_after_it(world):
     assert sorted(world.client.hkeys(at)) == [b"fence", b"format", b"mark:q1"]
 
 
-def test_a_part_that_was_half_carried_out_takes_no_other_commands(world):
+def test_part_that_was_half_carried_out_takes_no_other_commands(world):
     world.guard.begin(fence(5), one_part())
     world.client.set("text", "x")
     with pytest.raises(GuardError), world.guard.part(fence(5), one_part(), 0) as step:
@@ -70,7 +70,7 @@ def test_a_part_that_was_half_carried_out_takes_no_other_commands(world):
     assert world.client.get("n") == b"2"
 
 
-def test_the_first_command_that_fails_leaves_nothing(world):
+def test_first_command_that_fails_leaves_nothing(world):
     world.guard.begin(fence(5), one_part())
     world.client.set("text", "x")
     with (
@@ -109,7 +109,7 @@ def test_commands_of_every_kind_are_carried_out_as_redis_py_does(world):
     assert found.ttl("h") > 0
 
 
-def test_a_step_as_large_as_it_may_be(world):
+def test_step_as_large_as_it_may_be(world):
     world.guard.begin(fence(5), one_part())
     with world.guard.part(fence(5), one_part(), 0) as step:
         for n in range(50_000):
@@ -148,7 +148,7 @@ def test_what_lies_under_the_guards_keys_is_said(world):
         world.guard.raise_fence(fence(5))
 
 
-def test_a_client_that_decodes_will_do(world, rink_redis):
+def test_client_that_decodes_will_do(world, rink_redis):
     def connect():
         return Redis.from_url(rink_redis.url, decode_responses=True, socket_timeout=10)
 
@@ -159,7 +159,7 @@ def test_a_client_that_decodes_will_do(world, rink_redis):
     decoding.close()
 
 
-def test_a_full_redis_refuses_a_part_as_a_whole(world):
+def test_full_redis_refuses_a_part_as_a_whole(world):
     world.guard.begin(fence(5), batch(0))
     world.client.config_set("maxmemory", 1)
     try:
@@ -172,7 +172,7 @@ def test_a_full_redis_refuses_a_part_as_a_whole(world):
     world.write_batch(fence(6), batch(0))
 
 
-def test_a_url_of_a_cluster_says_what_to_give_instead(three_masters):
+def test_url_of_a_cluster_says_what_to_give_instead(three_masters):
     with RedisGuard(three_masters.urls[0]) as guard:
 
         def raise_some():

@@ -52,7 +52,7 @@ def test_building_without_go_says_what_to_install(tmp_path, monkeypatch):
         built()
 
 
-def test_an_older_go_is_named_with_the_one_that_is_needed(tmp_path):
+def test_older_go_is_named_with_the_one_that_is_needed(tmp_path):
     go = tmp_path / "go"
     go.write_text("#!/bin/sh\necho go1.22.5\n")
     go.chmod(0o755)
@@ -112,7 +112,7 @@ def test_two_builds_at_once_are_one(tmp_path, monkeypatch):
     }  # fmt: skip
 
 
-def test_a_build_that_fails_leaves_no_binary_and_says_why(tmp_path, monkeypatch):
+def test_build_that_fails_leaves_no_binary_and_says_why(tmp_path, monkeypatch):
     (tmp_path / "go.mod").write_text(GO_MOD)
     go = tmp_path / "go"
     go.write_text(FAKE_GO.replace("build*)", "build*) echo no space >&2; exit 1;"))

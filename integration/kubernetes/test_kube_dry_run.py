@@ -47,7 +47,7 @@ def test_apiserver_refuses_a_pod_that_is_not_restricted(api):
         assert "violates PodSecurity" in refusal(api, pod), pods.where
 
 
-def test_a_dry_run_stores_nothing(api):
+def test_dry_run_stores_nothing(api):
     for where, manifest in manifests():
         assert refusal(api, manifest) is None
         names = {one["metadata"]["name"] for one in api.get(place_of(manifest))["items"]}

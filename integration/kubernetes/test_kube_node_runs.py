@@ -51,7 +51,7 @@ def test_init_containers_run_in_order_before_the_mains(bench):
     assert order.read_text().split() == ["one", "side", "two", "main"]
 
 
-def test_a_sidecar_that_has_not_started_keeps_the_mains_waiting(bench):
+def test_sidecar_that_has_not_started_keeps_the_mains_waiting(bench):
     bench.put(
         "waiting",
         shell("main", FOREVER),
@@ -65,7 +65,7 @@ def test_a_sidecar_that_has_not_started_keeps_the_mains_waiting(bench):
     assert bench.when("waiting", "started", "side") < bench.when("waiting", "started", "main")
 
 
-def test_an_exec_probe_decides_whether_a_pod_is_ready(bench):
+def test_exec_probe_decides_whether_a_pod_is_ready(bench):
     bench.put("probed", shell("main", FOREVER, readinessProbe=probe("test -e ready")))
     bench.wait(lambda: bench.condition("probed", "Initialized") == "True", "its start")
     assert bench.condition("probed") == "False"
@@ -91,7 +91,7 @@ def test_pods_with_one_port_have_addresses_of_their_own(kube, bench):
     bench.wait(lambda: bench.condition("refused") == "False", "a condition of the third")
 
 
-def test_a_failed_liveness_probe_restarts_the_container_alone(bench):
+def test_failed_liveness_probe_restarts_the_container_alone(bench):
     probed = shell(
         "main", f"rm -f alive; touch alive; {FOREVER}",
         livenessProbe=probe("test -e alive", failureThreshold=2), lifecycle=hook("true"),
@@ -105,7 +105,7 @@ def test_a_failed_liveness_probe_restarts_the_container_alone(bench):
     assert len(bench.times("alive", "started", "other")) == 1
 
 
-def test_a_startup_probe_that_fails_restarts_the_container(bench):
+def test_startup_probe_that_fails_restarts_the_container(bench):
     failing = probe("false", failureThreshold=1)
     bench.put("stuck", shell("main", FOREVER, startupProbe=failing, livenessProbe=probe("false")))
     bench.wait(lambda: bench.container("stuck").get("restartCount", 0) >= 1, "a restart")
@@ -127,7 +127,7 @@ def test_restarts_back_off_and_the_reason_is_shown(bench):
     assert bench.container("crashing")["lastState"]["terminated"]["exitCode"] == 3
 
 
-def test_a_restart_policy_lets_a_pod_end(bench):
+def test_restart_policy_lets_a_pod_end(bench):
     bench.put("good", shell("main", "exit 0"), restartPolicy="OnFailure")
     bench.put("bad", shell("main", "exit 2"), restartPolicy="Never")
     bench.put(
@@ -139,7 +139,7 @@ def test_a_restart_policy_lets_a_pod_end(bench):
     assert not bench.times("broken", "started", "main")
 
 
-def test_a_job_of_the_real_controller_completes(bench):
+def test_job_of_the_real_controller_completes(bench):
     template = {"spec": {"restartPolicy": "Never", "containers": [shell("main", "sleep 0.2")]}}
     body = {"metadata": {"name": "job"}, "spec": {"completions": 2, "template": template}}
     bench.api.create(at("jobs", bench.namespace), body)
@@ -147,7 +147,7 @@ def test_a_job_of_the_real_controller_completes(bench):
     bench.wait(lambda: bench.api.get(path)["status"].get("succeeded") == 2, "the job")
 
 
-def test_the_downward_api_and_references_fill_the_environment(bench):
+def test_downward_api_and_references_fill_the_environment(bench):
     paths = {
         "NAME": "metadata.name", "SPACE": "metadata.namespace", "UID": "metadata.uid",
         "LABEL": "metadata.labels['app']", "NODE": "spec.nodeName", "IP": "status.podIP",
@@ -167,7 +167,7 @@ def test_the_downward_api_and_references_fill_the_environment(bench):
     assert both == "known/node-runs $(NAME) $(NONE)"
 
 
-def test_a_container_has_the_variables_of_its_image(kube):
+def test_container_has_the_variables_of_its_image(kube):
     bench = Bench(kube, "node-image", image_env={"ONE": "image", "TWO": "image"})
     try:
         env = [{"name": "TWO", "value": "spec"}]
@@ -214,7 +214,7 @@ def test_pods_get_other_addresses_when_their_node_starts_again(kube):
         bench.close()
 
 
-def test_a_killed_node_takes_its_containers_along_and_starts_them_again(kube):
+def test_killed_node_takes_its_containers_along_and_starts_them_again(kube):
     bench = Bench(kube, "node-killed")
     try:
         bench.put("kept", shell("main", "sleep 1000 & wait"))

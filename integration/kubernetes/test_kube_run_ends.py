@@ -35,7 +35,7 @@ def wait_until(is_so, timeout, what):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_run_that_is_ended_leaves_no_process_and_no_folder(kube, tmp_path, number):
+def test_run_that_is_ended_leaves_no_process_and_no_folder(kube, tmp_path, number):
     """A run that is ended leaves no process and no folder.
 
     The fixture `kube` builds the control plane, or skips the test.

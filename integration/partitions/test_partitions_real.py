@@ -17,7 +17,7 @@ pytestmark = pytest.mark.waits
 TTL_S = 3.0
 
 
-def test_a_rebalance_moves_partitions_without_redelivery(work):
+def test_rebalance_moves_partitions_without_redelivery(work):
     a = work.start("a", ttl=10.0)
     work.all_worked_by("a")
     b = work.start("b", ttl=10.0)
@@ -54,7 +54,7 @@ def test_killed_consumer_is_replaced_within_its_ttl_from_its_commits(work):
     work.judge()
 
 
-def test_a_consumer_frozen_past_its_ttl_commits_nothing_when_it_thaws(work):
+def test_consumer_frozen_past_its_ttl_commits_nothing_when_it_thaws(work):
     a, b = work.start("a", ttl=TTL_S), work.start("b", ttl=TTL_S)
     work.all_worked_by("a", "b")
     frozen_at = b.freeze()
@@ -76,7 +76,7 @@ def test_a_consumer_frozen_past_its_ttl_commits_nothing_when_it_thaws(work):
     work.judge()
 
 
-def test_an_extra_consumer_stands_by_and_is_promoted(work):
+def test_extra_consumer_stands_by_and_is_promoted(work):
     names = [f"c{number}" for number in range(8)]
     consumers = {}
     for name in names:
@@ -125,7 +125,7 @@ def test_commits_that_etcd_does_not_answer_are_settled_when_it_does(work_alone):
     assert work.redelivered == 0
 
 
-def test_the_asyncio_face_on_a_real_etcd(etcd_url, prefix):
+def test_asyncio_face_on_a_real_etcd(etcd_url, prefix):
     how = {"scheme": "balanced:4", "leave_timeout": 5.0, **QUICK}
 
     async def drain(consumer):

@@ -115,7 +115,7 @@ def test_batch_source_has_all_events_of_its_edges(shop, spark):
     )
 
 
-def test_a_table_is_read_and_appended_to(shop, spark):
+def test_table_is_read_and_appended_to(shop, spark):
     """`CREATE TABLE … USING rink`: `SELECT`, `INSERT INTO … WITH (…)`"""
     shop.send([], stream="totals")
     where = shop.options("totals", metadata="false")
@@ -431,7 +431,7 @@ def test_history_has_a_groups_versions(rink_etcd, spark):
 # ── what is said ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_missing_module_is_named_and_the_source_is_found(tmp_path):
+def test_missing_module_is_named_and_the_source_is_found(tmp_path):
     """a module that is missing is named (no DATA_SOURCE_NOT_FOUND)"""
     (tmp_path / "redis.py").write_text(
         "raise ModuleNotFoundError('No module named redis', name='redis')"

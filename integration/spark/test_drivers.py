@@ -172,7 +172,7 @@ def test_drivers_killed_amid_their_batches_leave_each_row_once(drivers, shop_at_
 @pytest.mark.timeout(900)
 @pytest.mark.deep
 @pytest.mark.parametrize("with_jvm", [False, True])
-def test_a_driver_that_was_frozen_beyond_its_lease_writes_nothing_twice(
+def test_driver_that_was_frozen_beyond_its_lease_writes_nothing_twice(
     drivers, shop_at_work, with_jvm
 ):
     first = drivers("first")
@@ -191,7 +191,7 @@ def test_a_driver_that_was_frozen_beyond_its_lease_writes_nothing_twice(
 
 @pytest.mark.timeout(900)
 @pytest.mark.deep
-def test_a_driver_cut_off_from_etcd_ends_its_query_before_another_runs_it(
+def test_driver_cut_off_from_etcd_ends_its_query_before_another_runs_it(
     drivers, shop_at_work, rink_server, wire_to
 ):
     wire = wire_to(rink_server)
@@ -243,7 +243,7 @@ def test_two_drivers_at_one_checkpoint_try_again_until_one_of_them_is_left(drive
 
 @pytest.mark.timeout(300)
 @pytest.mark.deep
-def test_a_driver_that_finds_no_etcd_says_so_and_leaves_nothing(drivers, rink_redis):
+def test_driver_that_finds_no_etcd_says_so_and_leaves_nothing(drivers, rink_redis):
     driver = drivers("alone", "127.0.0.1:1")
     assert driver.process.wait(WAIT_S) == 1
     last = driver.log.read_text().splitlines()[-1]

@@ -352,7 +352,7 @@ class Part:
     ["redis", *(pytest.param(one, marks=pytest.mark.deep) for one in ("postgres", "parquet"))],
     indirect=True,
 )
-def test_a_worker_that_goes_on_after_its_job_was_cancelled_writes_nothing(
+def test_worker_that_goes_on_after_its_job_was_cancelled_writes_nothing(
     store, shop, spark, tmp_path
 ):
     """SQLite is not here: a part keeps the file, so raising waits for it."""

@@ -150,7 +150,7 @@ def test_what_was_noted_comes_to_these_times_to_the_millisecond(rink_server, spa
     ]
 
 
-def test_a_group_that_there_is_not_is_told(rink_server, spark):
+def test_group_that_there_is_not_is_told(rink_server, spark):
     with (
         rink.Session(rink_server.endpoint, ttl=5) as session,
         pytest.raises(rink.StateError, match="there is no group 'nobody'"),

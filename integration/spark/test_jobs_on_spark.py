@@ -81,7 +81,7 @@ def test_on_loss_the_spark_jobs_of_the_role_end_and_no_others(driver, spark, tmp
     assert ended
 
 
-def test_a_job_whose_role_was_lost_starts_no_spark_job_that_goes_on(driver, spark):
+def test_job_whose_role_was_lost_starts_no_spark_job_that_goes_on(driver, spark):
     counted = []
 
     def stubborn(job):
@@ -131,7 +131,7 @@ def query_of(shop, spark, folder, guard, role, body=write):
     )
 
 
-def test_a_query_by_role_writes_each_batch_once_also_when_one_is_replayed(
+def test_query_by_role_writes_each_batch_once_also_when_one_is_replayed(
     driver, shop, spark, tmp_path
 ):
     shop.send(RECORDS)
@@ -179,7 +179,7 @@ def test_stale_driver_is_refused_and_the_next_one_completes_its_batch(shop, spar
 
 
 @pytest.mark.deep
-def test_a_body_that_hides_an_error_does_not_lose_its_batch(shop, spark, tmp_path):
+def test_body_that_hides_an_error_does_not_lose_its_batch(shop, spark, tmp_path):
     shop.send(RECORDS)
     guard, fails = RedisGuard(shop.url), [True]
 
@@ -225,7 +225,7 @@ def test_two_fenced_functions_of_a_batch_write_outputs_of_different_names(shop, 
 
 
 @pytest.mark.deep
-def test_an_empty_batch_marks_all_its_parts(shop, spark, tmp_path):
+def test_empty_batch_marks_all_its_parts(shop, spark, tmp_path):
     shop.send([])
     guard = RedisGuard(shop.url)
     query_of(shop, spark, tmp_path, guard, Grant(1)).awaitTermination()
@@ -244,6 +244,6 @@ def marks(shop):
     return {value for one in found for name, value in one.items() if name.startswith(b"mark:")}
 
 
-def test_a_function_that_takes_no_third_is_refused():
+def test_function_that_takes_no_third_is_refused():
     with pytest.raises(rink.ConfigError, match=r"\(df, batch_id, out\)"):
         fenced(lambda _df, _batch_id: None, RedisGuard("redis://127.0.0.1:1"), Grant(1))

@@ -41,7 +41,7 @@ def environment(**more):
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | more
 
 
-def test_the_pipeline_goes_through_a_kill_and_a_freeze_on_a_cluster(python, spark_cluster):
+def test_pipeline_goes_through_a_kill_and_a_freeze_on_a_cluster(python, spark_cluster):
     before = len(spark_cluster.applications())
     done = subprocess.run(
         [python, "examples/pipeline.py", "--json", "--master", spark_cluster.url, *SMALL],
@@ -119,12 +119,12 @@ def test_executors_run_rink_from_the_wheel_each_in_a_folder_of_its_own(told, pyt
     assert interpreters == {python}
 
 
-def test_an_app_that_executors_cannot_import_is_an_error_that_says_so(told):
+def test_app_that_executors_cannot_import_is_an_error_that_says_so(told):
     assert "app='spark_shop:app' cannot be loaded" in told["error"]
     assert "executors must be able to import it" in told["error"]
 
 
-def test_a_module_that_is_given_along_reaches_source_and_sink(told):
+def test_module_that_is_given_along_reaches_source_and_sink(told):
     assert told["read"] == len(RECORDS)
 
 

@@ -64,7 +64,7 @@ def writes(url):
         sink.commit(SinkBatch("x", 0), {staging.attempt: dict(staging.counts)})
 
 
-def test_a_reader_and_a_writer_need_what_the_page_says(shop, user):
+def test_reader_and_a_writer_need_what_the_page_says(shop, user):
     ids = shop.add(count=5)
     url = user(f"{OURS} {WORKER[1]} {LISTS}")
     assert reads(url) == ids
@@ -72,7 +72,7 @@ def test_a_reader_and_a_writer_need_what_the_page_says(shop, user):
     assert published(shop)[-3:] == ["a", "b", "c"]
 
 
-def test_a_reader_needs_no_lists(shop, user):
+def test_reader_needs_no_lists(shop, user):
     ids = shop.add(count=5)
     assert reads(user(f"{OURS} {WORKER[1]}")) == ids
 
@@ -85,7 +85,7 @@ def test_none_of_it_is_too_much(shop, user, missing):
         writes(url)
 
 
-def test_a_guard_needs_what_the_page_says_and_what_its_parts_do(shop, user):
+def test_guard_needs_what_the_page_says_and_what_its_parts_do(shop, user):
     fence, batch = Fence("flights", 3), Part(query="q", number=0, parts=2)
     guard = RedisGuard(user(f"~rink:guard:* ~sums -@all {GUARD} +hincrby") + "/0")
     guard.raise_fence(fence)

@@ -93,7 +93,7 @@ def test_assign_by_a_number_of_ranks_and_by_a_balanced_scheme(df):
     assert {row["r"] for row in assign(df.limit(50), "Ro.le", 0, rank="r").collect()} == {None}
 
 
-def test_a_custom_scheme_goes_to_executors_that_have_not_registered_it(df, monkeypatch):
+def test_custom_scheme_goes_to_executors_that_have_not_registered_it(df, monkeypatch):
     monkeypatch.setattr(schemes, "_custom", {})
     scheme = schemes.register(lambda role, size: len(role) % size, "length", 1)
     rows = assign(df, "Ro.le", 5, scheme=scheme).collect()
@@ -102,7 +102,7 @@ def test_a_custom_scheme_goes_to_executors_that_have_not_registered_it(df, monke
 
 
 @pytest.mark.filterwarnings("default")
-def test_a_collation_does_not_make_two_roles_one(spark):
+def test_collation_does_not_make_two_roles_one(spark):
     df = spark.createDataFrame(pa.table({"role": ["JOB-3", "job-3"]}))
     folded = df.selectExpr("role COLLATE UTF8_LCASE AS role")
     found = {row["role"]: row["member"] for row in assign(folded, "role", VERSION).collect()}
@@ -165,7 +165,7 @@ def test_what_is_wrong_is_said_before_a_job_runs(spark, df, given, says):
     assert spark.sparkContext.statusTracker().getJobIdsForGroup() == before
 
 
-def test_a_version_and_a_size_are_not_compared(df):
+def test_version_and_a_size_are_not_compared(df):
     with pytest.raises(ConfigError, match="cannot be compared"):
         moves(df, "Ro.le", 3, VERSION)
 
@@ -182,7 +182,7 @@ def test_balance_counts_what_each_member_owns(df):
     assert loads[0].ratio == pytest.approx(loads[0].roles * 9 / (len(NAMES) - 2))
 
 
-def test_a_plan_counts_moves_flows_and_both_balances(df):
+def test_plan_counts_moves_flows_and_both_balances(df):
     found = plan(df, "Ro.le", VERSION, leave=("w3", "w7"), join=("new",))
     pairs, flows = expected_flows(VERSION, THEN)
     assert found.after == THEN
@@ -195,7 +195,7 @@ def test_a_plan_counts_moves_flows_and_both_balances(df):
     assert found.balance_before == balance(df, "Ro.le", VERSION)
 
 
-def test_a_plan_of_no_rows_and_one_of_a_group_of_nobody(df):
+def test_plan_of_no_rows_and_one_of_a_group_of_nobody(df):
     found = plan(df.limit(0), "Ro.le", VERSION, leave=("w3",))
     assert (found.roles, found.moved, found.flows) == (0, 0, ())
     nobody = Version(number=1, ranks=(), scheme="jump")
@@ -281,7 +281,7 @@ def test_every_format_gives_the_same_plan(files, name):
         (("--role-column", "n"), "column 'n' holds bigint, but roles are strings"),
     ],
 )
-def test_a_column_that_cannot_be_used(files, line, says):
+def test_column_that_cannot_be_used(files, line, says):
     line = ["plan", "--members", "a", "--spark", str(files / "roles.parquet"), *line]
     result = CliRunner().invoke(commands, line, obj=Outside(announce_s=DEADLINE_S))
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.output
@@ -289,7 +289,7 @@ def test_a_column_that_cannot_be_used(files, line, says):
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_file_that_is_no_parquet(tmp_path):
+def test_file_that_is_no_parquet(tmp_path):
     (tmp_path / "bad.parquet").write_text("no parquet at all")
     line = ["plan", "--members", "a", "--spark", str(tmp_path / "bad.parquet")]
     result = CliRunner().invoke(commands, line, obj=Outside(announce_s=DEADLINE_S))
@@ -299,9 +299,7 @@ def test_a_file_that_is_no_parquet(tmp_path):
 
 @pytest.mark.timeout(600)  # it starts a second JVM: half a minute on a busy machine
 @pytest.mark.deep
-def test_the_command_plans_for_a_real_group_in_a_process_of_its_own(
-    files, etcd_url, prefix, tmp_path
-):
+def test_command_plans_for_a_real_group_in_a_process_of_its_own(files, etcd_url, prefix, tmp_path):
     picture = tmp_path / "out.svg"
     with (
         rink.Session(etcd_url, prefix=prefix) as session,

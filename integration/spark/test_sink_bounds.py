@@ -26,7 +26,7 @@ from rink.streams.errors import PartitionFull
 shop = sink_steps.shop
 
 
-def test_a_full_partition_is_waited_for(shop):
+def test_full_partition_is_waited_for(shop):
     shop.hold("bill")
     ids = shop.add(count=3)
     writing = threading.Thread(
@@ -68,7 +68,7 @@ class Steps(DiesAfter):
     [(10, 2500, [1000, 1000, 500]), (300_000, 10, [4, 4, 2]), (3_000_000, 3, [1, 1, 1])],
 )
 @pytest.mark.parametrize("loses", [False, True])
-def test_a_step_of_publishing_ends_with_a_thousand_records_or_a_megabyte(
+def test_step_of_publishing_ends_with_a_thousand_records_or_a_megabyte(
     shop, monkeypatch, size, count, moved, loses
 ):
     monkeypatch.setattr(publishing, "STEP", 1000)
@@ -84,7 +84,7 @@ def test_a_step_of_publishing_ends_with_a_thousand_records_or_a_megabyte(
     ("size", "sizes"),
     [(10, [10_000, 10]), (300_000, [900_000] * 333 + [600_000]), (600_000, [600_000] * 1001)],
 )
-def test_a_step_of_staging_is_a_thousand_records_or_a_megabyte(shop, monkeypatch, size, sizes):
+def test_step_of_staging_is_a_thousand_records_or_a_megabyte(shop, monkeypatch, size, sizes):
     steps = Steps(shop)
     monkeypatch.setattr(steps.plain, "run_each", lambda _, asked: [[b"ok"]] * len(asked))
     staging = Staging(shop.place, steps, 60)
@@ -154,7 +154,7 @@ def test_retries_that_fail_in_publishing_leave_no_more_than_the_first(shop):
     assert (published(shop), left(shop)) == ([f"a{n}" for n in range(5)], [])
 
 
-def test_a_lost_batch_leaves_nothing_of_the_tries_to_replace_it(shop):
+def test_lost_batch_leaves_nothing_of_the_tries_to_replace_it(shop):
     shop.hold("bill")
     records = [(0, f"a{n}") for n in range(5)]
     with pytest.raises(PartitionFull):
@@ -165,7 +165,7 @@ def test_a_lost_batch_leaves_nothing_of_the_tries_to_replace_it(shop):
     assert left(shop) == []
 
 
-def test_a_stream_that_drops_the_oldest_is_never_full(shop):
+def test_stream_that_drops_the_oldest_is_never_full(shop):
     manifest = put_aside(shop, *[(0, f"a{n}") for n in range(9)])
     sink(shop, limit=3, loses=True).commit(SinkBatch("x", 0), manifest)
     assert published(shop) == ["a6", "a7", "a8"]
@@ -181,7 +181,7 @@ def test_out_of_memory_nothing_is_staged_and_what_is_staged_goes_on(shop):
     assert left(shop) == []
 
 
-def test_a_step_of_staging_whose_answer_was_lost_adds_nothing_twice(shop):
+def test_step_of_staging_whose_answer_was_lost_adds_nothing_twice(shop):
     staging = Staging(shop.place, shop.connection, 60)
     key = staged(shop.place, 0, staging.attempt)
     shop.connection.run("sink/stage", (key,), [b"a", b"b"], count=0, kept_s=60)
@@ -197,7 +197,7 @@ def test_without_redis_it_says_where_it_looked(shop):
         sink(shop, connection=away).raise_fence()
 
 
-def test_a_task_that_fails_removes_what_it_has_put_aside(shop, monkeypatch):
+def test_task_that_fails_removes_what_it_has_put_aside(shop, monkeypatch):
     columns = T.StructType().add("key", "string").add("value", "binary")
     where = {"appName": "shop", "stream": "orders", "redis": shop.url, "name": "q"}
     writer = StreamWriter(Options(where, of_sink=True), columns, overwrite=False)

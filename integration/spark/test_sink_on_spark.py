@@ -55,7 +55,7 @@ def streams(shop):
     return shop
 
 
-def test_a_batch_is_written_to_the_partitions_of_its_keys(streams, spark):
+def test_batch_is_written_to_the_partitions_of_its_keys(streams, spark):
     df = spark.createDataFrame(RECORDS)
     totals(df).write.format("rink").options(**streams.options("totals")).mode("append").save()
     assert found(streams) == wanted(RECORDS)
@@ -67,7 +67,7 @@ def test_a_batch_is_written_to_the_partitions_of_its_keys(streams, spark):
     assert not streams.redis.keys("*:sink:*")
 
 
-def test_a_batch_with_an_id_is_written_once_however_often_its_job_runs(streams, spark):
+def test_batch_with_an_id_is_written_once_however_often_its_job_runs(streams, spark):
     df = totals(spark.createDataFrame(RECORDS))
     for _ in range(2):
         options = streams.options("totals", writeId="daily 2026-11-23", fencingToken=5)
@@ -78,7 +78,7 @@ def test_a_batch_with_an_id_is_written_once_however_often_its_job_runs(streams, 
         df.write.format("rink").options(**stale).mode("append").save()
 
 
-def test_a_query_writes_each_batch_once_over_restarts(streams, spark, tmp_path):
+def test_query_writes_each_batch_once_over_restarts(streams, spark, tmp_path):
     start(streams, spark, tmp_path, fencingToken=5).awaitTermination()
     assert found(streams) == wanted(RECORDS)
     forget_last_commit(tmp_path)
@@ -106,7 +106,7 @@ def test_checkpoint_restored_from_a_backup_is_refused(streams, spark, tmp_path):
 
 
 @pytest.mark.deep
-def test_a_stale_driver_is_refused_before_it_writes(streams, spark, tmp_path):
+def test_stale_driver_is_refused_before_it_writes(streams, spark, tmp_path):
     FencedStream(**streams.options("totals")).raise_fence(Fence("q", 9))
     with pytest.raises(StaleToken):
         FencedStream(**streams.options("totals")).raise_fence(Fence("q", 8))
@@ -117,7 +117,7 @@ def test_a_stale_driver_is_refused_before_it_writes(streams, spark, tmp_path):
     assert found(streams) == wanted(RECORDS)
 
 
-def test_a_task_that_fails_leaves_nothing_behind(streams, spark, tmp_path):
+def test_task_that_fails_leaves_nothing_behind(streams, spark, tmp_path):
     df = totals(spark.createDataFrame(RECORDS)).withColumn(
         "customer", F.when(F.col("total") == 299, F.lit("")).otherwise(F.col("customer"))
     )
@@ -173,7 +173,7 @@ def test_bytes_are_written_with_their_key(streams, spark):
     assert len(streams.rows("totals")[number]) == 1
 
 
-def test_a_stream_is_appended_to_and_never_overwritten(streams, spark):
+def test_stream_is_appended_to_and_never_overwritten(streams, spark):
     df = totals(spark.createDataFrame(RECORDS[:5]))
     with pytest.raises(PySparkException, match="appended to"):
         df.write.format("rink").options(**streams.options("totals")).mode("overwrite").save()

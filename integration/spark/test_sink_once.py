@@ -27,7 +27,7 @@ def ttl(shop, pattern):
     return min(shop.redis.ttl(key) for key in shop.redis.keys(pattern))
 
 
-def test_a_sink_of_a_query_never_expires(shop):
+def test_sink_of_a_query_never_expires(shop):
     sink(shop, token=1).raise_fence()
     sink(shop, token=1).commit(SinkBatch("x", 0), put_aside(shop, (0, "a"), (1, "b")))
     found = shop.redis.keys("*:sink:*") + shop.redis.keys("*:sunk:*")
@@ -45,7 +45,7 @@ def test_what_is_written_once_is_known_for_thirty_days(shop):
     assert left(shop) == []
 
 
-def test_a_query_and_a_write_of_one_name_do_not_know_each_other(shop):
+def test_query_and_a_write_of_one_name_do_not_know_each_other(shop):
     sink(shop, token=9, name="daily").commit(
         SinkBatch("x", 0), put_aside(shop, (0, "of the query"))
     )
@@ -64,7 +64,7 @@ def left_half_way(shop):
     return records
 
 
-def test_a_write_that_died_half_way_is_completed_by_its_next_run(shop):
+def test_write_that_died_half_way_is_completed_by_its_next_run(shop):
     records = left_half_way(shop)
     again = once(shop, token=2)
     again.raise_fence()
@@ -102,7 +102,7 @@ def test_after_its_end_a_write_is_a_new_one(shop):
 
 
 @pytest.mark.parametrize("options", [{"writeId": "daily", "fencingToken": "1"}, {}])
-def test_a_batch_job_that_dies_leaves_nothing_that_has_no_end(shop, monkeypatch, options):
+def test_batch_job_that_dies_leaves_nothing_that_has_no_end(shop, monkeypatch, options):
     columns = T.StructType().add("key", "string").add("value", "binary")
     where = {"appName": "shop", "stream": "orders", "redis": shop.url}
     monkeypatch.setattr(

@@ -21,7 +21,7 @@ shop = sink_steps.shop
 # ── one batch ────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_batch_is_in_the_stream_once_and_in_the_order_of_each_task(shop):
+def test_batch_is_in_the_stream_once_and_in_the_order_of_each_task(shop):
     manifest = put_aside(shop, *[(0, f"a{n}") for n in range(5)], (1, "b"))
     more = put_aside(shop, *[(0, f"c{n}") for n in range(3)])
     sink(shop).commit(SinkBatch("x", 0), manifest | more)
@@ -32,14 +32,14 @@ def test_a_batch_is_in_the_stream_once_and_in_the_order_of_each_task(shop):
     assert left(shop) == []
 
 
-def test_a_replay_of_a_published_batch_changes_nothing(shop):
+def test_replay_of_a_published_batch_changes_nothing(shop):
     sink(shop).commit(SinkBatch("x", 4), put_aside(shop, (0, "a")))
     sink(shop).commit(SinkBatch("x", 4), put_aside(shop, (0, "a")))
     assert published(shop) == ["a"]
     assert left(shop) == []
 
 
-def test_a_batch_behind_later_ones_is_refused_since_it_may_have_other_rows(shop):
+def test_batch_behind_later_ones_is_refused_since_it_may_have_other_rows(shop):
     for number in (3, 4):
         sink(shop).commit(SinkBatch("x", number), put_aside(shop, (0, str(number))))
     with pytest.raises(
@@ -73,7 +73,7 @@ def test_batch_of_a_driver_that_dies_at_any_step_is_completed(shop, steps, befor
 
 
 @pytest.mark.parametrize("moved", [0, 1])
-def test_an_older_batch_takes_nothing_from_one_that_is_not_published_yet(shop, moved):
+def test_older_batch_takes_nothing_from_one_that_is_not_published_yet(shop, moved):
     """A restored checkpoint does so, or two drivers without roles."""
     sink(shop).commit(SinkBatch("x", 0), put_aside(shop, (0, "old")))
     many = [(0, f"a{n}") for n in range(5)]
@@ -85,7 +85,7 @@ def test_an_older_batch_takes_nothing_from_one_that_is_not_published_yet(shop, m
     assert left(shop) == []
 
 
-def test_a_batch_without_rows_is_one_too(shop):
+def test_batch_without_rows_is_one_too(shop):
     sink(shop).commit(SinkBatch("x", 0), {})
     sink(shop).commit(SinkBatch("x", 0), {})
     sink(shop).commit(SinkBatch("x", 1), put_aside(shop, (0, "a")))
@@ -165,7 +165,7 @@ def test_what_is_lost_before_it_was_begun_with_is_replaced_by_the_replay(shop):
     assert published(shop) == [f"a{n}" for n in range(5)]
 
 
-def test_a_hole_is_seen_before_anything_is_moved(shop):
+def test_hole_is_seen_before_anything_is_moved(shop):
     lost = put_aside(shop, *[(1, f"b{n}") for n in range(3)])
     whole = put_aside(shop, *[(0, f"a{n}") for n in range(3)])
     decided_and_left(shop, SinkBatch("x", 0), lost | whole, moved=0)
@@ -184,7 +184,7 @@ def test_what_is_lost_of_several_lists_is_told_with_what_is_in(shop):
         sink(shop).commit(SinkBatch("x", 0), put_aside(shop, *[(0, f"a{n}") for n in range(4)]))
 
 
-def test_a_list_that_is_lost_while_others_are_moved_is_not_replaced(shop):
+def test_list_that_is_lost_while_others_are_moved_is_not_replaced(shop):
     """Otherwise published records would be published again."""
     records = [(0, "a0"), (0, "a1"), (1, "b0")]
     manifest = put_aside(shop, *records)
@@ -204,7 +204,7 @@ def test_a_list_that_is_lost_while_others_are_moved_is_not_replaced(shop):
     assert (published(shop), published(shop, 1)) == (["a0", "a1"], [])
 
 
-def test_an_abort_after_a_commit_that_failed_removes_nothing_of_the_batch(shop):
+def test_abort_after_a_commit_that_failed_removes_nothing_of_the_batch(shop):
     """Spark aborts what `commit` raised at, which may be decided."""
     shop.hold("bill")
     many = [(0, f"a{n}") for n in range(5)]
@@ -224,7 +224,7 @@ def test_abort_after_a_failed_task_removes_what_other_tasks_staged(shop):
     assert left(shop) == []
 
 
-def test_a_sink_that_was_removed_loses_no_batch_that_comes_later(shop):
+def test_sink_that_was_removed_loses_no_batch_that_comes_later(shop):
     for number in range(5):
         sink(shop).commit(SinkBatch("x", number), put_aside(shop, (0, f"{number}")))
     shop.redis.delete("rink:{shop/orders}:sink:q")
@@ -232,13 +232,13 @@ def test_a_sink_that_was_removed_loses_no_batch_that_comes_later(shop):
     assert published(shop) == ["0", "1", "2", "3", "4", "again"]
 
 
-def test_a_partition_that_knows_more_than_the_sink_is_told(shop):
+def test_partition_that_knows_more_than_the_sink_is_told(shop):
     shop.redis.hset(f"{shop.key()}:sunk:q", mapping={"format": 1, "seq": str(2**62), "done": "1"})
     with pytest.raises(StateError, match="was rolled back"):
         sink(shop).commit(SinkBatch("x", 0), put_aside(shop, (0, "a")))
 
 
-def test_a_checkpoint_that_comes_back_after_another_one_doubles_nothing(shop):
+def test_checkpoint_that_comes_back_after_another_one_doubles_nothing(shop):
     sink(shop, token=1).commit(SinkBatch("one", 7), put_aside(shop, (0, "seven")))
     sink(shop, token=2).commit(SinkBatch("two", 0), put_aside(shop, (0, "x")))
     sink(shop, token=3).commit(SinkBatch("one", 7), put_aside(shop, (0, "seven")))
@@ -250,7 +250,7 @@ def test_a_checkpoint_that_comes_back_after_another_one_doubles_nothing(shop):
 # ── drivers ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_stale_driver_is_refused_and_nothing_is_written(shop):
+def test_stale_driver_is_refused_and_nothing_is_written(shop):
     sink(shop, token=2**62 + 1).raise_fence()
     stale = sink(shop, token=2**62)
     with pytest.raises(StaleToken) as told:
@@ -263,7 +263,7 @@ def test_a_stale_driver_is_refused_and_nothing_is_written(shop):
     assert published(shop) == ["fresh"]
 
 
-def test_a_driver_that_was_frozen_amid_publishing_writes_nothing_twice(shop):
+def test_driver_that_was_frozen_amid_publishing_writes_nothing_twice(shop):
     many = [(0, f"a{n}") for n in range(9)]
     manifest = put_aside(shop, *many)
 

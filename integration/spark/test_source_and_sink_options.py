@@ -81,7 +81,7 @@ def test_redis_is_where_the_option_says_though_the_app_says_otherwise(shop):
     assert [row["order_id"] for row in read(source(shop, **given))] == [7]
 
 
-def test_a_function_may_make_the_client(shop):
+def test_function_may_make_the_client(shop):
     shop.add(count=2)
     assert len(read(source(shop, redis="options_on_redis:client"))) == 2
     assert "name=made" in str(shop.redis.execute_command("CLIENT", "LIST"))
@@ -89,7 +89,7 @@ def test_a_function_may_make_the_client(shop):
         read(source(shop, redis="options_on_redis:asynchronous"))
 
 
-def test_a_record_class_will_do_without_an_app(shop):
+def test_record_class_will_do_without_an_app(shop):
     shop.redis.xadd(shop.key(), {"d": b'{"order_id":7}'})
     found = read(source(shop, record="options_on_redis:Order", metadata="false"))
     assert found == [{"order_id": 7}]
@@ -102,7 +102,7 @@ def test_bytes_have_their_place_beside_them_or_not(shop):
     assert read(source(shop, metadata="false")) == [{"value": b"1"}]
 
 
-def test_a_call_is_repeated_for_as_long_as_the_option_says(shop):
+def test_call_is_repeated_for_as_long_as_the_option_says(shop):
     began = time.monotonic()
     with pytest.raises(Exception, match="cannot be reached"):
         read(source(shop, redis="redis://127.0.0.1:1", redisTimeout="0.2"))
@@ -113,18 +113,18 @@ def test_a_call_is_repeated_for_as_long_as_the_option_says(shop):
 
 
 @pytest.mark.parametrize("name", ["group", "name"])
-def test_a_query_is_known_by_its_name(shop, name):
+def test_query_is_known_by_its_name(shop, name):
     shop.add(count=2)
     query(shop, **{name: "totals"}).initialOffset()
     assert shop.offset("spark/totals") == "0-0"
 
 
-def test_the_group_counts_where_both_are_given(shop):
+def test_group_counts_where_both_are_given(shop):
     query(shop, group="old", name="totals").initialOffset()
     assert (shop.offset("spark/old"), shop.offset("spark/totals")) == ("0-0", None)
 
 
-def test_a_query_under_a_lower_token_is_refused(shop):
+def test_query_under_a_lower_token_is_refused(shop):
     newer = query(shop, group="q", fencingToken=6)
     newer.latestOffset(newer.initialOffset(), newer.getDefaultReadLimit())
     for older in ({"fencingToken": 5}, {}):
@@ -173,13 +173,13 @@ def test_app_with_another_hasher_than_redis_is_refused(shop):
         read(source(shop, record="", **app))
 
 
-def test_a_sink_under_a_lower_token_is_refused(shop):
+def test_sink_under_a_lower_token_is_refused(shop):
     write(writer(shop, name="s", fencingToken=6), b"a")
     with pytest.raises(StaleToken):
         writer(shop, name="s", fencingToken=5)
 
 
-def test_a_full_partition_is_waited_for_as_long_as_the_option_says(shop):
+def test_full_partition_is_waited_for_as_long_as_the_option_says(shop):
     for number in range(COUNT):
         shop.hold(number=number)
     made = writer(shop, name="s", partitionSize=2, fullTimeout="0.2")
@@ -188,7 +188,7 @@ def test_a_full_partition_is_waited_for_as_long_as_the_option_says(shop):
     assert lengths(shop) == [0, 0, 2]
 
 
-def test_the_oldest_give_way_where_the_option_says_so(shop):
+def test_oldest_give_way_where_the_option_says_so(shop):
     for number in range(COUNT):
         shop.hold(number=number)
     write(writer(shop, name="s", partitionSize=2, trim="oldest", fullTimeout="0.2"), b"a", b"b")
@@ -236,7 +236,7 @@ def test_option_without_a_value_is_not_one_that_is_left_out(shop, option):
 
 
 @pytest.mark.parametrize("option", ["endingOffsets", "endingTimestamp"])
-def test_a_query_has_no_end(shop, option):
+def test_query_has_no_end(shop, option):
     with pytest.raises(ConfigError, match=f"the option {option} is for a batch"):
         query(shop, group="q", **{option: "latest"})
 

@@ -80,7 +80,7 @@ def test_each_event_is_read_once_and_passed_when_spark_asks_again(shop):
 
 
 @pytest.mark.parametrize("asks_first", [False, True])
-def test_a_batch_that_was_not_committed_is_not_passed_by_a_restart(shop, asks_first):
+def test_batch_that_was_not_committed_is_not_passed_by_a_restart(shop, asks_first):
     query = Query(shop)
     first = shop.add(count=3)
     assert query.batch() == 3
@@ -97,7 +97,7 @@ def test_a_batch_that_was_not_committed_is_not_passed_by_a_restart(shop, asks_fi
     assert shop.offset() == second[-1]
 
 
-def test_a_start_at_latest_has_no_end_before_its_begin(shop):
+def test_start_at_latest_has_no_end_before_its_begin(shop):
     shop.add(count=3)
     query = Query(shop, startingOffsets="latest")
     end = query.reader.latestOffset()
@@ -106,7 +106,7 @@ def test_a_start_at_latest_has_no_end_before_its_begin(shop):
     assert query.batch() == 2
 
 
-def test_a_first_start_that_died_begins_at_the_same_place(shop):
+def test_first_start_that_died_begins_at_the_same_place(shop):
     shop.add(count=3)
     Query(shop, startingOffsets="latest").reader.latestOffset()
     shop.add(count=2)
@@ -114,7 +114,7 @@ def test_a_first_start_that_died_begins_at_the_same_place(shop):
     assert query.batch() == 2
 
 
-def test_a_new_checkpoint_of_a_group_in_use_is_refused(shop):
+def test_new_checkpoint_of_a_group_in_use_is_refused(shop):
     query = Query(shop)
     shop.add(count=3)
     query.batch()
@@ -135,7 +135,7 @@ def test_events_that_are_gone_are_told_of_before_they_are_passed(shop):
         query.batch()
 
 
-def test_the_end_is_never_before_what_spark_has(shop):
+def test_end_is_never_before_what_spark_has(shop):
     query = Query(shop, failOnDataLoss="false")
     shop.add(count=3)
     assert query.batch() == 3

@@ -77,7 +77,7 @@ def test_it_is_a_warning_where_the_query_says_so(shop, caplog):
     assert "after 0-0 are gone" in caplog.text
 
 
-def test_a_partition_of_which_nothing_is_left_is_an_error_or_a_warning(shop, caplog):
+def test_partition_of_which_nothing_is_left_is_an_error_or_a_warning(shop, caplog):
     shop.add(count=4)
     strict, loose = batch(shop), batch(shop, failOnDataLoss="false")
     plans = strict.partitions(), loose.partitions()
@@ -114,7 +114,7 @@ def test_both_edges_of_a_batch_are_of_one_moment(shop):
 # ── ids that were trimmed ────────────────────────────────────────────────────────────────────────
 
 
-def test_a_batch_behind_an_id_that_was_trimmed_is_an_error_or_a_warning(shop, caplog):
+def test_batch_behind_an_id_that_was_trimmed_is_an_error_or_a_warning(shop, caplog):
     ids = shop.add(count=6)
     shop.trim(to=2)
     with pytest.raises(StateError, match=rf"partition 0 .* after {ids[1]} are gone"):
@@ -177,7 +177,7 @@ def test_behind_which_ids_something_may_be_gone(shop, at, told):
     assert rows(batch(shop, startingOffsets=each(at))) == left
 
 
-def test_an_id_before_all_there_ever_was_is_no_loss(shop):
+def test_id_before_all_there_ever_was_is_no_loss(shop):
     add_at(shop, "5-0", "6-0")
     assert rows(batch(shop, startingOffsets=each("1-0"))) == ["5-0", "6-0"]
     assert rows(batch(shop, startingOffsets=each("0-0"))) == ["5-0", "6-0"]
@@ -191,7 +191,7 @@ def test_nothing_is_gone_after_the_last_entry_of_an_emptied_partition(shop):
         batch(shop, startingOffsets=each("5-0")).partitions()
 
 
-def test_an_id_is_the_same_however_it_is_written(shop):
+def test_id_is_the_same_however_it_is_written(shop):
     add_at(shop, "5-0", "16-0")
     shop.trim(to=1)
     with pytest.raises(StateError, match="after 9-0 are gone"):
@@ -215,7 +215,7 @@ def test_partitions_may_begin_at_earliest_and_at_latest(shop):
 # ── times ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_time_takes_of_what_is_there(shop):
+def test_time_takes_of_what_is_there(shop):
     add_at(shop, "1000-0", "2000-0", "3000-0", "4000-0")
     assert rows(batch(shop, startingTimestamp=3000)) == ["3000-0", "4000-0"]
     assert rows(batch(shop, endingTimestamp=3000)) == ["1000-0", "2000-0"]
@@ -301,14 +301,14 @@ def test_window_that_ends_before_it_begins_is_refused(shop):
     assert rows(batch(shop, startingTimestamp=2000, endingTimestamp=2000)) == []
 
 
-def test_the_time_0_is_before_all(shop):
+def test_time_0_is_before_all(shop):
     add_at(shop, "1000-0", "2000-0")
     assert rows(batch(shop, startingTimestamp=0)) == ["1000-0", "2000-0"]
     assert rows(batch(shop, endingTimestamp=0)) == []
     assert query(shop, startingTimestamp=0).initialOffset()["0"] == "0-0"
 
 
-def test_a_batch_ends_with_the_ids_it_is_told(shop):
+def test_batch_ends_with_the_ids_it_is_told(shop):
     add_at(shop, "1000-0", "2000-0", "3000-0")
     assert rows(batch(shop, endingOffsets=each("2500-0"))) == ["1000-0", "2000-0"]
     with pytest.raises(ConfigError, match="endingOffsets is latest or JSON"):
@@ -332,17 +332,17 @@ def counts(shop, ids):
     return [len(page) for page in found]
 
 
-def test_a_page_has_fewer_events_where_they_are_large(shop):
+def test_page_has_fewer_events_where_they_are_large(shop):
     first, *others = counts(shop, add_large(shop, *[999_000] * 130))
     assert first == FIRST_PAGE
     assert others == [8] * (30 // 8) + [30 % 8]
 
 
-def test_a_page_has_many_events_where_they_are_small(shop):
+def test_page_has_many_events_where_they_are_small(shop):
     assert counts(shop, add_large(shop, *[90] * 3000)) == [FIRST_PAGE, 2900]
 
 
-def test_a_page_has_an_event_however_large_it_is(shop):
+def test_page_has_an_event_however_large_it_is(shop):
     first = [900_000] * FIRST_PAGE
     assert counts(shop, add_large(shop, *first, *[20_000_000] * 8)) == [FIRST_PAGE, 8]
     last = add_large(shop, *[20_000_000] * 2)
@@ -350,7 +350,7 @@ def test_a_page_has_an_event_however_large_it_is(shop):
     assert [len(page) for page in pages(shop.connection, wanted)] == [1]
 
 
-def test_a_batch_is_planned_without_redis_having_all_of_it_in_memory(shop):
+def test_batch_is_planned_without_redis_having_all_of_it_in_memory(shop):
     ids = add_large(shop, *[1_000_000] * 250)
     one = shop.connection.run(
         "source/bound", (shop.key(),),

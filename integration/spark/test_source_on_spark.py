@@ -36,7 +36,7 @@ def run(df, folder, each=None):
 # ── a batch ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_batch_read_has_all_records_once_with_their_columns(shop, spark):
+def test_batch_read_has_all_records_once_with_their_columns(shop, spark):
     shop.send(RECORDS)
     df = spark.read.format("rink").options(**shop.options(metadata=False)).load()
     assert df.schema.simpleString() == (
@@ -62,7 +62,7 @@ def test_metadata_is_of_the_entries_and_each_partition_is_one_task(shop, spark):
     assert at._id.startswith(f"{at.ms}-")
 
 
-def test_a_batch_read_may_begin_and_end_at_ids(shop, spark):
+def test_batch_read_may_begin_and_end_at_ids(shop, spark):
     shop.send(RECORDS)
     ids = [
         [at.decode() for at, _ in shop.redis.xrange(shop.module.orders.names.partition(n).stream)]
@@ -110,7 +110,7 @@ def test_rich_records_come_with_their_types(shop, spark):
 # ── a query ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_query_reads_each_event_once_over_restarts(shop, spark, tmp_path):
+def test_query_reads_each_event_once_over_restarts(shop, spark, tmp_path):
     df = spark.readStream.format("rink").options(
         **shop.options(group="q", maxOffsetsPerTrigger=120, metadata=False)
     )
@@ -125,7 +125,7 @@ def test_a_query_reads_each_event_once_over_restarts(shop, spark, tmp_path):
     assert sorted(every, key=lambda row: row["order_id"]) == RECORDS
 
 
-def test_a_batch_that_failed_is_read_again_as_it_was(shop, spark, tmp_path):
+def test_batch_that_failed_is_read_again_as_it_was(shop, spark, tmp_path):
     shop.send(RECORDS)
     df = spark.readStream.format("rink").options(
         **shop.options(group="q", maxOffsetsPerTrigger=200)
@@ -203,7 +203,7 @@ def test_available_now_leaves_later_events_for_the_next_run(shop, spark, tmp_pat
 
 
 @pytest.mark.deep
-def test_a_stream_that_is_empty_is_no_trouble(shop, spark, tmp_path):
+def test_stream_that_is_empty_is_no_trouble(shop, spark, tmp_path):
     shop.send([])
     assert spark.read.format("rink").options(**shop.options()).load().collect() == []
     df = spark.readStream.format("rink").options(**shop.options(group="q"))
@@ -243,7 +243,7 @@ def test_bad_input_of_a_query_is_told(shop, spark, tmp_path):
 
 
 @pytest.mark.deep
-def test_a_record_that_does_not_match_is_named_and_nothing_goes_on(shop, spark, tmp_path):
+def test_record_that_does_not_match_is_named_and_nothing_goes_on(shop, spark, tmp_path):
     shop.send(RECORDS[:5])
     shop.send([], stream="totals")
     shop.redis.xadd(shop.module.orders.names.partition(2).stream, {"d": b'{"order_id":"x"}'})
@@ -263,7 +263,7 @@ def test_a_record_that_does_not_match_is_named_and_nothing_goes_on(shop, spark, 
 
 
 @pytest.mark.deep
-def test_a_checkpoint_of_another_partition_count_is_told(shop, spark, tmp_path):
+def test_checkpoint_of_another_partition_count_is_told(shop, spark, tmp_path):
     shop.send(RECORDS[:5])
     run(spark.readStream.format("rink").options(**shop.options(group="q")).load(), tmp_path / "q")
     shop.send([], stream="totals")

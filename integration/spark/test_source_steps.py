@@ -151,7 +151,7 @@ def test_query_begins_at_the_same_place_even_if_told_to_begin_elsewhere(shop):
     assert shop.group().begin(edges("earliest"))[0] == ids[1]
 
 
-def test_a_new_checkpoint_on_a_group_that_has_advanced_is_refused(shop):
+def test_new_checkpoint_on_a_group_that_has_advanced_is_refused(shop):
     ids = shop.add(count=2)
     group = shop.group()
     group.follow(group.begin(edges("earliest")))
@@ -163,7 +163,7 @@ def test_a_new_checkpoint_on_a_group_that_has_advanced_is_refused(shop):
         shop.group().begin(edges("earliest"))
 
 
-def test_the_command_that_forgets_a_group_can_be_pasted(shop, monkeypatch):
+def test_command_that_forgets_a_group_can_be_pasted(shop, monkeypatch):
     """The command line itself parses it, with the names of the query."""
     asked = []
 
@@ -189,7 +189,7 @@ def test_the_command_that_forgets_a_group_can_be_pasted(shop, monkeypatch):
     assert rest == ["spark/each day", {"stream": "orders", "force": False}]
 
 
-def test_a_name_that_a_processor_has_is_no_groups(shop):
+def test_name_that_a_processor_has_is_no_groups(shop):
     shop.redis.hset(shop.names.partition(0).offsets, mapping={"format": 1, "spark/q": "0-0"})
     with pytest.raises(StateError, match="a processor of the app"):
         shop.group().begin(edges("earliest"))
@@ -212,7 +212,7 @@ def test_processed_entries_may_be_trimmed_but_not_the_one_at_the_offset(shop):
     assert shop.offset() == ids[3]
 
 
-def test_a_commit_that_comes_late_changes_nothing(shop):
+def test_commit_that_comes_late_changes_nothing(shop):
     ids = shop.add(count=4)
     group = shop.group()
     start = group.begin(edges("earliest"))
@@ -222,7 +222,7 @@ def test_a_commit_that_comes_late_changes_nothing(shop):
     assert shop.offset() == ids[2]
 
 
-def test_a_restart_takes_over_and_the_one_before_ends(shop):
+def test_restart_takes_over_and_the_one_before_ends(shop):
     shop.add(count=2)
     before, after = shop.group(), shop.group()
     start = before.begin(edges("earliest"))
@@ -237,7 +237,7 @@ def test_a_restart_takes_over_and_the_one_before_ends(shop):
     after.follow(start)
 
 
-def test_a_lower_token_is_refused_and_changes_nothing(shop):
+def test_lower_token_is_refused_and_changes_nothing(shop):
     ids = shop.add(count=2)
     newer = shop.group(token=2**62 + 1)
     start = newer.begin(edges("earliest"))
@@ -265,7 +265,7 @@ def test_driver_that_read_until_the_next_came_gets_stale_token(shop):
     assert (told.value.token, told.value.newer) == (1, 2)
 
 
-def test_a_checkpoint_that_was_put_back_holds_trimming_back_again(shop):
+def test_checkpoint_that_was_put_back_holds_trimming_back_again(shop):
     ids = shop.add(count=4)
     shop.hold("bill")
     group = shop.group()
@@ -324,7 +324,7 @@ def test_of_two_readers_at_once_one_goes_on(shop):
 # ── events that are gone ─────────────────────────────────────────────────────────────────────────
 
 
-def test_a_start_whose_entry_is_gone_is_an_error(shop):
+def test_start_whose_entry_is_gone_is_an_error(shop):
     ids = shop.add(count=4)
     group = shop.group()
     start = group.begin(edges("earliest")) | {0: ids[1]}
@@ -374,7 +374,7 @@ def test_trimming_before_a_query_registered_is_no_loss(shop):
     late.follow(first)
 
 
-def test_a_redis_that_lost_everything_is_an_error(shop):
+def test_redis_that_lost_everything_is_an_error(shop):
     ids = shop.add(count=2)
     group = shop.group()
     start = group.begin(edges("earliest")) | {0: ids[1]}
@@ -388,14 +388,14 @@ def test_a_redis_that_lost_everything_is_an_error(shop):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
-def test_a_range_is_read_page_by_page_from_behind_its_start(shop, size):
+def test_range_is_read_page_by_page_from_behind_its_start(shop, size):
     ids = shop.add(count=5)
     assert shop.read("0-0", ids[4], size=size, removed=0) == ids
     assert shop.read(ids[0], ids[3], size=size) == ids[1:4]
     assert shop.read(ids[3], ids[3], size=size) == []
 
 
-def test_a_page_behind_an_entry_that_is_gone_is_an_error(shop):
+def test_page_behind_an_entry_that_is_gone_is_an_error(shop):
     ids = shop.add(count=6)
     shop.trim(to=3)
     with pytest.raises(StateError, match=f"after {ids[0]} are gone"):
@@ -430,7 +430,7 @@ def test_first_page_of_all_is_an_error_if_more_was_removed(shop):
     assert shop.read("0-0", ids[3], removed=1, strict=False) == ids[2:]
 
 
-def test_a_range_of_which_nothing_is_left_is_an_error(shop):
+def test_range_of_which_nothing_is_left_is_an_error(shop):
     ids = shop.add(count=2)
     shop.redis.delete(shop.key())
     with pytest.raises(StateError, match="are gone"):

@@ -21,7 +21,7 @@ def write(shop, number):
     made.commit(SinkBatch("x", number), put_aside(shop, *records))
 
 
-def test_a_failover_costs_a_pause():
+def test_failover_costs_a_pause():
     with redis_pair(sentinel=True) as pair:
         asks = Sentinel([(pair.sentinel.host, pair.sentinel.port)])
         shop = Shop(pair.sentinel_url, lambda _: asks.master_for(pair.service), patience=60.0)

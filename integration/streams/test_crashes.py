@@ -89,7 +89,7 @@ async def with_app(scenario, supervised):
         await app.close()
 
 
-def test_a_crashing_record_costs_three_restarts_and_no_neighbour(supervised):
+def test_crashing_record_costs_three_restarts_and_no_neighbour(supervised):
     """A crashing record costs three restarts and no other partition.
 
     64 partitions, 4 workers, events all the while: only the culprit becomes a dead letter.
@@ -167,7 +167,7 @@ async def _crash(supervised, app, pings):
     assert longest < 2.5 * max(between)
 
 
-def test_a_record_that_ends_its_process_in_order_is_given_up_too(supervised, monkeypatch):
+def test_record_that_ends_its_process_in_order_is_given_up_too(supervised, monkeypatch):
     monkeypatch.setenv("CRASHES_BY", "exit")
     asyncio.run(with_app(_ends_it_in_order, supervised))
 

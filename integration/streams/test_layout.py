@@ -20,7 +20,7 @@ STREAM = Names.of("shop", "orders")
 
 
 @stepping
-async def test_a_hash_without_format_is_refused_and_removed_as_told(steps, server):
+async def test_hash_without_format_is_refused_and_removed_as_told(steps, server):
     await steps.store.settle_count(STREAM, "orders", 16)
     await steps.add(2)
     await steps.take(5)
@@ -57,7 +57,7 @@ def run_as_told(error, server):
     subprocess.run(["/bin/sh", "-c", ours], check=True, capture_output=True)
 
 
-def test_a_guards_hash_without_format_is_refused(rink_redis):
+def test_guards_hash_without_format_is_refused(rink_redis):
     client = BlockingRedis.from_url(rink_redis.url)
     client.flushall()
     guard = RedisGuard(rink_redis.url, prefix="a guard's:")

@@ -150,7 +150,7 @@ def test_outputs_in_other_slots_are_refused_with_a_word_on_what_to_do(
     asyncio.run(asyncio.wait_for(body(), 60))
 
 
-def test_a_worker_follows_its_sentinel_to_the_new_master(etcd_url, prefix):
+def test_worker_follows_its_sentinel_to_the_new_master(etcd_url, prefix):
     async def body(pair):
         def connect():
             return Sentinel([(pair.sentinel.host, pair.sentinel.port)]).master_for(pair.service)
@@ -170,7 +170,7 @@ def test_a_worker_follows_its_sentinel_to_the_new_master(etcd_url, prefix):
         asyncio.run(asyncio.wait_for(body(pair), 90))
 
 
-def test_a_failover_to_an_older_replica_stops_the_partition_and_says_so(etcd_url, prefix):
+def test_failover_to_an_older_replica_stops_the_partition_and_says_so(etcd_url, prefix):
     async def body(pair):
         def connect():
             return Sentinel([(pair.sentinel.host, pair.sentinel.port)]).master_for(pair.service)
@@ -195,7 +195,7 @@ def test_a_failover_to_an_older_replica_stops_the_partition_and_says_so(etcd_url
 
 
 @with_shop()
-async def test_a_redis_that_is_restarted_costs_a_pause(shop):
+async def test_redis_that_is_restarted_costs_a_pause(shop):
     note_all(shop)
     async with shop.workers("a", "b"):
         await shop.send(*range(50))
@@ -262,7 +262,7 @@ def test_no_redis_is_a_clear_error():
 
 
 @pytest.mark.parametrize("url", ["redis://:wrong@{at}", "redis://{at}", "redis://nobody:x@{at}"])
-def test_a_wrong_password_is_a_clear_error(url):
+def test_wrong_password_is_a_clear_error(url):
     async def body(at):
         app = App("shop", redis=url.format(at=at))
         legs = app.stream("legs", record=Leg, partition_by="who")
@@ -280,7 +280,7 @@ ALLOWED = (
 """The permissions of a worker's Redis user that docs/streams-redis.md names."""
 
 
-def test_a_user_who_may_do_what_the_docs_say_can_run_a_worker(etcd_url, prefix):
+def test_user_who_may_do_what_the_docs_say_can_run_a_worker(etcd_url, prefix):
     async def body(redis):
         url = f"redis://worker:pw@{redis.host}:{redis.port}"
         async with shop_on(url, etcd_url, prefix, Redis.from_url(redis.url), keep="1h") as shop:
@@ -297,7 +297,7 @@ def test_a_user_who_may_do_what_the_docs_say_can_run_a_worker(etcd_url, prefix):
         asyncio.run(asyncio.wait_for(body(redis), 60))
 
 
-def test_a_user_who_may_do_what_the_docs_say_can_run_a_worker_on_a_cluster(etcd_url, prefix):
+def test_user_who_may_do_what_the_docs_say_can_run_a_worker_on_a_cluster(etcd_url, prefix):
     async def body(cluster):
         node = cluster.nodes[0]
 
@@ -320,7 +320,7 @@ def test_a_user_who_may_do_what_the_docs_say_can_run_a_worker_on_a_cluster(etcd_
         asyncio.run(asyncio.wait_for(body(cluster), 60))
 
 
-def test_an_older_redis_is_refused(monkeypatch, rink_redis):
+def test_older_redis_is_refused(monkeypatch, rink_redis):
     async def body():
         app = App("shop", redis=rink_redis.url)
         app.stream("legs", record=Leg, partition_by="who")
@@ -369,7 +369,7 @@ def test_client_with_a_short_socket_timeout_survives_idle_reads(rink_redis, etcd
     asyncio.run(asyncio.wait_for(body(), 60))
 
 
-def test_the_first_send_waits_for_redis_as_long_as_it_says():
+def test_first_send_waits_for_redis_as_long_as_it_says():
     async def body(redis):
         app = App("shop", redis=redis.url)
         legs = app.stream("legs", record=Leg, partition_by="who")

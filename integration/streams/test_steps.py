@@ -20,7 +20,7 @@ from rink.streams.store.values import OwnerMemory
 
 
 @stepping
-async def test_an_owner_that_comes_back_finds_out_that_redis_knows_less(steps, server):
+async def test_owner_that_comes_back_finds_out_that_redis_knows_less(steps, server):
     [one, two] = await steps.add(2)
     await steps.take(5)
     await steps.commit(5, "0-0", one)
@@ -36,7 +36,7 @@ async def test_an_owner_that_comes_back_finds_out_that_redis_knows_less(steps, s
 
 
 @stepping
-async def test_an_owner_that_comes_back_finds_out_that_what_it_has_read_is_gone(steps, server):
+async def test_owner_that_comes_back_finds_out_that_what_it_has_read_is_gone(steps, server):
     await steps.add(1)
     await steps.take(5)
     copy = server.save_copy()
@@ -69,7 +69,7 @@ async def test_out_of_memory_commits_go_on_and_what_grows_is_refused(steps, serv
 
 
 @stepping
-async def test_a_step_that_was_given_up_opens_no_connection_after_the_close(steps, server):
+async def test_step_that_was_given_up_opens_no_connection_after_the_close(steps, server):
     """A step that was given up opens no connection after the close.
 
     The request of a cancelled caller goes on by itself, and may be about to connect.
@@ -93,7 +93,7 @@ async def test_a_step_that_was_given_up_opens_no_connection_after_the_close(step
 
 
 @stepping
-async def test_a_step_that_is_under_way_at_the_close_is_told_so(steps, server):
+async def test_step_that_is_under_way_at_the_close_is_told_so(steps, server):
     store = Store(Redis.from_url(server.url))
     await store.open()
     server.freeze()
@@ -111,7 +111,7 @@ async def test_a_step_that_is_under_way_at_the_close_is_told_so(steps, server):
 
 
 @stepping
-async def test_a_step_that_is_asked_for_just_before_the_close_is_told_so(steps, server):
+async def test_step_that_is_asked_for_just_before_the_close_is_told_so(steps, server):
     store = Store(Redis.from_url(server.url))
     asked = asyncio.create_task(store.trim(steps.place.names))
     await asyncio.sleep(0)

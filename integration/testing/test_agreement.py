@@ -30,6 +30,6 @@ def test_agree_waits_for_equal_data_and_fails_on_different_data():
         assert not agree((one, other), within_s=0.5)
 
 
-def test_the_nodes_of_a_cluster_hold_the_same(cluster):
+def test_nodes_of_a_cluster_hold_the_same(cluster):
     put(cluster.nodes[0], b"a")
     assert agree(cluster.nodes)

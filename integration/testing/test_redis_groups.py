@@ -84,7 +84,7 @@ def test_cluster_without_full_coverage_serves_the_other_slots():
         cluster.wait_healthy()
 
 
-def test_a_cluster_in_a_given_folder_survives(tmp_path):
+def test_cluster_in_a_given_folder_survives(tmp_path):
     with redis_cluster(3, data_dir=tmp_path) as cluster:
         cluster.node_of("a").call("SET", "a", "1")
         urls = cluster.urls
@@ -93,7 +93,7 @@ def test_a_cluster_in_a_given_folder_survives(tmp_path):
         assert cluster.node_of("a").call("GET", "a") == "1"
 
 
-def test_a_cluster_has_a_password_too():
+def test_cluster_has_a_password_too():
     with redis_cluster(3, password="pw") as cluster:
         with client_of_all(cluster) as client:
             client.set("a", "1")
@@ -148,7 +148,7 @@ def test_promoted_replica_lacks_the_writes_after_the_cut():
         ]
 
 
-def test_a_cut_heals_without_a_fail_over_too():
+def test_cut_heals_without_a_fail_over_too():
     with redis_pair() as pair:
         pair.cut()
         pair.master.call("SET", "a", "1")

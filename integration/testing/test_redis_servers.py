@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.waits, pytest.mark.usefixtures("no_given_redis")]
 # --------------------------------------------------------------------------- one node
 
 
-def test_a_killed_node_has_its_data_and_address_again():
+def test_killed_node_has_its_data_and_address_again():
     with local_redis() as node, client_of(node.url) as client:
         client.set("a", "1")
         pid, url = node.pid, node.url
@@ -46,7 +46,7 @@ def test_a_killed_node_has_its_data_and_address_again():
         assert node.pid != pid
 
 
-def test_a_frozen_node_answers_nothing_until_it_is_thawed():
+def test_frozen_node_answers_nothing_until_it_is_thawed():
     with local_redis() as node, client_of(node.url) as client:
         client.set("a", "1")
         node.freeze()
@@ -62,7 +62,7 @@ def test_a_frozen_node_answers_nothing_until_it_is_thawed():
         assert client.get("a") == "1"
 
 
-def test_a_frozen_node_can_be_stopped_and_killed():
+def test_frozen_node_can_be_stopped_and_killed():
     with local_redis() as node:
         node.freeze()
         node.stop()
@@ -75,7 +75,7 @@ def test_a_frozen_node_can_be_stopped_and_killed():
         assert node.is_healthy
 
 
-def test_a_given_folder_survives_with_its_port(tmp_path):
+def test_given_folder_survives_with_its_port(tmp_path):
     with local_redis(data_dir=tmp_path) as node:
         node.call("SET", "a", "1")
         url = node.url
@@ -227,7 +227,7 @@ def test_port_that_another_process_took_is_replaced(monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["argument", "environment"])
-def test_a_given_server_is_used_and_cannot_be_broken(how, monkeypatch):
+def test_given_server_is_used_and_cannot_be_broken(how, monkeypatch):
     with local_redis(password="secret") as node:
         if how == "environment":
             monkeypatch.setenv("RINK_TEST_REDIS", node.url + "/3")

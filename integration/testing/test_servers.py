@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.waits, pytest.mark.usefixtures("no_given_etcd")]
 # --------------------------------------------------------------------------- one node
 
 
-def test_a_killed_node_has_its_data_and_address_again():
+def test_killed_node_has_its_data_and_address_again():
     with local_etcd(**QUICK) as node, Client([node.endpoint]) as etcd:
         etcd.txn(*PUT)
         pid, endpoint = node.pid, node.endpoint
@@ -56,7 +56,7 @@ def test_a_killed_node_has_its_data_and_address_again():
         assert node.pid != pid
 
 
-def test_a_frozen_node_answers_nothing_until_it_is_thawed():
+def test_frozen_node_answers_nothing_until_it_is_thawed():
     with local_etcd(**QUICK) as node, Client([node.endpoint]) as etcd:
         etcd.txn(*PUT)
         node.freeze()
@@ -71,7 +71,7 @@ def test_a_frozen_node_answers_nothing_until_it_is_thawed():
         assert etcd.range(b"a").kvs[0].value == b"1"
 
 
-def test_a_node_has_stopped_when_freeze_returns():
+def test_node_has_stopped_when_freeze_returns():
     """After SIGSTOP is sent, threads of etcd may run for another millisecond."""
     with local_etcd(**QUICK) as node, Client([node.endpoint]) as etcd:
         is_over, answers, pid = threading.Event(), [], node.pid
@@ -100,7 +100,7 @@ def test_a_node_has_stopped_when_freeze_returns():
         assert answers, "etcd answered no read between two freezes"
 
 
-def test_a_frozen_node_can_be_stopped_and_killed():
+def test_frozen_node_can_be_stopped_and_killed():
     with local_etcd(**QUICK) as node:
         node.freeze()
         node.stop()
@@ -112,7 +112,7 @@ def test_a_frozen_node_can_be_stopped_and_killed():
         node.start()
 
 
-def test_a_given_folder_survives_with_its_ports(tmp_path):
+def test_given_folder_survives_with_its_ports(tmp_path):
     with local_etcd(data_dir=tmp_path, **QUICK) as node, Client([node.endpoint]) as etcd:
         etcd.txn(*PUT)
         endpoint = node.endpoint
@@ -140,7 +140,7 @@ def test_settings_in_the_environment_do_not_reach_the_server(monkeypatch):
         assert node.is_healthy
 
 
-def test_a_server_without_fsync_and_with_quick_elections_runs():
+def test_server_without_fsync_and_with_quick_elections_runs():
     with local_etcd(fsync=False, **QUICK) as node, Client([node.endpoint]) as etcd:
         assert etcd.grant(1).ttl == 1  # the shortest lease follows the election timeout
 
@@ -202,7 +202,7 @@ def test_ports_are_free_and_below_those_of_outgoing_connections():
 
 
 @pytest.mark.parametrize("how", ["argument", "environment"])
-def test_a_given_server_is_used_and_cannot_be_broken(how, monkeypatch):
+def test_given_server_is_used_and_cannot_be_broken(how, monkeypatch):
     with local_etcd() as node:
         if how == "environment":
             monkeypatch.setenv("RINK_TEST_ETCD", node.endpoint + "/")
@@ -227,7 +227,7 @@ def test_given_address_without_a_server_names_it_in_the_error(monkeypatch):
         pass
 
 
-def test_the_binary_on_the_path_wins_over_the_wheel(tmp_path, monkeypatch):
+def test_binary_on_the_path_wins_over_the_wheel(tmp_path, monkeypatch):
     binary = tmp_path / "etcd"
     binary.write_text("#!/bin/sh\necho it was me\n")
     binary.chmod(0o755)
@@ -244,7 +244,7 @@ def test_wheel_without_a_path_is_found_and_warns_once(monkeypatch, caplog):
     assert "never for production" in caplog.text
 
 
-def test_the_wheel_s_own_script_on_the_path_is_the_wheel(monkeypatch):
+def test_wheel_s_own_script_on_the_path_is_the_wheel(monkeypatch):
     scripts = Path(sys.executable).parent
     if not (scripts / "etcd").exists():
         pytest.skip("the wheel is not installed beside this Python")
@@ -319,7 +319,7 @@ def test_cluster_survives_a_lost_node_and_takes_it_back():
             assert client.range(b"a").kvs[0].value == b"1"
 
 
-def test_a_cluster_s_frozen_leader_is_replaced():
+def test_cluster_s_frozen_leader_is_replaced():
     with etcd_cluster(3, **QUICK) as cluster:
         frozen = cluster.leader()
         frozen.freeze()
@@ -329,7 +329,7 @@ def test_a_cluster_s_frozen_leader_is_replaced():
         cluster.wait_healthy()
 
 
-def test_a_cluster_is_restarted_node_by_node_and_keeps_its_data():
+def test_cluster_is_restarted_node_by_node_and_keeps_its_data():
     # With quick elections, a stall could make another node leader before the first stop.
     with etcd_cluster(3) as cluster, Client(cluster.endpoints) as client:
         client.txn(*PUT)
@@ -361,7 +361,7 @@ def test_each_node_needs_a_place_or_none():
         etcd_cluster(3, places=(Place(),)).__enter__()
 
 
-def test_a_cluster_without_a_quorum_is_not_healthy():
+def test_cluster_without_a_quorum_is_not_healthy():
     with etcd_cluster(3, **QUICK) as cluster:
         cluster.nodes[0].kill()
         cluster.nodes[1].kill()
@@ -374,7 +374,7 @@ def test_a_cluster_without_a_quorum_is_not_healthy():
         cluster.wait_healthy()
 
 
-def test_a_cluster_in_a_given_folder_survives(tmp_path):
+def test_cluster_in_a_given_folder_survives(tmp_path):
     with etcd_cluster(3, data_dir=tmp_path, **QUICK) as cluster, Client(cluster.endpoints) as etcd:
         etcd.txn(*PUT)
         endpoints = cluster.endpoints

@@ -86,7 +86,7 @@ def test_nothing_is_left_after_the_reaper_is_killed():
     assert not folder.exists()
 
 
-def test_a_thread_that_starts_a_server_may_end():
+def test_thread_that_starts_a_server_may_end():
     """With PR_SET_PDEATHSIG alone, the server would end with the thread."""
     import threading
 
@@ -101,7 +101,7 @@ def test_a_thread_that_starts_a_server_may_end():
     assert not nodes[0].log_path.exists()
 
 
-def test_a_forked_child_neither_uses_nor_ends_the_parent_s_servers():
+def test_forked_child_neither_uses_nor_ends_the_parent_s_servers():
     with local_etcd() as node:
         child = os.fork()
         if child == 0:

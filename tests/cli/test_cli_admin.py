@@ -299,7 +299,7 @@ def test_what_stands_above_the_owners(lines, shop, answers, changed, said):
     assert lines("streams", "owners", shop)[0] == f"bill group shop/bill · {said}"
 
 
-def test_a_query_of_spark_has_no_owners(lines, shop, answers):
+def test_query_of_spark_has_no_owners(lines, shop, answers):
     answers(
         "owners", (owners_of(owner_of(0), processor="spark/totals", workers=(), declared=False),)
     )
@@ -331,7 +331,7 @@ def test_dead_letters_are_a_line_each_and_the_older_ones_counted(lines, shop, an
     assert asked[0][0]["last"] == 1
 
 
-def test_a_long_error_or_record_is_cut_in_the_list_and_whole_by_itself(run, shop, answers):
+def test_long_error_or_record_is_cut_in_the_list_and_whole_by_itself(run, shop, answers):
     long = letter_of(error="e" * 500, record="r" * 500)
     answers("dead_letters", DeadLetters(1, (long,)))
     answers("dead_letter", long)

@@ -11,11 +11,11 @@ from rink.cli import apps
 from rink.errors import RinkError
 
 
-def test_an_app_is_imported_from_the_current_folder(shop):
+def test_app_is_imported_from_the_current_folder(shop):
     assert apps.load(shop).name == "shop"
 
 
-def test_an_app_may_lie_deeper_than_its_module(module):
+def test_app_may_lie_deeper_than_its_module(module):
     name = module("""
         from rink.streams import App
         class settings:
@@ -33,14 +33,14 @@ def test_what_names_no_module_and_attribute_is_wrong_usage(run, text):
     )
 
 
-def test_a_module_that_is_not_there(run, module, tmp_path):
+def test_module_that_is_not_there(run, module, tmp_path):
     result = run("streams", "lag", "no_such_shop.main:app")
     assert result.exit_code == 1
     assert result.stderr.startswith(f"rink: there is no module 'no_such_shop' in {tmp_path} or ")
     assert result.stderr.count("\n") == 1
 
 
-def test_an_attribute_that_is_not_there_and_which_are_apps(run, shop):
+def test_attribute_that_is_not_there_and_which_are_apps(run, shop):
     name = shop.partition(":")[0]
     result = run("streams", "lag", f"{name}:ap")
     assert result.exit_code == 1
@@ -76,7 +76,7 @@ def test_what_a_module_raises_is_shown_with_its_own_lines_alone(run, module):
     ]
 
 
-def test_a_module_that_lacks_another_one_is_there_itself(run, module):
+def test_module_that_lacks_another_one_is_there_itself(run, module):
     name = module("import no_such_wares")
     result = run("streams", "lag", f"{name}:app")
     assert result.exit_code == 1
@@ -85,7 +85,7 @@ def test_a_module_that_lacks_another_one_is_there_itself(run, module):
     assert "there is no module" not in result.stderr
 
 
-def test_a_module_with_a_mistake_in_it_shows_where(run, module):
+def test_module_with_a_mistake_in_it_shows_where(run, module):
     result = run("streams", "lag", f"{module('def')}:app")
     assert result.exit_code == 1
     assert "line 1" in result.stderr

@@ -96,13 +96,13 @@ def test_dev_json_of_an_etcd_without_known_faults_says_so(server, run, monkeypat
     assert (said["version"], said["fixed_in"]) == ("3.5.23", None)
 
 
-def test_a_server_given_to_the_tests_is_not_taken_for_our_own(server, run, monkeypatch):
+def test_server_given_to_the_tests_is_not_taken_for_our_own(server, run, monkeypatch):
     monkeypatch.setenv("RINK_TEST_ETCD", "http://127.0.0.1:1")
     assert run("dev", "--port", "0").exit_code == 0
     assert server.asked["given"] is None
 
 
-def test_a_port_asked_for_that_is_taken_is_an_error(server, run, taken):
+def test_port_asked_for_that_is_taken_is_an_error(server, run, taken):
     result = run("dev", "--port", str(taken))
     assert result.exit_code == 1
     assert result.stderr == (

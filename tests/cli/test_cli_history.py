@@ -78,7 +78,7 @@ def test_many_changes_are_counted_and_no_change_is_said(town, run):
     assert "no rank" in text
 
 
-def test_a_group_without_a_version_yet(town, run, run_json):
+def test_group_without_a_version_yet(town, run, run_json):
     town.record("a")
     assert run("history", "orders").stdout == "group 'orders' has no version yet\n"
     assert run_json("history", "orders")["versions"] == []

@@ -137,7 +137,7 @@ def test_help_lists_every_command_with_a_line_about_it():
 
 
 @pytest.mark.parametrize("name", sorted(HOMES))
-def test_a_command_is_found_under_its_name(name):
+def test_command_is_found_under_its_name(name):
     result = CliRunner().invoke(commands, [name, "--help"])
     assert result.exit_code == 0
     assert f"rink {name}" in result.stdout or f"commands {name}" in result.stdout

@@ -83,28 +83,26 @@ def test_one_record_as_json(run_json, shop, sent):
         ('{"order_id": 7, "customer": ""}', "has no partition key: partition_by='customer'"),
     ],
 )
-def test_a_record_that_does_not_match_is_not_sent_and_its_field_named(
-    run, shop, sent, record, said
-):
+def test_record_that_does_not_match_is_not_sent_and_its_field_named(run, shop, sent, record, said):
     result = run("send", shop, "orders", record)
     assert (result.exit_code, sent) == (1, [])
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
 
 
-def test_a_stream_that_the_app_does_not_have(run, shop, sent):
+def test_stream_that_the_app_does_not_have(run, shop, sent):
     result = run("send", shop, "order", order(7))
     assert result.exit_code == 1
     assert result.stderr == "rink: app 'shop' has no stream 'order'; it has ['orders']\n"
 
 
-def test_a_file_is_sent_in_order_and_empty_lines_are_skipped(run, shop, sent, orders):
+def test_file_is_sent_in_order_and_empty_lines_are_skipped(run, shop, sent, orders):
     result = run("sendmany", shop, "orders", "--file", orders(order(1), "", order(2), " "))
     assert (result.exit_code, sent) == (0, [1, 2])
     assert re.match(r"2 records sent to orders in \d+\.\d s \(\d+ a second\)\n", result.stdout)
 
 
-def test_the_counts_as_json(run_json, shop, sent, orders):
+def test_counts_as_json(run_json, shop, sent, orders):
     path = orders(order(1), "", order(2))
     assert run_json("sendmany", shop, "orders", "--file", path) == {
         "stream": "orders",
@@ -126,7 +124,7 @@ def test_lines_are_whole_whatever_is_read_at_once(run, shop, sent, orders, monke
     assert sent == numbers
 
 
-def test_the_last_line_need_not_end(run, shop, sent, tmp_path):
+def test_last_line_need_not_end(run, shop, sent, tmp_path):
     path = tmp_path / "orders.jsonl"
     path.write_text(f"{order(1)}\n{order(2)}")
     run("sendmany", shop, "orders", "--file", str(path))
@@ -146,7 +144,7 @@ def test_standard_input_is_a_file_too(shop, sent):
 
 @pytest.mark.parametrize("size", [1, 1 << 18])
 @pytest.mark.parametrize("bad", ['{"order_id": 1.5}', '{"order_id": 1, "customer": ""}', "x"])
-def test_the_first_bad_line_is_named_and_those_before_it_are_sent(
+def test_first_bad_line_is_named_and_those_before_it_are_sent(
     run, shop, sent, orders, monkeypatch, size, bad
 ):
     monkeypatch.setattr(sending, "_CHUNK_BYTES", size)
@@ -170,7 +168,7 @@ def test_where_there_is_no_room_it_says_what_was_sent_and_what_may_be(
     assert result.stderr.endswith(": the first 5, and maybe some of the next 2\n")
 
 
-def test_a_file_that_is_not_there_is_wrong_usage(run, shop, sent):
+def test_file_that_is_not_there_is_wrong_usage(run, shop, sent):
     result = run("sendmany", shop, "orders", "--file", "nowhere.jsonl")
     assert result.exit_code == 2
     assert "'nowhere.jsonl': No such file or directory" in result.stderr

@@ -21,7 +21,7 @@ LONG_S = 20.0
 JOINED_SHOWN = ("2026-07-01", "10:11:12Z")
 
 
-def test_a_settled_group_is_shown_with_ranks_coordinator_and_members(town, run):
+def test_settled_group_is_shown_with_ranks_coordinator_and_members(town, run):
     town.settled("a", "b")
     result = run("status", "orders")
     assert result.exit_code == 0
@@ -100,7 +100,7 @@ def test_status_of_an_offered_rank_says_what_it_waits_for(town, run, run_json):
     ]
 
 
-def test_a_member_and_the_command_see_the_same(rink_etcd):
+def test_member_and_the_command_see_the_same(rink_etcd):
     """A member's status has the same facts as the command."""
     settings = {"scheme": ["balanced:8", "jump"], "initial_delay": 0.0, "rebalance_delay": 0.0}
     with (
@@ -255,7 +255,7 @@ def test_what_cannot_be_read_is_named_and_claims_everything(town, run, run_json)
     assert "notes.txt not a key that Rink writes" in run("status", "orders").stdout
 
 
-def test_a_version_that_cannot_be_read_is_no_settled_group(town, run, run_json):
+def test_version_that_cannot_be_read_is_no_settled_group(town, run, run_json):
     town.settled("a")
     town.write(KEYS.version(2), b"[]")
     look = run_json("status", "orders")
@@ -275,7 +275,7 @@ def test_pins_by_an_unknown_scheme_leave_open_whether_the_group_is_settled(town,
     assert run_json("status", "orders")["settled"] is False
 
 
-def test_a_group_that_everybody_left_is_no_unknown_group(town, run, run_json):
+def test_group_that_everybody_left_is_no_unknown_group(town, run, run_json):
     town.version(3, "a", because=("left b",))
     assert "nobody is here" in run("status", "orders").stdout
     assert run_json("status", "orders")["settled"] is False
@@ -350,7 +350,7 @@ def test_no_groups_is_an_answer(run):
 
 
 @pytest.mark.parametrize("command", ["status", "history", "watch"])
-def test_an_unknown_group_is_named_with_prefix_and_endpoint(run, command):
+def test_unknown_group_is_named_with_prefix_and_endpoint(run, command):
     line = (command, "nope", "--prefix", "apps/", "--endpoints", "http://one:1,two:2")
     result = run(*line)
     assert result.exit_code == 1
@@ -363,7 +363,7 @@ def test_an_unknown_group_is_named_with_prefix_and_endpoint(run, command):
 
 @pytest.mark.parametrize("command", [["status", "g"], ["groups"], ["history", "g"], ["watch", "g"]])
 @pytest.mark.parametrize("error", [EtcdUnavailable("no answer"), EtcdAuth("wrong password")])
-def test_an_error_is_one_line_and_no_traceback(town, run, command, error):
+def test_error_is_one_line_and_no_traceback(town, run, command, error):
     town.faults = [error]
     result = run(*command)
     assert (result.exit_code, result.stdout) == (1, "")

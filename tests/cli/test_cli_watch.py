@@ -37,7 +37,7 @@ def texts(events):
     return [event["text"] for event in events[1:]]
 
 
-def test_the_first_line_is_the_group_as_it_is_and_ctrl_c_ends_with_0(town, watch, run_json):
+def test_first_line_is_the_group_as_it_is_and_ctrl_c_ends_with_0(town, watch, run_json):
     town.settled("a")
     (first,) = watch()
     assert (first.pop("event"), first.pop("at")) == ("status", JOINED)
@@ -51,7 +51,7 @@ def test_the_first_line_is_the_group_as_it_is_and_ctrl_c_ends_with_0(town, watch
     assert first == look
 
 
-def test_a_join_a_version_and_its_settling_are_told_in_order(town, watch):
+def test_join_a_version_and_its_settling_are_told_in_order(town, watch):
     town.settled("a")
     size_2 = partial(Share, size=2, scheme="jump")
     events = watch(
@@ -90,7 +90,7 @@ def test_a_join_a_version_and_its_settling_are_told_in_order(town, watch):
     assert (events[4]["event"], events[4]["roles"]) == ("drained", ["x"])
 
 
-def test_a_planned_leave_and_a_crash_are_told_apart(town, watch):
+def test_planned_leave_and_a_crash_are_told_apart(town, watch):
     town.settled("a", "b", "c")
     share = Share(0, 3, "jump")
     events = watch(
@@ -129,7 +129,7 @@ def test_watch_tells_of_an_offer_once(town, watch):
     ]
 
 
-def test_a_member_that_came_back_under_its_name_is_told(town):
+def test_member_that_came_back_under_its_name_is_told(town):
     town.settled("a")
     before = read_group(town.etcd, KEYS)
     town.crash("a")
@@ -155,7 +155,7 @@ def test_wishes_and_unreadable_keys_are_told_and_when_they_are_over(town, watch)
     ]
 
 
-def test_an_outage_is_told_once_and_its_end(town, watch):
+def test_outage_is_told_once_and_its_end(town, watch):
     town.settled("a")
     silence = EtcdUnavailable("nobody answers")
     events = watch(lambda: town.faults.extend([silence] * 3), lambda: None)
@@ -246,13 +246,13 @@ def test_watch_after_a_compaction_tells_which_versions_it_missed(town, watch):
     assert [(one["number"], one["skipped"]) for one in events] == [(5, [2, 4]), (6, None)]
 
 
-def test_an_unknown_group_may_be_waited_for(town, watch):
+def test_unknown_group_may_be_waited_for(town, watch):
     events = watch(lambda: town.record("a"), options=["--wait"])
     assert (events[0]["version"], events[0]["members"]) == (0, [])
     assert texts(events) == ["a joined", "a coordinates"]
 
 
-def test_an_error_before_the_first_list_ends_the_watch(town, run):
+def test_error_before_the_first_list_ends_the_watch(town, run):
     town.settled("a")
     town.faults = [EtcdAuth("permission denied")]
     result = run("watch", "orders")
@@ -287,7 +287,7 @@ def screen(town):
     return live, show
 
 
-def test_the_live_view_has_the_group_below_a_rule(town, screen):
+def test_live_view_has_the_group_below_a_rule(town, screen):
     _, show = screen
     town.settled("a", "b")
     lines = show()
@@ -296,7 +296,7 @@ def test_the_live_view_has_the_group_below_a_rule(town, screen):
     assert any(line.split()[:3] == ["0", "a", "active,"] for line in lines)
 
 
-def test_a_group_larger_than_the_terminal_leaves_room_for_the_log(town, screen):
+def test_group_larger_than_the_terminal_leaves_room_for_the_log(town, screen):
     _, show = screen
     town.settled(*(f"m{rank:02}" for rank in range(40)))
     lines = show()
@@ -314,6 +314,6 @@ def test_that_the_view_may_be_out_of_date_stays_visible(town, screen):
     assert "out of date" not in "".join(show())
 
 
-def test_a_line_of_the_log_has_the_time_and_escapes_names():
+def test_line_of_the_log_has_the_time_and_escapes_names():
     text = line(Happening("joined", "a\x1b[2J joined", {}), JOINED).plain
     assert text == "10:11:12.345  a\\x1b[2J joined"

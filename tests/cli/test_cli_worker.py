@@ -78,20 +78,20 @@ def test_which_processors_and_under_which_name(run, shop, made, line, processors
     assert [one.given for one in made] == [("shop", processors, "w1")]
 
 
-def test_an_option_that_names_no_processor_does_not_mean_all(run, shop, made):
+def test_option_that_names_no_processor_does_not_mean_all(run, shop, made):
     result = run("worker", shop, "--processors", " ,")
     assert (result.exit_code, made) == (2, [])
     assert "no processor is named" in result.stderr
 
 
-def test_a_processor_that_the_app_does_not_have(run, shop, made):
+def test_processor_that_the_app_does_not_have(run, shop, made):
     result = run("worker", shop, "--processors", "bil")
     assert result.exit_code == 1
     assert result.stderr == "rink: app 'shop' has no processor 'bil'; it has ['bill', 'ship']\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_first_signal_has_it_leave_and_a_second_is_the_systems(run, shop, made, number):
+def test_first_signal_has_it_leave_and_a_second_is_the_systems(run, shop, made, number):
     seen = []
 
     async def live(worker):
@@ -219,7 +219,7 @@ def test_sigterm_ends_process_1_while_its_app_is_loaded(run, shop, made, monkeyp
     assert seen == [workers._exit]
 
 
-def test_a_signal_is_heard_though_a_processor_keeps_the_loop_busy(run, shop, made):
+def test_signal_is_heard_though_a_processor_keeps_the_loop_busy(run, shop, made):
     async def live(worker):
         os.kill(os.getpid(), signal.SIGTERM)
         while signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -294,7 +294,7 @@ def test_readyz_says_whether_the_worker_is_ready(run, shop, made, monkeypatch):
     assert statuses == [503, 200]
 
 
-def test_a_port_that_is_taken(run, shop, made):
+def test_port_that_is_taken(run, shop, made):
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         one.listen()

@@ -28,7 +28,7 @@ def test_own_record_and_shares_of_the_newest_version_are_no_obstacles():
     assert obstacles(shares=(B,)) == Obstacles()
 
 
-def test_a_share_of_another_version_claims_what_lies_in_it():
+def test_share_of_another_version_claims_what_lies_in_it():
     found = obstacles(shares=(Share(0, 1, "jump"),))
     assert found.to(IN_A, PLACES) == "b: still claims it, as rank 0 of 1"
     found = obstacles(shares=(B, A))
@@ -41,13 +41,13 @@ def test_every_share_of_a_record_claims_not_only_the_newest():
     assert obstacles(shares=(B, older)).to(IN_A, PLACES)
 
 
-def test_a_pin_moves_the_claim_of_a_share():
+def test_pin_moves_the_claim_of_a_share():
     taken = Share(0, 2, "jump", taken=frozenset({IN_A}))
     assert obstacles(shares=(taken,)).to(IN_A, PLACES) == ""
     assert obstacles(shares=(Share(0, 5, "jump", gained=frozenset({IN_B})),)).to(IN_B, PLACES)
 
 
-def test_a_draining_role_is_claimed_and_only_that():
+def test_draining_role_is_claimed_and_only_that():
     found = obstacles(shares=(B,), draining=(IN_A,))
     assert found.to(IN_A, PLACES) == "b: has not released it yet"
     assert found.to("another", PLACES) == ""
@@ -59,18 +59,18 @@ def test_what_cannot_be_read_or_computed_claims_everything():
     assert unknown == "b: it claims by scheme 'odd@1#0', which is not known here"
 
 
-def test_a_record_without_a_lease_claims_nothing():
+def test_record_without_a_lease_claims_nothing():
     assert obstacles(lease=0, shares=(A,), draining=("x",)) == Obstacles()
 
 
-def test_a_role_that_cannot_be_placed_is_in_everybodys_way(monkeypatch):
+def test_role_that_cannot_be_placed_is_in_everybodys_way(monkeypatch):
     found = obstacles(shares=(Share(1, 3, "jump"),))
     places = Placement()
     places.ranks("jump", 3)["poison"] = None
     assert found.to("poison", places) == "b: still claims it, as rank 1 of 3"
 
 
-def test_a_gate_lets_through_what_lies_in_its_share_and_is_free():
+def test_gate_lets_through_what_lies_in_its_share_and_is_free():
     gate = Gate(A, lambda: obstacles(shares=(Share(0, 1, "jump"),)), 7, 2, "", {})
     assert gate.is_mine(IN_A, PLACES)
     assert not gate.is_mine(IN_B, PLACES)
@@ -102,7 +102,7 @@ def test_role_that_cannot_be_placed_is_neither_mine_nor_anothers():
     assert not gate.is_anothers("poison", places)
 
 
-def test_a_closed_gate_says_why_and_lets_nothing_through():
+def test_closed_gate_says_why_and_lets_nothing_through():
     gate = closed("the session is lost")
     assert not gate.is_mine("x", PLACES)
     assert not gate.is_anothers("x", PLACES)

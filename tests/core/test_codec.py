@@ -62,12 +62,12 @@ VERSION = Version(7, ("a", "b"), "jump")
 
 
 @given(RECORDS)
-def test_a_record_comes_back_as_it_was(record):
+def test_record_comes_back_as_it_was(record):
     assert read("members/a", codec.encode(record)) == Member("a", record, 1, 2, 5)
 
 
 @given(VERSIONS)
-def test_a_version_comes_back_as_it_was(version):
+def test_version_comes_back_as_it_was(version):
     value = codec.encode(version)
     assert read("versions/0000000000000007", value) == Proclaimed(7, version, 2, len(value))
 
@@ -75,7 +75,7 @@ def test_a_version_comes_back_as_it_was(version):
 @pytest.mark.parametrize(
     "request_", [Request(Wish.PIN, "r", "m"), Request(Wish.TOKEN_BASE, token_base=9)]
 )
-def test_a_request_comes_back_as_it_was(request_):
+def test_request_comes_back_as_it_was(request_):
     assert read("requests/u1", codec.encode(request_)) == RequestEntry("u1", request_, 2)
 
 
@@ -84,7 +84,7 @@ def test_values_are_plain_json_with_their_format_first():
     assert b'"shares":[{"rank":0,"size":2,"scheme":"jump"}]' in codec.encode(RECORD)
 
 
-def test_a_value_that_json_cannot_carry_is_refused_before_it_is_written():
+def test_value_that_json_cannot_carry_is_refused_before_it_is_written():
     with pytest.raises(ValueError, match="JSON compliant"):
         codec.encode(MemberRecord("i", 60, rebalance_delay=float("inf")))
 
@@ -117,7 +117,7 @@ def test_a_value_that_json_cannot_carry_is_refused_before_it_is_written():
         (changed(RECORD, rebalance_delay=10**400), "cannot be read"),
     ],
 )
-def test_a_record_that_cannot_be_read_is_an_entry_that_says_so(value, problem):
+def test_record_that_cannot_be_read_is_an_entry_that_says_so(value, problem):
     entry = read("members/a", value)
     assert isinstance(entry, Member)
     assert entry.record is None
@@ -134,13 +134,13 @@ def test_a_record_that_cannot_be_read_is_an_entry_that_says_so(value, problem):
         (changed(VERSION, pins={"r": 1}), "$.pins"),
     ],
 )
-def test_a_version_that_cannot_be_read_is_an_entry_that_says_so(value, problem):
+def test_version_that_cannot_be_read_is_an_entry_that_says_so(value, problem):
     entry = read("versions/0000000000000007", value)
     assert (entry.number, entry.version) == (7, None)
     assert problem in entry.problem
 
 
-def test_a_field_of_a_later_rink_is_passed_over():
+def test_field_of_a_later_rink_is_passed_over():
     assert read("members/a", changed(RECORD, colour="red")).record == RECORD
 
 
@@ -171,7 +171,7 @@ def test_what_is_only_for_people_never_makes_a_record_unreadable(odd, kept):
     assert attrs.evolve(record, **{field: {}}) == RECORD
 
 
-def test_a_setting_that_is_not_finite_is_passed_over():
+def test_setting_that_is_not_finite_is_passed_over():
     value = changed(RECORD, leads_by={"leave_delay": 7}).replace(b": 7", b": 1e999")
     assert read("members/a", value).record == RECORD
 
@@ -192,11 +192,11 @@ def test_a_setting_that_is_not_finite_is_passed_over():
         "locks/a",
     ],
 )
-def test_a_key_that_no_rink_writes_is_clutter(path):
+def test_key_that_no_rink_writes_is_clutter(path):
     assert isinstance(read(path, b"x"), Clutter)
 
 
-def test_a_key_that_is_not_text_is_clutter():
+def test_key_that_is_not_text_is_clutter():
     assert codec.read(ROOT, ROOT + b"\xff", b"", 1, 2, 0).key == repr(ROOT + b"\xff")
 
 
@@ -205,7 +205,7 @@ def test_no_bytes_make_it_raise(value, path):
     read(path, value)
 
 
-def test_a_record_without_a_lease_is_nobodys():
+def test_record_without_a_lease_is_nobodys():
     assert not read("members/a", codec.encode(RECORD), lease=0).can_coordinate
 
 

@@ -28,7 +28,7 @@ def ask(world, name, *requests):
 # ── proclaiming ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_oldest_record_coordinates_and_the_next_when_it_is_gone(pair):
+def test_oldest_record_coordinates_and_the_next_when_it_is_gone(pair):
     assert [pair.node(n).coordinates for n in "ab"] == [True, False]
     b = pair.members["b"]
     pair.expire(pair.kill("a"))
@@ -37,13 +37,13 @@ def test_the_oldest_record_coordinates_and_the_next_when_it_is_gone(pair):
     assert b.made(do.CoordinatorChanged) == [do.CoordinatorChanged(True)]
 
 
-def test_a_version_says_what_changed_and_by_whom(pair):
+def test_version_says_what_changed_and_by_whom(pair):
     pair.expire(pair.kill("b"))
     version = pair.version
     assert (version.number, version.by, version.because) == (3, "a", ("expired b",))
 
 
-def test_a_coordinator_that_is_one_no_more_proclaims_nothing(pair):
+def test_coordinator_that_is_one_no_more_proclaims_nothing(pair):
     """Check the record in the transaction, since the watch may be late."""
     world = pair
     world.hold("a", "requests", "events")
@@ -71,7 +71,7 @@ def test_of_two_who_proclaim_the_same_number_only_the_first_succeeds(pair):
     assert world.etcd.entry(KEYS.version(3)).version == stray
 
 
-def test_a_proclamation_without_an_answer_is_tried_again_and_counts_once(pair):
+def test_proclamation_without_an_answer_is_tried_again_and_counts_once(pair):
     world = pair
     world.hold("a", "requests")
     world.add("c", rebalance_delay=0.0)
@@ -84,7 +84,7 @@ def test_a_proclamation_without_an_answer_is_tried_again_and_counts_once(pair):
     assert world.etcd.versions == [1, 2, 3]
 
 
-def test_a_proclamation_whose_answer_was_lost_is_found_in_the_view(pair):
+def test_proclamation_whose_answer_was_lost_is_found_in_the_view(pair):
     world = pair
     world.hold("a", "requests")
     world.add("c", rebalance_delay=0.0)
@@ -196,14 +196,14 @@ def test_coordinator_backs_off_where_etcd_refuses_a_bare_version(pair):
     assert pair.ranks == ["a", "b", "c"]
 
 
-def test_an_answer_about_an_earlier_version_is_passed_over(pair):
+def test_answer_about_an_earlier_version_is_passed_over(pair):
     node = pair.node("a")
     pair.tell("a", ev.ProclaimAnswered(1, False), ev.ProclaimFailed(1, OSError()))
     assert node.coordinator.failures == 0
     assert node.wake_at > pair.now + 1.0
 
 
-def test_a_coordinator_decides_nothing_over_a_version_it_cannot_read(pair):
+def test_coordinator_decides_nothing_over_a_version_it_cannot_read(pair):
     pair.etcd.put("versions/0000000000000003", b'{"format":2}')
     pair.run()
     pair.expire(pair.kill("b"))
@@ -212,7 +212,7 @@ def test_a_coordinator_decides_nothing_over_a_version_it_cannot_read(pair):
     assert pair.node("a").upcoming is None
 
 
-def test_a_junk_version_of_a_giant_number_costs_no_time(pair):
+def test_junk_version_of_a_giant_number_costs_no_time(pair):
     pair.etcd.put("versions/9999999999999999", b"junk")
     pair.run()
     assert pair.node("a").view.newest.number == 9999999999999999
@@ -221,7 +221,7 @@ def test_a_junk_version_of_a_giant_number_costs_no_time(pair):
     assert pair.ranks == ["a"]
 
 
-def test_the_plans_next_time_is_told(pair):
+def test_plans_next_time_is_told(pair):
     pair.add("c", rebalance_delay=60.0)
     assert pair.node("a").upcoming.at == pair.now + 60.0
     assert pair.node("b").upcoming is None
@@ -238,7 +238,7 @@ def many_versions(world, count):
     assert world.version.number == last + count
 
 
-def test_the_last_hundred_versions_are_kept(pair):
+def test_last_hundred_versions_are_kept(pair):
     many_versions(pair, 250)
     numbers = sorted(pair.node("a").view.versions)
     assert numbers[-1] == 252
@@ -257,7 +257,7 @@ def test_fewer_are_kept_when_they_are_large_and_never_fewer_than_two(pair, monke
     assert len(pair.node("a").view.versions) == 2
 
 
-def test_a_log_that_was_begun_anew_is_pruned_like_the_first(pair):
+def test_log_that_was_begun_anew_is_pruned_like_the_first(pair):
     many_versions(pair, 150)
     pair.etcd.delete("versions/")
     pair.run()

@@ -64,7 +64,7 @@ def test_roles_that_are_late_together_are_told_of_in_one_line(world):
     assert error.text.endswith(" and 2 more")
 
 
-def test_a_holder_that_is_slow_within_its_grace_is_reported_at_ten_seconds(world):
+def test_holder_that_is_slow_within_its_grace_is_reported_at_ten_seconds(world):
     member, hold = lose_one(world, grace=20.0)
     world.sleep(11.0)
     assert any("is still not released" in text for text in member.reports)

@@ -12,7 +12,7 @@ from rink.core.state_tables import Write
 from rink.core.values import Version
 
 
-def test_a_member_alone_is_granted_everything_within_its_join(world):
+def test_member_alone_is_granted_everything_within_its_join(world):
     member = world.add("a")
     assert member.joined
     assert member.node.is_settled
@@ -41,7 +41,7 @@ def test_nothing_is_granted_while_a_write_is_unanswered(pair):
     assert pair.get("b", role)
 
 
-def test_the_very_step_that_sends_a_write_closes_the_gate(pair):
+def test_very_step_that_sends_a_write_closes_the_gate(pair):
     """Close the gate before any caller comes (R2).
 
     A caller may come before the next step, with an older gate.
@@ -55,7 +55,7 @@ def test_the_very_step_that_sends_a_write_closes_the_gate(pair):
     assert node.table.gate.share is None
 
 
-def test_a_role_is_granted_only_when_no_other_record_claims_it(pair):
+def test_role_is_granted_only_when_no_other_record_claims_it(pair):
     world = pair
     role = role_of(0, 2)
     world.members["a"].lets_go = False
@@ -71,7 +71,7 @@ def test_a_role_is_granted_only_when_no_other_record_claims_it(pair):
     assert "a" not in world.members
 
 
-def test_a_role_lost_and_regained_waits_for_the_handle_of_the_first_grant(pair):
+def test_role_lost_and_regained_waits_for_the_handle_of_the_first_grant(pair):
     world = pair
     role = role_of(1, 2)
     world.expire(world.kill("b"))
@@ -92,7 +92,7 @@ def test_a_role_lost_and_regained_waits_for_the_handle_of_the_first_grant(pair):
     assert wait.hold is not first
 
 
-def test_a_role_given_back_before_its_loss_was_seen_is_never_lost(pair):
+def test_role_given_back_before_its_loss_was_seen_is_never_lost(pair):
     world = pair
     role = role_of(0, 2)
     hold = world.get("a", role)
@@ -110,7 +110,7 @@ def test_a_role_given_back_before_its_loss_was_seen_is_never_lost(pair):
     assert world.get("a", role) is hold
 
 
-def test_a_thousand_waiters_are_granted_in_one_step(world):
+def test_thousand_waiters_are_granted_in_one_step(world):
     roles = [f"job-{index}" for index in range(1000)]
     member = world.add("a", held=["answers"])
     waits = [world.want("a", role) for role in roles[:20]]
@@ -187,7 +187,7 @@ def test_role_regained_while_its_withdrawal_is_unanswered_is_not_granted(pair, r
     assert world.holders([role]) == {role: "b"}
 
 
-def test_a_retry_compares_with_the_last_answer_though_the_view_is_older(pair):
+def test_retry_compares_with_the_last_answer_though_the_view_is_older(pair):
     """Keep R1: another compare would miss the write that is unanswered."""
     world = pair
     role, a = role_of(0, 2), world.members["a"]

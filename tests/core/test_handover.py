@@ -60,7 +60,7 @@ def test_roles_are_held_until_the_newcomer_has_claimed_its_share(waiting):
     assert world.holders([MOVES, STAYS]) == {MOVES: "b", STAYS: "a"}
 
 
-def test_a_newcomer_that_does_not_claim_is_not_waited_for_longer(waiting):
+def test_newcomer_that_does_not_claim_is_not_waited_for_longer(waiting):
     world, member = waiting, waiting.members["a"]
     began_at = world.node("a").wake_at - CLAIM_TIMEOUT_S
     assert world.now - 0.5 < began_at <= world.now
@@ -80,7 +80,7 @@ def test_versions_that_follow_each_other_do_not_begin_the_wait_anew(waiting):
         assert (member.lost, world.node("a").wake_at) == ([], until)
 
 
-def test_a_version_that_cannot_be_read_does_not_begin_the_wait_anew(waiting):
+def test_version_that_cannot_be_read_does_not_begin_the_wait_anew(waiting):
     world, member = waiting, waiting.members["a"]
     until = world.node("a").wake_at
     world.sleep(0.2 * CLAIM_TIMEOUT_S)
@@ -94,7 +94,7 @@ def test_a_version_that_cannot_be_read_does_not_begin_the_wait_anew(waiting):
     assert world.node("a").table.gate.closed_because.startswith("b, which is new to the ranks")
 
 
-def test_a_list_of_the_same_does_not_begin_the_wait_anew(waiting):
+def test_list_of_the_same_does_not_begin_the_wait_anew(waiting):
     world, member = waiting, waiting.members["a"]
     until, ranks = world.node("a").wake_at, list(member.ranks)
     world.sleep(0.2 * CLAIM_TIMEOUT_S)
@@ -118,7 +118,7 @@ def test_who_lets_go_of_what_a_newcomer_is_to_have_follows_at_once(waiting):
     assert not world.node("a").table.gate.closed_because
 
 
-def test_a_record_without_a_lease_is_that_of_a_newcomer_that_died(waiting):
+def test_record_without_a_lease_is_that_of_a_newcomer_that_died(waiting):
     world, member = waiting, waiting.members["a"]
     value = world.etcd.kvs[KEYS.member("b")].value
     world.expire(world.kill("b"))
@@ -127,7 +127,7 @@ def test_a_record_without_a_lease_is_that_of_a_newcomer_that_died(waiting):
     assert member.lost == []
 
 
-def test_the_rank_is_that_of_the_newest_version_at_once(pair):
+def test_rank_is_that_of_the_newest_version_at_once(pair):
     """With the size beside it, and with what a callback is told."""
     world = pair
     role = next(role for role in ROLES if RANK(role, "jump", 2) == RANK(role, "jump", 3) == 1)
@@ -162,7 +162,7 @@ def test_who_has_nothing_for_a_newcomer_does_not_wait(joining):
     assert world.record("a").shares[0].size == 2
 
 
-def test_a_pin_to_one_who_was_ranked_does_not_wait_for_a_newcomer(pair):
+def test_pin_to_one_who_was_ranked_does_not_wait_for_a_newcomer(pair):
     world = pair
     stays = next(role for role in ROLES if RANK(role, "jump", 2) == RANK(role, "jump", 3) == 0)
     world.get("a", stays)
@@ -182,14 +182,14 @@ def test_members_that_were_ranked_before_are_not_waited_for(pair):
     assert [world.members[name].lost for name in ("a", "b")] == [[STAYS], [MOVES]]
 
 
-def test_a_newcomer_that_cannot_be_read_is_not_waited_for(waiting):
+def test_newcomer_that_cannot_be_read_is_not_waited_for(waiting):
     world, member = waiting, waiting.members["a"]
     world.etcd.put("members/b", b'{"format": 99}', lease=world.node("b").member_lease.id)
     world.run()
     assert member.lost == [MOVES]
 
 
-def test_the_end_of_the_session_is_told_at_once(waiting):
+def test_end_of_the_session_is_told_at_once(waiting):
     world, member = waiting, waiting.members["a"]
     member.alive = False
     world.etcd.end_lease(member.node.member_lease.id)
@@ -205,7 +205,7 @@ def proclaimed_by(world, name):
     world.run()
 
 
-def test_a_leaver_serves_until_its_heir_has_claimed(world):
+def test_leaver_serves_until_its_heir_has_claimed(world):
     member = world.add("a", rebalance_delay=5.0)
     world.get("a", MOVES)
     world.add("b", rebalance_delay=600.0)
@@ -220,7 +220,7 @@ def test_a_leaver_serves_until_its_heir_has_claimed(world):
     assert (member.left, want.hold is not None) == (True, True)
 
 
-def test_a_leaver_does_not_wait_beyond_its_leave_timeout(world):
+def test_leaver_does_not_wait_beyond_its_leave_timeout(world):
     member = world.add("a", rebalance_delay=5.0, leave_timeout=0.2)
     world.get("a", MOVES)
     add_slow(world, "b")
@@ -234,7 +234,7 @@ def test_a_leaver_does_not_wait_beyond_its_leave_timeout(world):
 
 
 @pytest.mark.parametrize("leave_timeout", [10.0, 0.2])
-def test_a_leaver_that_gives_up_waiting_follows_in_the_same_step(world, leave_timeout):
+def test_leaver_that_gives_up_waiting_follows_in_the_same_step(world, leave_timeout):
     """Its user code holds on: nothing else would have it step."""
     member = world.add("a", rebalance_delay=5.0, leave_timeout=leave_timeout)
     member.lets_go = False
@@ -274,7 +274,7 @@ def test_claims_are_judged_by_the_version_before_a_deleted_one(pair):
     assert world.get("a", pinned) is None  # b has it, and claims it by version 4
 
 
-def test_a_group_settles_where_the_newest_version_is_deleted(world):
+def test_group_settles_where_the_newest_version_is_deleted(world):
     world.add("a", rebalance_delay=0.0, stagger=1)
     world.sleep(1.0)
     world.get("a", MOVES)

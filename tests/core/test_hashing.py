@@ -89,7 +89,7 @@ def test_580_000_ranks_asked_for_one_by_one_are_those_of_go():
     ("role", "size", "rank"),
     [("test", 10, 1), ("test", 5, 1), ("", 1, 0), ("", 0, None)],
 )
-def test_the_vectors_of_go_rinks_own_tests(role, size, rank):
+def test_vectors_of_go_rinks_own_tests(role, size, rank):
     """Where Go says -1, for no ranks at all, we say None."""
     assert rank_of(role, size) == rank
 

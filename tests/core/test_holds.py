@@ -20,7 +20,7 @@ def take(table, now=0.0, gate=None, role="x"):
     return handle if table.take(gate or table.gate, handle, now) else None
 
 
-def test_a_role_is_taken_with_the_gates_token_and_version(table):
+def test_role_is_taken_with_the_gates_token_and_version(table):
     hold = take(table, 99.0).hold
     assert (hold.role, hold.token, hold.version, hold.share) == ("x", 7, 3, SHARE)
     assert len(hold.handles) == 1
@@ -48,7 +48,7 @@ def test_nothing_is_taken_through_a_closed_gate(table):
     assert take(table) is None
 
 
-def test_a_held_role_is_joined_even_while_the_gate_is_closed(table):
+def test_held_role_is_joined_even_while_the_gate_is_closed(table):
     hold = take(table).hold
     table.gate = closed("this member is still writing its record")
     assert take(table).hold is hold
@@ -102,13 +102,13 @@ def test_who_waits_for_a_role_held_here_joins_it(table):
     assert len(hold.handles) == 3
 
 
-def test_a_grant_that_is_not_possible_keeps_the_waiters(table):
+def test_grant_that_is_not_possible_keeps_the_waiters(table):
     table.want(Handle("x"))
     assert table.grant("x", 100.0) == []
     assert len(table.waits["x"]) == 1
 
 
-def test_a_handle_that_is_released_while_it_waits_is_forgotten(table):
+def test_handle_that_is_released_while_it_waits_is_forgotten(table):
     one, two = Handle("x"), Handle("x")
     table.want(one)
     table.want(two)
@@ -117,7 +117,7 @@ def test_a_handle_that_is_released_while_it_waits_is_forgotten(table):
     assert one.hold is None
 
 
-def test_a_handle_that_was_granted_before_it_was_withdrawn_is_let_go_of(table):
+def test_handle_that_was_granted_before_it_was_withdrawn_is_let_go_of(table):
     handle = Handle("x")
     table.want(handle)
     table.grant("x", 0.0)
@@ -125,7 +125,7 @@ def test_a_handle_that_was_granted_before_it_was_withdrawn_is_let_go_of(table):
     assert not table.roles
 
 
-def test_the_last_waiter_leaves_nothing_behind(table):
+def test_last_waiter_leaves_nothing_behind(table):
     handle = Handle("x")
     table.want(handle)
     table.release(handle)
@@ -158,7 +158,7 @@ def test_handle_that_needs_a_greater_token_takes_and_joins_none_below(table):
     assert table.join(Handle("x", token_above=7), 0.0) is late.hold
 
 
-def test_a_handle_that_nothing_was_done_for_is_released_all_the_same(table):
+def test_handle_that_nothing_was_done_for_is_released_all_the_same(table):
     assert table.release(Handle("x")) is False
     assert not table.roles
 

@@ -20,7 +20,7 @@ def put_dead(world, name="old", value=None):
     world.etcd.put(f"members/{name}", value or encode(RECORD), DEAD)
 
 
-def test_a_dead_record_that_coordinates_is_removed_by_the_next_member(world):
+def test_dead_record_that_coordinates_is_removed_by_the_next_member(world):
     put_dead(world)
     member = world.add("a")
     assert not member.node.coordinates
@@ -47,7 +47,7 @@ def test_two_dead_records_in_front_of_a_group_do_not_bar_it_for_ever(world):
     assert set(world.ranks) == {"a", "b"}
 
 
-def test_a_live_record_is_looked_at_now_and_then_and_left_alone(pair):
+def test_live_record_is_looked_at_now_and_then_and_left_alone(pair):
     pair.sleep(600.0)
     assert pair.ranks == ["a", "b"]
     looks = pair.members["b"].made(do.LookUpLease)
@@ -74,7 +74,7 @@ def test_whoever_waits_for_a_name_removes_the_dead_record_that_has_it(world):
     assert world.record("b").incarnation != "old"
 
 
-def test_a_record_without_a_lease_is_removed_after_its_ttl(world):
+def test_record_without_a_lease_is_removed_after_its_ttl(world):
     world.etcd.put("members/by-hand", encode(RECORD))
     world.add("a")
     world.sleep(29.0)
@@ -83,7 +83,7 @@ def test_a_record_without_a_lease_is_removed_after_its_ttl(world):
     assert world.record("by-hand") is None
 
 
-def test_a_record_that_was_written_again_is_not_the_one_that_was_dead(world):
+def test_record_that_was_written_again_is_not_the_one_that_was_dead(world):
     put_dead(world)
     member = world.add("a")
     world.sleep(20.0)
@@ -94,7 +94,7 @@ def test_a_record_that_was_written_again_is_not_the_one_that_was_dead(world):
     assert not member.made(do.RemoveRecord)
 
 
-def test_a_removal_that_comes_too_late_compares_and_removes_nothing(world):
+def test_removal_that_comes_too_late_compares_and_removes_nothing(world):
     put_dead(world)
     member = world.add("a")
     world.sleep(40.0)
@@ -122,14 +122,14 @@ def look(janitor, view, now):
     return janitor.look_after(view, "a", False, False, now)
 
 
-def test_an_answer_about_a_record_that_has_changed_counts_for_nothing(janitor):
+def test_answer_about_a_record_that_has_changed_counts_for_nothing(janitor):
     look(janitor, view(), 0.0)
     janitor.looked_up(ev.LeaseLookedUp("old", 5, False), view(mod=8).members["old"], 20.0)
     janitor.looked_up(ev.LeaseLookedUp("old", 5, False), None, 20.0)
     assert not janitor.dead_since
 
 
-def test_a_lease_that_is_known_after_all_ends_the_suspicion(janitor):
+def test_lease_that_is_known_after_all_ends_the_suspicion(janitor):
     member = view().members["old"]
     look(janitor, view(), 0.0)
     janitor.looked_up(ev.LeaseLookedUp("old", 5, False), member, 20.0)
@@ -148,7 +148,7 @@ def test_what_is_known_of_records_that_are_gone_is_forgotten(janitor):
     assert not janitor._look_at
 
 
-def test_a_removal_that_fails_is_tried_again_a_minute_later(janitor):
+def test_removal_that_fails_is_tried_again_a_minute_later(janitor):
     look(janitor, view(), 0.0)
     janitor.looked_up(ev.LeaseLookedUp("old", 5, False), view().members["old"], 20.0)
     assert look(janitor, view(), 50.0) == ([AGAIN], 110.0)

@@ -33,7 +33,7 @@ def test_versions_are_reported_from_the_join_on(world):
     assert (report.version, report.text) == (1, "version 1: no rank (of 1): started, joined a")
 
 
-def test_a_name_that_is_taken_is_waited_for_with_a_line_every_ten_seconds(world):
+def test_name_that_is_taken_is_waited_for_with_a_line_every_ten_seconds(world):
     old = world.add("a", address="10.0.0.1", joined="yesterday")
     world.kill("a")
     new = world.add("a")
@@ -49,7 +49,7 @@ def test_a_name_that_is_taken_is_waited_for_with_a_line_every_ten_seconds(world)
     assert world.get("a", "x")
 
 
-def test_a_create_that_is_carried_out_late_ends_the_wait_for_the_name(pair):
+def test_create_that_is_carried_out_late_ends_the_wait_for_the_name(pair):
     """Apply the first create after the retry found another record."""
     world = pair
     b = world.members["b"]
@@ -74,7 +74,7 @@ def test_a_create_that_is_carried_out_late_ends_the_wait_for_the_name(pair):
     assert world.holders(ROLES).keys() == set(ROLES)
 
 
-def test_a_name_that_stays_taken_ends_the_join_after_its_timeout(world):
+def test_name_that_stays_taken_ends_the_join_after_its_timeout(world):
     world.add("a")
     other = world.members.pop("a")
     new = world.add("a", join_timeout=30.0)
@@ -88,7 +88,7 @@ def test_a_name_that_stays_taken_ends_the_join_after_its_timeout(world):
     assert world.etcd.leases == {other.node.member_lease.id}
 
 
-def test_a_join_that_nobody_answers_ends_after_its_timeout(world):
+def test_join_that_nobody_answers_ends_after_its_timeout(world):
     member = world.add("a", join_timeout=5.0, held=KINDS)
     world.sleep(6.0)
     assert isinstance(member.failed, JoinError)
@@ -101,7 +101,7 @@ def test_a_join_that_nobody_answers_ends_after_its_timeout(world):
 
 @pytest.mark.parametrize("steps", range(8))
 @pytest.mark.parametrize("how", ["leave", "lose", "lose the answer", "list fails"])
-def test_a_join_given_up_at_any_step_leaves_no_live_lease(world, steps, how):
+def test_join_given_up_at_any_step_leaves_no_live_lease(world, steps, how):
     member = world.add("a", held=KINDS)
     for _ in range(steps):
         if not any(world.carry(member, kind) for kind in KINDS):
@@ -128,7 +128,7 @@ def test_a_join_given_up_at_any_step_leaves_no_live_lease(world, steps, how):
         assert world.record("a") is None
 
 
-def test_a_failure_after_the_join_is_no_failed_join(pair):
+def test_failure_after_the_join_is_no_failed_join(pair):
     pair.tell("b", ev.ListFailed(OSError("down")))
     assert not pair.members["b"].made(do.JoinFailed)
 

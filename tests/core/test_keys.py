@@ -28,7 +28,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("name", [*ODD, "x" * 8192, "/" * 2730, "é" * 1365])
-def test_a_name_comes_back_from_its_segment(name):
+def test_name_comes_back_from_its_segment(name):
     segment = keys.encode_name(keys.check_name("role", name))
     assert keys.decode_name(segment) == name
     assert "/" not in segment
@@ -60,7 +60,7 @@ def test_versions_sort_as_their_numbers_do():
 
 
 @pytest.mark.parametrize("segment", ["", "a/b", "%2f", "a b", ".", "%ff", "%", "a%", "é"])
-def test_a_segment_that_no_name_is_encoded_as_gives_none(segment):
+def test_segment_that_no_name_is_encoded_as_gives_none(segment):
     assert keys.decode_name(segment) is None
 
 
@@ -76,12 +76,12 @@ def test_a_segment_that_no_name_is_encoded_as_gives_none(segment):
         ("é" * 2000, "takes 12000 bytes"),
     ],
 )
-def test_a_name_that_cannot_be_used_is_refused_with_a_reason(name, says):
+def test_name_that_cannot_be_used_is_refused_with_a_reason(name, says):
     with pytest.raises(ConfigError, match=says):
         keys.check_name("role", name)
 
 
-def test_a_request_lies_under_its_own_key():
+def test_request_lies_under_its_own_key():
     of = Keys.of("rink/", "g")
     assert of.request("a/b") == b"rink/g/requests/a%2Fb"
     assert of.member("..") == b"rink/g/members/%2E%2E"
@@ -118,7 +118,7 @@ def test_every_offset_has_a_key_of_its_own(places):
 
 
 @pytest.mark.parametrize("name", ["g:offsets", ":offsets", "g:offsets/orders", "g", *ODD])
-def test_a_group_of_an_odd_name_is_apart_from_every_offset(name):
+def test_group_of_an_odd_name_is_apart_from_every_offset(name):
     group, key = Keys.of("rink/", name), OffsetKeys.of("rink/", "g", "orders").partition(0)
     assert not group.root <= key < group.end
     segment = group.root.decode().split("/")[1]

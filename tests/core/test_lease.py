@@ -16,14 +16,14 @@ def lease():
     return lease
 
 
-def test_the_deadline_counts_from_when_the_request_was_sent(lease):
+def test_deadline_counts_from_when_the_request_was_sent(lease):
     assert lease.deadline == 154.0
     assert lease.is_alive
     assert not lease.renewed(sent_at=110.0, now=130.0)
     assert lease.deadline == 164.0
 
 
-def test_a_shorter_lease_than_was_asked_for_gives_an_earlier_deadline():
+def test_shorter_lease_than_was_asked_for_gives_an_earlier_deadline():
     lease = MemberLease(ttl=60, margin=6.0)
     lease.ask()
     lease.granted(LeaseGranted(5, 10, 100.0, "i"))
@@ -47,13 +47,13 @@ def test_default_margin_follows_a_larger_granted_ttl(margin, granted, deadline):
     assert lease.deadline + lease.margin == granted + 10.0
 
 
-def test_an_answer_that_is_overtaken_does_not_move_the_deadline_back(lease):
+def test_answer_that_is_overtaken_does_not_move_the_deadline_back(lease):
     lease.renewed(120.0, 121.0)
     lease.renewed(110.0, 122.0)
     assert lease.deadline == 174.0
 
 
-def test_an_outage_of_two_thirds_of_the_ttl_loses_nothing(lease):
+def test_outage_of_two_thirds_of_the_ttl_loses_nothing(lease):
     lease.renewed(sent_at=110.0, now=110.1)
     assert not lease.passed_deadline(110.0 + 40.0 + 10.0)
     assert lease.is_alive
@@ -69,7 +69,7 @@ def test_at_the_deadline_the_lease_is_suspect_once(lease):
     assert not lease.is_alive
 
 
-def test_a_suspect_lease_comes_back_to_life_by_a_fresh_answer_only(lease):
+def test_suspect_lease_comes_back_to_life_by_a_fresh_answer_only(lease):
     lease.passed_deadline(160.0)
     assert not lease.renewed(sent_at=101.0, now=160.0)
     assert lease.state is LeaseState.SUSPECT
@@ -78,14 +78,14 @@ def test_a_suspect_lease_comes_back_to_life_by_a_fresh_answer_only(lease):
     assert lease.deadline == 213.0
 
 
-def test_a_lease_that_etcd_has_ended_is_dropped(lease):
+def test_lease_that_etcd_has_ended_is_dropped(lease):
     assert lease.ended() == DropLease(5)
     assert lease.is_none
     assert not lease.is_known
     assert lease.ask() == GrantLease(60)
 
 
-def test_a_lease_is_given_up_by_revoking_it_until_that_is_answered(lease):
+def test_lease_is_given_up_by_revoking_it_until_that_is_answered(lease):
     assert lease.disown() == RevokeLease(5)
     assert lease.is_revoking
     assert lease.retry_at > 1e9
@@ -100,7 +100,7 @@ def test_a_lease_is_given_up_by_revoking_it_until_that_is_answered(lease):
     assert lease.retry_at < 0
 
 
-def test_a_lease_that_was_not_granted_is_asked_for_again_later():
+def test_lease_that_was_not_granted_is_asked_for_again_later():
     lease = MemberLease(60, 6.0)
     lease.ask()
     lease.ask_failed(100.0, "a")

@@ -13,7 +13,7 @@ from rink.core.state_tables import Life, Write
 from rink.core.values import Version
 
 
-def test_a_leaver_serves_until_a_version_leaves_it_out(pair):
+def test_leaver_serves_until_a_version_leaves_it_out(pair):
     world = pair
     world.hold("a", "requests")
     hold = world.get("b", role_of(1, 2))
@@ -41,7 +41,7 @@ def test_leaving_coordinator_is_followed_by_the_oldest_active(pair):
 
 
 @pytest.mark.parametrize("steps", range(12))
-def test_a_hand_over_ends_wherever_its_traffic_pauses(steps):
+def test_hand_over_ends_wherever_its_traffic_pauses(steps):
     world = World()
     for name in "ab":
         world.add(name, rebalance_delay=0.0)
@@ -62,7 +62,7 @@ def test_a_hand_over_ends_wherever_its_traffic_pauses(steps):
     assert list(world.members) == ["b"]
 
 
-def test_a_leaver_without_a_version_goes_after_its_timeout(pair):
+def test_leaver_without_a_version_goes_after_its_timeout(pair):
     world = pair
     b = world.members["b"]
     hold = world.get("b", role_of(1, 2))
@@ -110,7 +110,7 @@ def test_leaver_does_not_wait_anew_when_only_pins_change(pair):
     assert any("leaves without a successor" in text for text in b.reports)
 
 
-def test_the_last_member_leaves_at_once(world):
+def test_last_member_leaves_at_once(world):
     member = world.add("a")
     world.holders(ROLES)
     world.leave("a")
@@ -131,7 +131,7 @@ def test_all_members_leaving_at_once_do_not_wait_for_each_other(pair):
     assert not pair.etcd.leases
 
 
-def test_a_member_that_is_not_ranked_leaves_at_once(world):
+def test_member_that_is_not_ranked_leaves_at_once(world):
     world.add("a")
     member = world.add("b")
     world.leave("b")
@@ -156,7 +156,7 @@ def test_keeping_the_rank_skips_the_phase_and_moves_nothing(world):
     assert world.holders(ROLES) == before
 
 
-def test_a_second_leave_is_more_urgent(pair):
+def test_second_leave_is_more_urgent(pair):
     world = pair
     b = world.members["b"]
     world.hold("a", *KINDS)
@@ -169,7 +169,7 @@ def test_a_second_leave_is_more_urgent(pair):
     assert world.etcd.leases == {1}
 
 
-def test_a_second_leave_bounds_the_wait_of_the_first(pair):
+def test_second_leave_bounds_the_wait_of_the_first(pair):
     world = pair
     b = world.members["b"]
     b.lets_go = False
@@ -199,7 +199,7 @@ def test_leaving_twice_more_changes_nothing(pair):
     assert b.node.living.state is Life.LEFT
 
 
-def test_the_wait_for_handles_is_counted_from_the_loss(pair):
+def test_wait_for_handles_is_counted_from_the_loss(pair):
     """Leave user code its time, also after a long wait for a version."""
     world = pair
     b = world.members["b"]
@@ -216,7 +216,7 @@ def test_the_wait_for_handles_is_counted_from_the_loss(pair):
     assert b.left
 
 
-def test_a_leaver_that_only_lets_go_is_given_no_rank(pair):
+def test_leaver_that_only_lets_go_is_given_no_rank(pair):
     """Give no rank to a member that only waits for its handles."""
     world = pair
     b = world.members["b"]
@@ -249,7 +249,7 @@ def test_whoever_lets_go_is_granted_nothing_more(pair):
     assert b.node.table.gate.closed_because == "the member is letting go"
 
 
-def test_a_leave_while_the_session_is_lost_waits_for_no_version(pair):
+def test_leave_while_the_session_is_lost_waits_for_no_version(pair):
     b = pair.members["b"]
     b.alive = False
     pair.hold("b", *KINDS)
@@ -261,7 +261,7 @@ def test_a_leave_while_the_session_is_lost_waits_for_no_version(pair):
     assert len(pair.etcd.leases) == 1
 
 
-def test_a_session_lost_while_leaving_ends_the_leave(pair):
+def test_session_lost_while_leaving_ends_the_leave(pair):
     b = pair.members["b"]
     pair.hold("a", *KINDS)
     pair.leave("b")
@@ -270,7 +270,7 @@ def test_a_session_lost_while_leaving_ends_the_leave(pair):
     assert b.left
 
 
-def test_a_lease_that_cannot_be_revoked_ends_by_itself(pair):
+def test_lease_that_cannot_be_revoked_ends_by_itself(pair):
     b = pair.members["b"]
     pair.hold("b", "requests")
     pair.leave("b", keep_rank=True)
@@ -282,7 +282,7 @@ def test_a_lease_that_cannot_be_revoked_ends_by_itself(pair):
     assert any("could not be revoked: it runs out within 60 s" in t for t in b.reports)
 
 
-def test_a_lease_that_ends_before_its_revocation_ends_the_leave(pair):
+def test_lease_that_ends_before_its_revocation_ends_the_leave(pair):
     b = pair.members["b"]
     pair.hold("b", "requests")
     pair.leave("b", keep_rank=True)
@@ -292,7 +292,7 @@ def test_a_lease_that_ends_before_its_revocation_ends_the_leave(pair):
     assert not any("lost its session" in text for text in b.reports)
 
 
-def test_a_leave_while_another_has_the_name_does_not_wait_for_a_version(pair):
+def test_leave_while_another_has_the_name_does_not_wait_for_a_version(pair):
     world = pair
     b = world.members["b"]
     world.etcd.leases.add(77)
@@ -309,7 +309,7 @@ def test_a_leave_while_another_has_the_name_does_not_wait_for_a_version(pair):
 
 @pytest.mark.parametrize("keep_rank", [False, True])
 @pytest.mark.parametrize("steps", range(10))
-def test_a_leave_whose_answers_are_lost_leaves_no_live_lease(steps, keep_rank):
+def test_leave_whose_answers_are_lost_leaves_no_live_lease(steps, keep_rank):
     world = World()
     for name in "ab":
         world.add(name, rebalance_delay=0.0)

@@ -16,7 +16,7 @@ from rink.core.view import gone
 # ── R3: losses ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_newer_version_takes_away_only_what_it_gives_to_others(world):
+def test_newer_version_takes_away_only_what_it_gives_to_others(world):
     member = world.add("a", rebalance_delay=0.0)
     world.holders(ROLES)
     world.add("b", rebalance_delay=0.0)
@@ -49,7 +49,7 @@ def test_roles_let_go_at_once_cost_one_write_and_slow_ones_two(world):
     assert world.record("a").draining == ()
 
 
-def test_a_version_that_leaves_the_share_as_it_is_costs_no_write(pair):
+def test_version_that_leaves_the_share_as_it_is_costs_no_write(pair):
     world = pair
     writes = len(world.members["b"].made(do.WriteRecord))
     version = Version(3, ("a", "b"), "jump", because=("tidied",))
@@ -79,7 +79,7 @@ def test_every_unreleased_role_lies_in_the_record_however_long_the_list(world, l
 
 
 @pytest.mark.parametrize("limit", [65_536, 10])
-def test_a_rejoin_lists_what_user_code_still_holds_on_to(world, limit):
+def test_rejoin_lists_what_user_code_still_holds_on_to(world, limit):
     member = world.add("a", leave_delay=30.0, draining_limit_bytes=limit)
     member.lets_go = False
     world.holders(ROLES[:3])
@@ -141,7 +141,7 @@ def test_version_of_an_unknown_format_keeps_held_roles_and_grants_none(pair):
     assert world.get("a", other)
 
 
-def test_a_record_of_an_unknown_format_claims_everything_until_it_is_gone(world):
+def test_record_of_an_unknown_format_claims_everything_until_it_is_gone(world):
     lease = 77
     world.etcd.leases.add(lease)
     world.etcd.put("members/later", b'{"format":2}', lease)
@@ -154,7 +154,7 @@ def test_a_record_of_an_unknown_format_claims_everything_until_it_is_gone(world)
     assert wait.hold
 
 
-def test_a_share_of_an_unknown_scheme_claims_everything(pair):
+def test_share_of_an_unknown_scheme_claims_everything(pair):
     world = pair
     world.etcd.leases.add(77)
     record = MemberRecord("j", 60, shares=(Share(0, 1, "odd@1#00"),))
@@ -184,7 +184,7 @@ def test_problems_that_come_later_are_reported_each(pair):
         assert any(key in text for text in member.reports[before:]), key
 
 
-def test_the_deleted_log_is_begun_anew_and_its_token_base_is_remembered(pair):
+def test_deleted_log_is_begun_anew_and_its_token_base_is_remembered(pair):
     world = pair
     world.etcd.put("requests/u", encode(Request(Wish.TOKEN_BASE, token_base=10**6)))
     world.run()
@@ -202,7 +202,7 @@ def test_the_deleted_log_is_begun_anew_and_its_token_base_is_remembered(pair):
 # ── schemes ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_role_that_a_custom_scheme_fails_for_costs_no_other_role(world, monkeypatch):
+def test_role_that_a_custom_scheme_fails_for_costs_no_other_role(world, monkeypatch):
     monkeypatch.setattr(schemes, "_custom", {})
 
     def rank(role, size):

@@ -51,7 +51,7 @@ def test_requests_are_carried_out_in_one_version_and_deleted_with_it(pair):
     assert pair.holders([role]) == {role: "a"}
 
 
-def test_a_pin_to_a_member_that_is_not_ranked_waits_for_it(pair):
+def test_pin_to_a_member_that_is_not_ranked_waits_for_it(pair):
     world = pair
     role = role_of(0, 2)
     ask(world, "u", Request(Wish.PIN, role, "c"))
@@ -66,7 +66,7 @@ def test_a_pin_to_a_member_that_is_not_ranked_waits_for_it(pair):
     assert world.holders([role]) == {role: "a"}
 
 
-def test_a_wish_that_changes_nothing_is_answered_all_the_same(pair):
+def test_wish_that_changes_nothing_is_answered_all_the_same(pair):
     requests = [
         Request(Wish.UNPIN, "nothing"),
         Request(Wish.TOKEN_BASE, token_base=-5),
@@ -85,7 +85,7 @@ def test_a_wish_that_changes_nothing_is_answered_all_the_same(pair):
     assert pair.version.token_base == 0
 
 
-def test_the_token_base_is_carried_on_and_never_lowered(pair):
+def test_token_base_is_carried_on_and_never_lowered(pair):
     ask(pair, "u", Request(Wish.TOKEN_BASE, token_base=500))
     pair.run()
     ask(pair, "v", Request(Wish.TOKEN_BASE, token_base=400))
@@ -93,7 +93,7 @@ def test_the_token_base_is_carried_on_and_never_lowered(pair):
     assert pair.version.token_base == 500
 
 
-def test_a_request_that_cannot_be_read_is_reported_and_left(pair):
+def test_request_that_cannot_be_read_is_reported_and_left(pair):
     pair.etcd.put("requests/odd", b'{"format":1,"wish":"dance"}')
     pair.run()
     assert any("requests/odd" in text for text in pair.members["a"].reports)
@@ -101,7 +101,7 @@ def test_a_request_that_cannot_be_read_is_reported_and_left(pair):
     assert KEYS.request("odd") in pair.etcd.kvs
 
 
-def test_a_request_waits_for_the_first_version():
+def test_request_waits_for_the_first_version():
     world = World()
     ask(world, "u", Request(Wish.PIN, "x", "b"))
     world.add("a")
@@ -112,7 +112,7 @@ def test_a_request_waits_for_the_first_version():
 # ── size ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_wish_for_too_many_pins_is_refused_and_ranking_goes_on(pair):
+def test_wish_for_too_many_pins_is_refused_and_ranking_goes_on(pair):
     world = pair
     ask(world, "u", *(Request(Wish.PIN, f"{index}" + "x" * 8000, "b") for index in range(150)))
     world.run()
@@ -161,7 +161,7 @@ def test_who_has_no_room_in_a_version_is_not_ranked_and_everybody_else_is(narrow
     assert world.ranks == ["a", "d"]
 
 
-def test_the_coordinator_says_once_who_has_no_room(narrow):
+def test_coordinator_says_once_who_has_no_room(narrow):
     a = narrow.members["a"]
     narrow.add(LONG, rebalance_delay=0.0)
     narrow.add("d", rebalance_delay=0.0)
@@ -177,7 +177,7 @@ def obstacle(world, name):
     return node.hold_obstacles((), world.now).obstacle("x", node.placement)
 
 
-def test_a_member_that_cannot_be_ranked_says_why_itself(narrow):
+def test_member_that_cannot_be_ranked_says_why_itself(narrow):
     narrow.add(LONG, rebalance_delay=0.0)
     narrow.add("d", rebalance_delay=60.0)
     narrow.sleep(0.1)
@@ -252,7 +252,7 @@ def test_full_set_of_pins_leaves_room_for_newcomers_and_replacements(narrow):
     assert "more" not in world.version.pins
 
 
-def test_the_bytes_of_pins_are_counted_as_they_change(narrow):
+def test_bytes_of_pins_are_counted_as_they_change(narrow):
     pins = [Request(Wish.PIN, name * 120, "b") for name in "xyz"]
     ask(narrow, "u", *pins, Request(Wish.PIN, "z" * 120, "c"), Request(Wish.PIN, "w" * 120, "b"))
     narrow.run()
@@ -385,7 +385,7 @@ def test_draft_member_that_cannot_follow_is_told_so_once_not_yet(world):
     assert not any("cannot follow" in text for text in world.members["a"].reports)
 
 
-def test_a_member_that_lists_no_scheme_changes_nothing():
+def test_member_that_lists_no_scheme_changes_nothing():
     record = MemberRecord("i", 60, schemes=())
     world = World()
     world.etcd.leases.add(77)

@@ -12,7 +12,7 @@ from rink.core.view import View
 # ── what a coordinator remembers ──────────────────────────────────────────────────────────────
 
 
-def test_a_new_coordinator_goes_on_with_the_delays_that_have_begun():
+def test_new_coordinator_goes_on_with_the_delays_that_have_begun():
     world = World()
     for name in "abc":
         world.add(name, rebalance_delay=0.0, leave_delay=30.0)
@@ -29,7 +29,7 @@ def test_a_new_coordinator_goes_on_with_the_delays_that_have_begun():
     assert world.ranks == ["d", "b", "c", "e"]
 
 
-def test_a_new_coordinator_goes_on_with_a_leave_delay_that_has_begun():
+def test_new_coordinator_goes_on_with_a_leave_delay_that_has_begun():
     world = World()
     for name in "abc":
         world.add(name, rebalance_delay=0.0, leave_delay=30.0)
@@ -46,7 +46,7 @@ def test_a_new_coordinator_goes_on_with_a_leave_delay_that_has_begun():
     assert world.ranks == ["b"]
 
 
-def test_a_member_that_joins_an_old_group_takes_it_for_no_new_one(world):
+def test_member_that_joins_an_old_group_takes_it_for_no_new_one(world):
     """Ignore versions of a first list, whose times nobody here knows."""
     for name in "ab":
         world.add(name, rebalance_delay=0.0)
@@ -113,7 +113,7 @@ def test_times_of_records_that_are_gone_are_forgotten():
     assert observed_times.gone_since == {}
 
 
-def test_a_start_is_a_version_that_says_so_or_a_return_under_the_old_ranks():
+def test_start_is_a_version_that_says_so_or_a_return_under_the_old_ranks():
     observed_times = ObservedTimes()
     observed_times.note(view_of(version(1, "a", because=(STARTED,))), 1.0)
     assert observed_times.started_at is None
@@ -167,7 +167,7 @@ def test_group_whose_members_are_replaced_is_not_starting():
     assert observed_times.started_at is None
 
 
-def test_the_token_base_is_never_forgotten():
+def test_token_base_is_never_forgotten():
     observed_times = ObservedTimes()
     observed_times.note(view_of(version(1, base=50)), 1.0)
     observed_times.note(view_of(version(2, base=20)), 2.0)

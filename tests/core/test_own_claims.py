@@ -27,7 +27,7 @@ def test_what_the_newest_share_covers_is_not_listed():
     assert claims_of(NEW, drains, PLACES, 1000) == ((NEW,), (role,))
 
 
-def test_a_member_without_a_share_lists_all_that_drains():
+def test_member_without_a_share_lists_all_that_drains():
     assert claims_of(None, [drain("b"), drain("a")], PLACES, 1000) == ((), ("a", "b"))
     assert claims_of(None, [], PLACES, 1000) == ((), ())
 
@@ -39,24 +39,24 @@ def test_too_long_a_list_gives_way_to_the_shares_the_roles_were_lost_from():
     assert claims_of(None, drains, PLACES, 50) == ((OLD, OLDER), ())
 
 
-def test_the_limit_counts_bytes_with_their_punctuation():
+def test_limit_counts_bytes_with_their_punctuation():
     drains = [drain("é")]
     assert claims_of(None, drains, PLACES, 5) == ((), ("é",))
     assert claims_of(None, drains, PLACES, 4) == ((OLD,), ())
 
 
-def test_a_role_pinned_away_is_listed_and_one_pinned_here_is_covered():
+def test_role_pinned_away_is_listed_and_one_pinned_here_is_covered():
     role = outside(1)[0]
     gained = Share(0, 3, "jump", gained=frozenset({role}))
     assert claims_of(gained, [drain(role)], PLACES, 1000) == ((gained,), ())
 
 
-def test_a_role_that_cannot_be_placed_any_more_is_listed():
+def test_role_that_cannot_be_placed_any_more_is_listed():
     unknown = Share(0, 3, "odd@1#00")
     assert claims_of(unknown, [drain("x")], PLACES, 1000) == ((unknown,), ("x",))
 
 
-def test_a_record_is_described_with_what_it_says_of_itself():
+def test_record_is_described_with_what_it_says_of_itself():
     record = MemberRecord("0123456789", 60, address="host:1", joined="12:00")
     assert describe(Member("a/b", record, 1, 1, 255)) == (
         "the record members/a/b (incarnation 01234567, lease ff joined 12:00 at host:1)"

@@ -24,7 +24,7 @@ def register(calls, broken=()):
     return name
 
 
-def test_a_scheme_is_called_once_per_role_and_size(calls):
+def test_scheme_is_called_once_per_role_and_size(calls):
     scheme, places = register(calls), Placement()
     assert [places.rank("ab", scheme, 2) for _ in range(3)] == [0, 0, 0]
     assert places.rank("ab", scheme, 3) == 2
@@ -32,7 +32,7 @@ def test_a_scheme_is_called_once_per_role_and_size(calls):
     assert places.ranks(scheme, 2) == {"ab": 0}
 
 
-def test_a_role_that_a_scheme_fails_for_has_no_rank_and_others_go_on(calls):
+def test_role_that_a_scheme_fails_for_has_no_rank_and_others_go_on(calls):
     scheme, places = register(calls, broken=["poison"]), Placement()
     assert places.rank("poison", scheme, 2) is None
     assert places.rank("poison", scheme, 2) is None
@@ -42,7 +42,7 @@ def test_a_role_that_a_scheme_fails_for_has_no_rank_and_others_go_on(calls):
     assert places.rank("abc", scheme, 2) == 1
 
 
-def test_an_unknown_scheme_may_be_registered_later(calls):
+def test_unknown_scheme_may_be_registered_later(calls):
     scheme, places = "mine@1#000000000000", Placement()
     assert places.rank("abc", scheme, 2) is None
     assert not places.can_follow(scheme)
@@ -50,7 +50,7 @@ def test_an_unknown_scheme_may_be_registered_later(calls):
     assert places.rank("abc", scheme, 2) == 1
 
 
-def test_the_memory_is_bounded(monkeypatch):
+def test_memory_is_bounded(monkeypatch):
     monkeypatch.setattr(placement, "MAX_REMEMBERED", 10)
     places = Placement()
     for index in range(25):
@@ -58,7 +58,7 @@ def test_the_memory_is_bounded(monkeypatch):
     assert len(places.ranks("jump", 3)) == 10
 
 
-def test_a_full_memory_forgets_nothing_before_the_engine_says_so(calls, monkeypatch):
+def test_full_memory_forgets_nothing_before_the_engine_says_so(calls, monkeypatch):
     """Let a caller's thread fill the memory during a step (R2).
 
     The step must not call the scheme then.
@@ -75,7 +75,7 @@ def test_a_full_memory_forgets_nothing_before_the_engine_says_so(calls, monkeypa
     assert calls == []
 
 
-def test_a_memory_with_room_is_not_trimmed():
+def test_memory_with_room_is_not_trimmed():
     places = Placement()
     places.rank("x", "jump", 3)
     places.trim(set())

@@ -248,7 +248,7 @@ def test_nothing_planned_moves_while_the_last_version_is_not_settled(stagger):
             check_plan(group, group.plan())
 
 
-def test_a_plan_is_the_same_whatever_the_order_of_the_records():
+def test_plan_is_the_same_whatever_the_order_of_the_records():
     for group in histories(Group(RankSettings(DELAY, leave_delay=30.0), 2, 2), 1):
         plans = set()
         for members in itertools.permutations(group.members.values()):
@@ -375,7 +375,7 @@ def test_emptied_ranks_stay_for_the_larger_of_both_delays(leave_delay, handover_
     assert told(made) == planned(("n", "b", "c"), (), until)
 
 
-def test_a_leavers_rank_goes_to_who_waits_longest_and_the_lowest_first():
+def test_leavers_rank_goes_to_who_waits_longest_and_the_lowest_first():
     made = make(
         "abc",
         live("a", phase=LEAVING),
@@ -409,13 +409,13 @@ def test_rank_of_a_gone_member_is_reserved_and_any_newcomer_takes_it():
     assert told(made) == planned(("a",), ("expired b",))
 
 
-def test_a_leavers_rank_is_not_reserved():
+def test_leavers_rank_is_not_reserved():
     settings = RankSettings(leave_delay=30.0)
     made = make("ab", live("a"), live("b", phase=LEAVING), settings=settings)
     assert told(made) == planned(("a",), ("left b",))
 
 
-def test_a_shrinking_group_moves_the_members_above_into_the_holes():
+def test_shrinking_group_moves_the_members_above_into_the_holes():
     made = make("abcde", live("b"), live("c"), live("e"))
     assert told(made) == planned(("e", "b", "c"), ("expired a", "expired d"))
 
@@ -560,7 +560,7 @@ def test_after_a_start_newcomers_wait_only_the_initial_delay():
     assert wakes(make("a", *members, started_at=940.0)) == 1060.0
 
 
-def test_a_members_shorter_delay_holds_after_a_start_too():
+def test_members_shorter_delay_holds_after_a_start_too():
     members = live("a"), live("b", 2, 1000.0, rebalance_delay=0.5)
     assert wakes(make("a", *members, started_at=999.0)) == 1000.5
 
@@ -571,12 +571,12 @@ def test_members_that_are_back_under_their_old_ranks_are_no_empty_group():
     assert told(make("ab", *members, was_empty=True)) == planned(("a", "b"), (), 1060.0)
 
 
-def test_a_group_that_was_empty_says_so_with_its_next_version():
+def test_group_that_was_empty_says_so_with_its_next_version():
     made = make("ab", live("a", 7), was_empty=True)
     assert told(made) == planned(("a",), (STARTED, "expired b"))
 
 
-def test_a_stagger_bounds_how_many_join_and_leave_with_one_version():
+def test_stagger_bounds_how_many_join_and_leave_with_one_version():
     settings = RankSettings(0.0, stagger=1)
     newcomers = [live(name, 5 + index, 0.0) for index, name in enumerate("cde")]
     made = make("ab", live("a"), live("b"), *newcomers, settings=settings)
@@ -590,7 +590,7 @@ def test_a_stagger_bounds_how_many_join_and_leave_with_one_version():
     assert told(make("abc", *leavers, settings=settings, settled=False)) == planned(("a", "b", "c"))
 
 
-def test_a_stagger_never_keeps_back_the_ranks_of_the_dead():
+def test_stagger_never_keeps_back_the_ranks_of_the_dead():
     settings = RankSettings(stagger=1)
     made = make("abcd", live("d"), live("e", 9, 1000.0), settings=settings, settled=False)
     assert made.ranks == ("e", "d")

@@ -111,7 +111,7 @@ def test_unsettled_records_are_derived_anew_for_another_version():
     assert set(unsettled.find(view.records, OWNED[0])) == set()
 
 
-def test_a_record_that_is_gone_is_unsettled_no_more():
+def test_record_that_is_gone_is_unsettled_no_more():
     view, unsettled = View.listed(1, [make("a"), make("b")]), Unsettled()
     assert set(unsettled.find(view.records, OWNED[1])) == {"a", "b"}
     view = view.changed(2, [gone(make("a"))])

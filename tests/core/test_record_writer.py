@@ -33,7 +33,7 @@ def found(record=RECORD, lease=5, mod=20):
     return Member("a", record, 10, mod, lease)
 
 
-def test_the_first_write_asks_that_there_is_no_record(writer):
+def test_first_write_asks_that_there_is_no_record(writer):
     assert writer.is_due(RECORD, 0.0)
     effect = send(writer)
     assert (effect.compare, effect.lease, effect.record) == (0, 5, RECORD)
@@ -41,7 +41,7 @@ def test_the_first_write_asks_that_there_is_no_record(writer):
     assert not writer.is_settled
 
 
-def test_an_applied_write_settles(writer):
+def test_applied_write_settles(writer):
     settle(writer)
     assert writer.is_settled
     assert writer.exists
@@ -49,7 +49,7 @@ def test_an_applied_write_settles(writer):
     assert not writer.is_due(RECORD, 0.0)
 
 
-def test_a_write_without_an_answer_is_retried_with_the_same_compare(writer):
+def test_write_without_an_answer_is_retried_with_the_same_compare(writer):
     settle(writer)
     first = send(writer, attrs.evolve(RECORD, draining=("x",)))
     writer.failed(first.attempt, now=50.0)
@@ -61,7 +61,7 @@ def test_a_write_without_an_answer_is_retried_with_the_same_compare(writer):
     assert (second.compare, second.attempt) == (first.compare, first.attempt + 1)
 
 
-def test_a_settling_write_is_sent_even_where_nothing_is_to_be_changed(writer):
+def test_settling_write_is_sent_even_where_nothing_is_to_be_changed(writer):
     settle(writer)
     effect = send(writer, attrs.evolve(RECORD, draining=("x",)))
     writer.failed(effect.attempt, 0.0)
@@ -77,7 +77,7 @@ def test_tries_come_ever_more_rarely(writer):
     assert 1.0 <= waits[-1] <= 2.0
 
 
-def test_the_other_branch_settles_with_what_was_found(writer):
+def test_other_branch_settles_with_what_was_found(writer):
     settle(writer)
     effect = send(writer)
     seen = attrs.evolve(RECORD, draining=("x",))
@@ -107,7 +107,7 @@ def test_another_record_in_place_of_an_own_one_means_that_the_own_is_gone(writer
     assert writer.state is Write.ABSENT
 
 
-def test_an_answer_or_failure_of_an_earlier_attempt_settles_nothing(writer):
+def test_answer_or_failure_of_an_earlier_attempt_settles_nothing(writer):
     first = send(writer)
     writer.failed(first.attempt, 0.0)
     send(writer)
@@ -116,7 +116,7 @@ def test_an_answer_or_failure_of_an_earlier_attempt_settles_nothing(writer):
     assert writer.state is Write.SENT
 
 
-def test_an_answer_to_an_earlier_incarnation_settles_nothing(writer):
+def test_answer_to_an_earlier_incarnation_settles_nothing(writer):
     effect = send(writer)
     writer.begin(6, "i2")
     assert writer.answered(WriteAnswered(effect.attempt, True, 10)) is Verdict.FINE
@@ -124,7 +124,7 @@ def test_an_answer_to_an_earlier_incarnation_settles_nothing(writer):
     assert writer.state is Write.ABSENT
 
 
-def test_a_write_that_is_asked_for_is_sent_where_nothing_differs(writer):
+def test_write_that_is_asked_for_is_sent_where_nothing_differs(writer):
     settle(writer)
     writer.must_write = True
     assert not writer.is_settled
@@ -133,7 +133,7 @@ def test_a_write_that_is_asked_for_is_sent_where_nothing_differs(writer):
     assert writer.is_settled
 
 
-def test_an_answer_to_a_write_from_before_it_was_asked_for_does_not_do(writer):
+def test_answer_to_a_write_from_before_it_was_asked_for_does_not_do(writer):
     effect = send(writer)
     writer.must_write = True
     writer.answered(WriteAnswered(effect.attempt, True, 10))
@@ -141,7 +141,7 @@ def test_an_answer_to_a_write_from_before_it_was_asked_for_does_not_do(writer):
     assert writer.is_due(RECORD, 0.0)
 
 
-def test_the_version_number_alone_is_not_worth_a_write(writer):
+def test_version_number_alone_is_not_worth_a_write(writer):
     settle(writer)
     assert not writer.is_due(attrs.evolve(RECORD, version=9), 0.0)
     assert writer.is_due(attrs.evolve(RECORD, version=9, draining=("x",)), 0.0)

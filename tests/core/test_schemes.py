@@ -74,7 +74,7 @@ def test_balanced_moves_the_fewest_partitions_for_several_ranks():
         assert moved == fewest_moves(loads(partitions, size + more), size)
 
 
-def test_a_new_rank_takes_the_highest_partitions_of_the_fullest_ranks():
+def test_new_rank_takes_the_highest_partitions_of_the_fullest_ranks():
     for partitions, size in SMALL:
         before, after = owners(partitions, size), owners(partitions, size + 1)
         counts, left = loads(partitions, size), loads(partitions, size + 1)
@@ -118,7 +118,7 @@ def test_larger_balanced_schemes_are_balanced_and_move_the_fewest(partitions, si
     assert moved == [size] * (partitions // (size + 1))
 
 
-def test_the_largest_balanced_scheme_needs_little_work():
+def test_largest_balanced_scheme_needs_little_work():
     """Bound the path entries: one per move, P (1 + 1/2 + … + 1/size)."""
     starts, ranks = schemes._balanced_paths(MAX_PARTITIONS, 1024)
     assert len(starts) == MAX_PARTITIONS + 1
@@ -126,7 +126,7 @@ def test_the_largest_balanced_scheme_needs_little_work():
     assert max(loads(MAX_PARTITIONS, 1000)) == 100
 
 
-def test_the_memory_that_balanced_keeps_is_bounded():
+def test_memory_that_balanced_keeps_is_bounded():
     for partitions in range(1, 100):
         owners(partitions, 2)
     assert schemes._balanced_paths.cache_info().currsize <= 16
@@ -156,7 +156,7 @@ def test_whatever_stands_before_the_slash_is_the_same_partition(role):
      "balanced:1_0", "balanced:8.0", "balanced:100001", "balanced:" + "9" * 5000, "mine@2#000",
      None, 8, ["jump"]],
 )  # fmt: skip
-def test_a_scheme_has_one_spelling(name):
+def test_scheme_has_one_spelling(name):
     assert not can_follow(name)
     with pytest.raises(UnknownScheme):
         find(name)
@@ -165,7 +165,7 @@ def test_a_scheme_has_one_spelling(name):
 
 
 @pytest.mark.parametrize("name", ["jump", "balanced:1", "balanced:8", "balanced:100000"])
-def test_a_scheme_is_found_under_its_name(name):
+def test_scheme_is_found_under_its_name(name):
     assert can_follow(name)
     assert find(name).name == name
     assert find(name) == find(name)
@@ -191,7 +191,7 @@ def test_follows_custom_scheme_known_here_only_if_listed():
     assert not follows(("jump",), register(lambda _, __: 0, "known-here", 1))
 
 
-def test_an_unknown_scheme_is_named_with_the_reason():
+def test_unknown_scheme_is_named_with_the_reason():
     with pytest.raises(UnknownScheme, match=r"'mine@2#1f3a9c'.*has registered no scheme"):
         find("mine@2#1f3a9c")
     with pytest.raises(UnknownScheme, match=r"'balanced:08'.*1 to 100000.*leading zeros"):
@@ -230,7 +230,7 @@ def by_length(role, size):
     return len(role) % size
 
 
-def test_a_custom_scheme_is_found_under_its_full_name():
+def test_custom_scheme_is_found_under_its_full_name():
     name = register(by_length, "by-length", 2)
     # Fixed for ever: it lies in etcd, where members of other versions of Rink read it.
     assert name == "by-length@2#83026e0bdb2f"
@@ -352,18 +352,18 @@ def test_register_same_method_or_partial_again_keeps_the_first(make):
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a@1", "a#1", "balanced:8", "ü", "a\n", None, 3])
-def test_a_custom_name_that_could_be_misread_is_refused(name):
+def test_custom_name_that_could_be_misread_is_refused(name):
     with pytest.raises(ConfigError, match="scheme's name"):
         register(by_length, name, 1)
 
 
 @pytest.mark.parametrize("version", ["", "1 2", "1#2", "@", "ü", True, ["1"]])
-def test_a_version_that_could_be_misread_is_refused(version):
+def test_version_that_could_be_misread_is_refused(version):
     with pytest.raises(ConfigError, match="needs a version"):
         register(by_length, "mine", version)
 
 
-def test_a_scheme_must_be_a_function():
+def test_scheme_must_be_a_function():
     with pytest.raises(ConfigError, match="is a function"):
         register("by_length", "mine", 1)
 
@@ -374,7 +374,7 @@ def test_function_that_gives_no_rank_is_refused_with_role_and_size(returned):
         register(lambda role, size: returned, "bad", 1)
 
 
-def test_a_function_that_raises_is_refused_with_scheme_role_size_and_cause():
+def test_function_that_raises_is_refused_with_scheme_role_size_and_cause():
     def prices_only(role, size):
         return len(role.split("/")[1]) % size
 
@@ -385,19 +385,19 @@ def test_a_function_that_raises_is_refused_with_scheme_role_size_and_cause():
     assert isinstance(caught.value.__cause__, IndexError)
 
 
-def test_a_registered_function_that_fails_later_says_where():
+def test_registered_function_that_fails_later_says_where():
     name = register(lambda role, size: size if role == "rare" else 0, "late", 1)
     with pytest.raises(SchemeFailed, match=rf"'{name}' returned 3 for role 'rare' and size 3"):
         rank_of("rare", 3, name)
 
 
-def test_a_function_that_is_not_pure_is_refused():
+def test_function_that_is_not_pure_is_refused():
     calls = itertools.count()
     with pytest.raises(ConfigError, match="'mood@1' is not pure"):
         register(lambda role, size: next(calls) % size, "mood", 1)
 
 
-def test_a_custom_function_may_ask_the_registry_from_within():
+def test_custom_function_may_ask_the_registry_from_within():
     """No lock is held over user code, so it may call what it likes."""
 
     other = register(by_length, "by-length", 2)

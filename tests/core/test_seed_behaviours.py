@@ -64,7 +64,7 @@ def test_joins_are_sticky():
     assert {after[role] for role in ROLES if after[role] != before[role]} == {"c"}
 
 
-def test_a_waiting_member_takes_a_leavers_rank_at_once():
+def test_waiting_member_takes_a_leavers_rank_at_once():
     fleet = Fleet(ROLES).started("a", "b")
     fleet.sleep(100.0)
     fleet.start("c")
@@ -120,7 +120,7 @@ def test_surge_deploy_moves_each_role_once():
     assert len(fleet.etcd.versions) == versions + 5
 
 
-def test_a_role_is_any_string_and_two_names_never_wait_for_each_other():
+def test_role_is_any_string_and_two_names_never_wait_for_each_other():
     """`BTC` held for ever keeps nobody from `BTC/ETH`."""
     fleet = Fleet(["BTC", "BTC/ETH", "..", "a b", "%2F", "日本", "x" * 1000])
     fleet.start("a/b", "a")
@@ -165,7 +165,7 @@ def test_pod_that_restarts_within_the_leave_delay_moves_nothing():
     assert len(fleet.etcd.versions) == versions
 
 
-def test_a_planned_restart_that_keeps_its_rank_moves_nothing():
+def test_planned_restart_that_keeps_its_rank_moves_nothing():
     fleet = Fleet(ROLES, leave_delay=30.0).started("a", "b", "c")
     versions = len(fleet.etcd.versions)
     for name in "abc":
@@ -242,7 +242,7 @@ def test_staggered_shrink_drops_one_member_per_version():
     assert fleet.go_on().keys() == set(ROLES)
 
 
-def test_a_dead_member_does_not_stop_a_staggered_group():
+def test_dead_member_does_not_stop_a_staggered_group():
     fleet = Fleet(ROLES, stagger=1, rebalance_delay=0.0).started("a", "b", "c")
     fleet.members["c"].lets_go = False
     fleet.holders(ROLES)
@@ -326,7 +326,7 @@ def test_every_partition_has_one_client_and_clients_too_many_are_idle(
     assert fleet.ranks == clients
 
 
-def test_an_idle_client_takes_over_when_another_leaves():
+def test_idle_client_takes_over_when_another_leaves():
     fleet = Fleet(["p/0", "p/1"], schemes=("balanced:2",), rebalance_delay=0.0)
     fleet.start("c1", "c2", "c3")
     assert fleet.go_on() == {"p/0": "c1", "p/1": "c2"}

@@ -14,7 +14,7 @@ from rink.core.view import Gone
 # ── R5, and what a view is made of ───────────────────────────────────────────────────────────
 
 
-def test_a_list_from_before_the_view_ends_the_session(pair):
+def test_list_from_before_the_view_ends_the_session(pair):
     """Take an older list for an etcd that was set back."""
     world = pair
     listed = world.etcd.listed()
@@ -30,7 +30,7 @@ def test_a_list_from_before_the_view_ends_the_session(pair):
     assert world.node("a").member_lease.is_alive
 
 
-def test_a_change_that_no_list_came_before_is_passed_over(pair):
+def test_change_that_no_list_came_before_is_passed_over(pair):
     """Ignore events of the old watch after the history changed."""
     world = pair
     b = world.members["b"]
@@ -49,7 +49,7 @@ def test_a_change_that_no_list_came_before_is_passed_over(pair):
     assert world.get("b", role) is None
 
 
-def test_a_changed_history_ends_the_session_and_joins_anew(pair):
+def test_changed_history_ends_the_session_and_joins_anew(pair):
     world = pair
     hold = world.get("b", role_of(1, 2))
     b = world.members["b"]
@@ -66,7 +66,7 @@ def test_a_changed_history_ends_the_session_and_joins_anew(pair):
     assert world.want("b", role_of(1, 2)).hold
 
 
-def test_a_history_that_changes_while_no_lease_is_held_only_lists_anew(world):
+def test_history_that_changes_while_no_lease_is_held_only_lists_anew(world):
     member = world.add("a", held=["requests"])
     member.listed = False
     world.tell("a", ev.HistoryChanged("x"))
@@ -75,7 +75,7 @@ def test_a_history_that_changes_while_no_lease_is_held_only_lists_anew(world):
     assert world.get("a", "x")
 
 
-def test_a_new_list_brings_what_the_watch_missed(pair):
+def test_new_list_brings_what_the_watch_missed(pair):
     world = pair
     b = world.members["b"]
     world.hold("b", "events")
@@ -86,7 +86,7 @@ def test_a_new_list_brings_what_the_watch_missed(pair):
     assert world.holders(ROLES) == dict.fromkeys(ROLES, "b")
 
 
-def test_a_key_deleted_is_gone_from_the_view(pair):
+def test_key_deleted_is_gone_from_the_view(pair):
     pair.etcd.put("notes", b"")
     pair.run()
     assert pair.node("a").view.clutter
@@ -120,7 +120,7 @@ def test_nothing_is_taken_at_the_deadline_even_before_anybody_noticed(pair):
     assert world.node("b").member_lease.is_alive
 
 
-def test_a_keepalive_answered_after_the_deadline_loses_all_the_same(pair):
+def test_keepalive_answered_after_the_deadline_loses_all_the_same(pair):
     world = pair
     hold = world.get("b", role_of(1, 2))
     b = world.members["b"]
@@ -130,7 +130,7 @@ def test_a_keepalive_answered_after_the_deadline_loses_all_the_same(pair):
     assert revived
 
 
-def test_a_revived_lease_grants_nothing_before_a_write_is_answered(pair):
+def test_revived_lease_grants_nothing_before_a_write_is_answered(pair):
     world = pair
     b = world.members["b"]
     writes = len(b.made(do.WriteRecord))
@@ -167,7 +167,7 @@ def test_answer_to_a_write_before_the_deadline_does_not_revive_grants(pair):
     assert b.node.table.gate.share is not None
 
 
-def test_a_write_owed_while_the_lease_is_suspect_is_sent_when_it_revives(pair):
+def test_write_owed_while_the_lease_is_suspect_is_sent_when_it_revives(pair):
     world = pair
     b = world.members["b"]
     world.hold("b", "requests")
@@ -190,7 +190,7 @@ def test_a_write_owed_while_the_lease_is_suspect_is_sent_when_it_revives(pair):
     assert world.get("b", role_of(1, 2))
 
 
-def test_an_end_of_the_lease_that_is_told_twice_is_heard_once(pair):
+def test_end_of_the_lease_that_is_told_twice_is_heard_once(pair):
     world = pair
     b = world.members["b"]
     old = b.node.member_lease.id
@@ -209,7 +209,7 @@ def test_an_end_of_the_lease_that_is_told_twice_is_heard_once(pair):
     assert world.ranks.count("b") == 1
 
 
-def test_a_deleted_record_ends_the_session_and_the_lease(pair):
+def test_deleted_record_ends_the_session_and_the_lease(pair):
     world = pair
     hold = world.get("b", role_of(1, 2))
     b = world.members["b"]
@@ -223,7 +223,7 @@ def test_a_deleted_record_ends_the_session_and_the_lease(pair):
     assert b.node.table.gate.closed_because == ""
 
 
-def test_a_deleted_record_is_noticed_by_the_answer_to_a_write_too(pair):
+def test_deleted_record_is_noticed_by_the_answer_to_a_write_too(pair):
     world = pair
     b = world.members["b"]
     world.hold("b", "events")
@@ -237,7 +237,7 @@ def test_a_deleted_record_is_noticed_by_the_answer_to_a_write_too(pair):
 
 
 @pytest.mark.parametrize("by_hand", [b"?", b'{"format":1}'])
-def test_a_record_overwritten_without_its_lease_ends_the_session(pair, by_hand):
+def test_record_overwritten_without_its_lease_ends_the_session(pair, by_hand):
     world = pair
     b = world.members["b"]
     world.etcd.put("members/b", by_hand)
@@ -248,7 +248,7 @@ def test_a_record_overwritten_without_its_lease_ends_the_session(pair, by_hand):
     assert world.ranks == ["a", "b"]
 
 
-def test_a_record_edited_in_place_is_put_right(pair):
+def test_record_edited_in_place_is_put_right(pair):
     world = pair
     record, lease = world.record("b"), world.node("b").member_lease.id
     world.etcd.put("members/b", encode(evolve(record, shares=(), draining=("x",))), lease)
@@ -257,7 +257,7 @@ def test_a_record_edited_in_place_is_put_right(pair):
     assert world.node("b").table.gate.closed_because == ""
 
 
-def test_a_lease_that_is_not_granted_to_a_member_is_asked_for_again(pair):
+def test_lease_that_is_not_granted_to_a_member_is_asked_for_again(pair):
     world = pair
     b = world.members["b"]
     world.hold("b", "requests")
@@ -272,7 +272,7 @@ def test_a_lease_that_is_not_granted_to_a_member_is_asked_for_again(pair):
     assert "asking for a lease failed" in " ".join(b.reports)
 
 
-def test_a_revocation_that_fails_is_asked_for_again_ever_more_rarely(pair):
+def test_revocation_that_fails_is_asked_for_again_ever_more_rarely(pair):
     world = pair
     b = world.members["b"]
     world.hold("b", "requests")
@@ -292,7 +292,7 @@ def test_a_revocation_that_fails_is_asked_for_again_ever_more_rarely(pair):
     assert b.node.member_lease.is_alive
 
 
-def test_an_answer_about_a_lease_of_the_past_is_passed_over(pair):
+def test_answer_about_a_lease_of_the_past_is_passed_over(pair):
     node = pair.node("b")
     before = node.member_lease.id, node.member_lease.state
     pair.tell("b", ev.LeaseEnded(99), ev.LeaseRevoked(99), ev.RevokeFailed(99, OSError()))

@@ -32,7 +32,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("table", "state", "event"), PAIRS, ids=lambda value: str(value)[:30])
-def test_an_event_in_a_state_is_in_the_table_or_refused(table, state, event):
+def test_event_in_a_state_is_in_the_table_or_refused(table, state, event):
     if event in table[state]:
         assert advance(table, state, event) is table[state][event]
     else:
@@ -69,7 +69,7 @@ def test_only_an_answer_leads_out_of_an_unsettled_write():
             assert event in answers or after in (Write.SENT, Write.OWED)
 
 
-def test_a_lease_that_is_given_up_never_comes_back_to_life():
+def test_lease_that_is_given_up_never_comes_back_to_life():
     assert set(LEASE[LeaseState.REVOKING].values()) == {LeaseState.NONE}
 
 
@@ -80,5 +80,5 @@ def draw():
     return module.page()
 
 
-def test_the_page_shows_what_the_tables_say():
+def test_page_shows_what_the_tables_say():
     assert (DOCS / "machines.md").read_text(encoding="utf-8") == draw(), "run `make docs`"

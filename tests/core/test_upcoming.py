@@ -45,7 +45,7 @@ def test_in_a_quiet_group_nothing_comes_next(pair):
     assert upcoming(pair) == (None, "")
 
 
-def test_a_member_that_waits_is_named_with_its_rebalance_delay(pair):
+def test_member_that_waits_is_named_with_its_rebalance_delay(pair):
     pair.add("c", rebalance_delay=60.0)
     pair.add("d", rebalance_delay=30.0)
     pair.sleep(10.0)
@@ -64,7 +64,7 @@ def test_in_a_group_that_starts_newcomers_wait_for_the_initial_delay(world):
     assert upcoming(world) == (3.0, "member 'b' waits for the initial_delay of 5 s")
 
 
-def test_a_rank_that_is_kept_is_named_with_the_leave_delay(pair):
+def test_rank_that_is_kept_is_named_with_the_leave_delay(pair):
     pair.expire(pair.kill("b"))
     pair.sleep(12.0)
     assert upcoming(pair) == (18.0, "the rank of 'b', which is gone, is kept: leave_delay of 30 s")
@@ -131,7 +131,7 @@ def test_delay_is_named_while_a_version_settles_without_waiting_turns(world):
     assert upcoming(world) == (25.0, "member 'd' waits for its rebalance_delay of 30 s")
 
 
-def test_a_leaver_that_waits_for_its_turn_is_named_with_the_stagger(world):
+def test_leaver_that_waits_for_its_turn_is_named_with_the_stagger(world):
     staggered(world, "a", "b", "c")
     world.hold("b", *KINDS)
     world.add("d", rebalance_delay=0.0)
@@ -142,7 +142,7 @@ def test_a_leaver_that_waits_for_its_turn_is_named_with_the_stagger(world):
     assert upcoming(world) == (None, text)
 
 
-def test_a_proclamation_that_failed_and_is_tried_again_is_no_next_change(pair):
+def test_proclamation_that_failed_and_is_tried_again_is_no_next_change(pair):
     coordinator = pair.node("a").coordinator
     pair.add("c", rebalance_delay=60.0)
     pair.hold("a", "requests")

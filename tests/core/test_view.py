@@ -23,7 +23,7 @@ def member(name, create, lease=1, record=None):
     return Member(name, record or MemberRecord("i", 60), create, create, lease)
 
 
-def test_a_fold_of_changes_gives_what_a_list_gives():
+def test_fold_of_changes_gives_what_a_list_gives():
     first = View.listed(5, [member("a", 1), Proclaimed(1, Version(1, ("a",), "jump"), 5, 1)])
     second = first.changed(7, [member("b", 6), gone(member("a", 1)), Clutter("x", "odd")])
     assert second == View.listed(
@@ -41,14 +41,14 @@ def test_a_fold_of_changes_gives_what_a_list_gives():
         (Clutter("k", ""), Clutter, "k"),
     ],
 )
-def test_an_entry_goes_as_it_came(entry, kind, key):
+def test_entry_goes_as_it_came(entry, kind, key):
     assert gone(entry) == Gone(kind, key)
     view = View.listed(1, [entry])
     assert view.changed(2, [gone(entry)]) == View(2)
     assert view.changed(2, [gone(entry), gone(entry)]) == View(2)
 
 
-def test_the_newest_version_is_the_one_with_the_highest_number():
+def test_newest_version_is_the_one_with_the_highest_number():
     versions = [Proclaimed(n, Version(n, (), "jump"), n, 1) for n in (9, 10, 2)]
     view = View.listed(1, versions)
     assert view.newest.number == 10
@@ -57,14 +57,14 @@ def test_the_newest_version_is_the_one_with_the_highest_number():
     assert View().version is None
 
 
-def test_a_newest_version_that_cannot_be_read_hides_the_older_ones():
+def test_newest_version_that_cannot_be_read_hides_the_older_ones():
     older = Proclaimed(1, Version(1, (), "jump"), 1, 1)
     view = View.listed(2, [older, Proclaimed(2, None, 2, 1, "has format 9")])
     assert view.newest.number == 2
     assert view.version is None
 
 
-def test_the_oldest_readable_record_bound_to_a_lease_coordinates():
+def test_oldest_readable_record_bound_to_a_lease_coordinates():
     unbound, unreadable = member("a", 1, lease=0), Member("b", None, 2, 2, 5, "odd")
     view = View.listed(9, [member("d", 4), member("c", 3), unbound, unreadable])
     assert [m.name for m in view.by_age] == ["b", "c", "d"]
@@ -109,7 +109,7 @@ def test_every_role_lies_in_exactly_one_share_and_that_is_its_owners(pins):
             assert having == [pins[role]]
 
 
-def test_a_pin_to_its_home_or_to_an_unranked_member_changes_no_share():
+def test_pin_to_its_home_or_to_an_unranked_member_changes_no_share():
     home = owner_of(Version(1, ("a", "b"), "jump"), "x", RANK_OF)
     for pinned in (home, "nobody"):
         version = Version(1, ("a", "b"), "jump", {"x": pinned})
@@ -128,7 +128,7 @@ def test_version_without_ranks_or_of_an_unknown_scheme_gives_no_owner():
     assert unknown["b"] == Share(1, 2, "other@1#0")
 
 
-def test_a_rank_outside_its_size_is_no_share():
+def test_rank_outside_its_size_is_no_share():
     with pytest.raises(ValueError, match="rank 3 of 3 is no rank"):
         Share(3, 3, "jump")
 

@@ -130,7 +130,7 @@ def test_file_holds_no_secret(path):
     assert not SECRET_TEXT.search(path.read_text(encoding="utf-8"))
 
 
-def test_a_secret_in_plain_text_is_found():
+def test_secret_in_plain_text_is_found():
     assert SECRET_TEXT.search("redis://me:secret@redis:6379")
     assert SECRET_TEXT.search("-----BEGIN EC PRIVATE KEY-----")
     assert not SECRET_TEXT.search("https://etcd-0.etcd:2379,https://etcd-1.etcd:2379")

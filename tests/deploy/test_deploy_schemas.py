@@ -81,7 +81,7 @@ def leave_out_selector(spec):
     ],
 )
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_mistake_in_a_manifest_is_found(version, change, words):
+def test_mistake_in_a_manifest_is_found(version, change, words):
     folder = next(one for one in KUSTOMIZATIONS if one.name == "deployment")
     (manifest,) = [one for one in rendered(folder) if one["kind"] == "Deployment"]
     manifest = copy.deepcopy(manifest)

@@ -64,13 +64,13 @@ def at(block):
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=at)
-def test_an_example_compiles(block):
+def test_example_compiles(block):
     block.compiled()
 
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("block", RUNNABLE, ids=at)
-def test_an_example_runs_on_an_etcd_in_memory(block, request, monkeypatch, rink_etcd):
+def test_example_runs_on_an_etcd_in_memory(block, request, monkeypatch, rink_etcd):
     class Client:
         """Imitate the real client's type, which the session checks."""
 
@@ -111,7 +111,7 @@ def test_readme_is_short():
     assert len(README.read_text(encoding="utf-8").split()) <= MAX_README_WORDS
 
 
-def test_the_sql_fence_refuses_an_older_token():
+def test_sql_fence_refuses_an_older_token():
     """Run the statement of the page on guards on SQLite."""
     (block,) = blocks(GUARDS, "sql")
     create, write = [part for part in block.code.split(";") if part.strip()][:2]
@@ -264,7 +264,7 @@ def test_no_page_is_empty():
     assert all(page.read_text(encoding="utf-8").count("\n") > 20 for page in PAGES)
 
 
-def test_the_changelog_tells_of_the_version_that_is_being_made():
+def test_changelog_tells_of_the_version_that_is_being_made():
     with (ROOT / "pyproject.toml").open("rb") as file:
         version = tomllib.load(file)["project"]["version"]
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

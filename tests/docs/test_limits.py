@@ -29,7 +29,7 @@ def test_code_that_holds_the_gil_beyond_the_deadline_loses_its_roles(rink_etcd):
             assert again.token > role.token
 
 
-def test_a_member_that_holds_nothing_is_healthy(rink_session):
+def test_member_that_holds_nothing_is_healthy(rink_session):
     """A member that holds no role is healthy.
 
     A rollout that waits for readiness must not wait for a role, since the old process still has it.

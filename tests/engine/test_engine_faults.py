@@ -105,7 +105,7 @@ def rejoined(time, member, before):
         return role.token
 
 
-def test_a_cut_shorter_than_two_thirds_of_the_ttl_loses_nothing(time):
+def test_cut_shorter_than_two_thirds_of_the_ttl_loses_nothing(time):
     a, b = join(time, "a"), join(time, "b")
     role = b.await_role(owned_by(1, 2), TTL)
     number, before = a.version.number, incarnation(b)
@@ -189,7 +189,7 @@ def test_unreleased_roles_are_claimed_by_the_next_incarnation(time):
     assert next(m for m in a.members if m.name == "b").draining == ()
 
 
-def test_a_lease_that_etcd_ends_early_is_noticed_at_once(time):
+def test_lease_that_etcd_ends_early_is_noticed_at_once(time):
     a = join(time, "a")
     role, before = a.await_role("x", TTL), incarnation(a)
     time.advance(1.0)
@@ -221,7 +221,7 @@ def test_record_write_without_an_answer_grants_nothing(time):
     a.await_role(name, 3.0).release()
 
 
-def test_a_record_write_that_arrives_late_overwrites_nothing(time):
+def test_record_write_that_arrives_late_overwrites_nothing(time):
     """Its retry and a later write were applied, so it is outdated."""
     a = join(time, "a")
     role = a.await_role(owned_by(1, 2), TTL)
@@ -247,7 +247,7 @@ def test_a_record_write_that_arrives_late_overwrites_nothing(time):
     assert a.wait_settled(TTL)
 
 
-def test_a_proclamation_whose_answer_was_lost_is_not_made_twice(time):
+def test_proclamation_whose_answer_was_lost_is_not_made_twice(time):
     a = join(time, "a")
     b = rink.Rink(time.session(ttl=TTL), "g", name="b", rebalance_delay=5.0, initial_delay=5.0)
     b.join()
@@ -260,7 +260,7 @@ def test_a_proclamation_whose_answer_was_lost_is_not_made_twice(time):
     assert a.wait_settled(TTL)
 
 
-def test_a_join_whose_answer_was_lost_fails_and_leaves_no_record(time):
+def test_join_whose_answer_was_lost_fails_and_leaves_no_record(time):
     a = rink.Rink(time.session(ttl=TTL), "g", name="a")
     etcd_of(a).lose_next_answer()
     with pytest.raises(rink.EtcdUnavailable):
@@ -270,7 +270,7 @@ def test_a_join_whose_answer_was_lost_fails_and_leaves_no_record(time):
     join(time, "a")
 
 
-def test_a_join_that_arrives_after_it_was_given_up_leaves_no_live_record(time):
+def test_join_that_arrives_after_it_was_given_up_leaves_no_live_record(time):
     a = rink.Rink(time.session(ttl=TTL), "g", name="a")
     held = etcd_of(a).hold_next_txn()
     with pytest.raises(rink.EtcdUnavailable):
@@ -300,7 +300,7 @@ def test_join_that_waits_for_its_name_survives_a_lost_answer(time):
     new.await_role("x", TTL).release()
 
 
-def test_a_leave_without_etcd_ends_and_says_so(time, caplog):
+def test_leave_without_etcd_ends_and_says_so(time, caplog):
     a = join(time, "a", leave_timeout=3.0)
     etcd_of(a).cut()
     at = time.now()
@@ -309,7 +309,7 @@ def test_a_leave_without_etcd_ends_and_says_so(time, caplog):
     assert "could not be revoked" in caplog.text
 
 
-def test_a_leave_without_etcd_ends_with_the_lease_if_not_before(time):
+def test_leave_without_etcd_ends_with_the_lease_if_not_before(time):
     a = join(time, "a", leave_timeout=1000.0)
     etcd_of(a).cut()
     at = time.now()
@@ -348,7 +348,7 @@ def test_stop_tells_the_losses_though_the_engine_hangs(time, monkeypatch):
     role.release()
 
 
-def test_an_etcd_restored_from_a_backup_ends_the_session_which_joins_anew(time):
+def test_etcd_restored_from_a_backup_ends_the_session_which_joins_anew(time):
     a = join(time, "a")
     backup = time.cluster.backup()
     role, before = a.await_role("x", TTL), incarnation(a)
@@ -360,7 +360,7 @@ def test_an_etcd_restored_from_a_backup_ends_the_session_which_joins_anew(time):
     rejoined(time, a, before)
 
 
-def test_the_log_is_followed_on_after_a_restore(time):
+def test_log_is_followed_on_after_a_restore(time):
     backup = time.cluster.backup()
     a = join(time, "a")
     time.advance(1.0)
@@ -442,7 +442,7 @@ def _raise_token_base(time, base):
     etcd.txn((), (Put(key, codec.encode(request)),))
 
 
-def test_a_watch_that_was_compacted_away_costs_nothing(time, monkeypatch):
+def test_watch_that_was_compacted_away_costs_nothing(time, monkeypatch):
     a, b = join(time, "a"), join(time, "b")
     stays, goes = owned_by_ranks({2: 1, 3: 1}), owned_by_ranks({2: 1, 3: 2})
     roles = b.await_role(stays, TTL), b.await_role(goes, TTL)

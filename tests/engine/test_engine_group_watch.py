@@ -262,7 +262,7 @@ def test_list_that_fails_after_the_next_has_begun_is_not_heard(setting, monkeypa
     assert [type(event) for event in setting.run()] == [Listed]
 
 
-def test_a_watch_that_cannot_be_opened_for_whatever_reason_is_tried_again(setting, monkeypatch):
+def test_watch_that_cannot_be_opened_for_whatever_reason_is_tried_again(setting, monkeypatch):
     def fails(*_):
         raise RuntimeError("can't start new thread")
 
@@ -278,7 +278,7 @@ def test_a_watch_that_cannot_be_opened_for_whatever_reason_is_tried_again(settin
     assert (type(listed), type(changed)) == (Listed, Changed)
 
 
-def test_a_list_that_fails_says_so_and_is_tried_again_after_a_while(setting):
+def test_list_that_fails_says_so_and_is_tried_again_after_a_while(setting):
     setting.etcd.cut()
     waits = []
     for _ in range(6):
@@ -297,7 +297,7 @@ def test_a_list_that_fails_says_so_and_is_tried_again_after_a_while(setting):
     assert setting.group_watch.wake_at - setting.time.now() < 0.1  # it counts from the beginning
 
 
-def test_a_watch_that_breaks_says_so(setting):
+def test_watch_that_breaks_says_so(setting):
     setting.group_watch.start()
     setting.run()
     setting.group_watch._hear(1, WatchBroken(EtcdError("why ever")))
@@ -350,7 +350,7 @@ def test_what_an_earlier_round_still_delivers_is_not_heard(setting):
     assert setting.events == []
 
 
-def test_a_list_that_was_overtaken_is_not_heard(setting):
+def test_list_that_was_overtaken_is_not_heard(setting):
     setting.group_watch.start()
     setting.group_watch.start()
     seen = setting.run()
@@ -362,7 +362,7 @@ def test_a_list_that_was_overtaken_is_not_heard(setting):
     assert setting.run() == []
 
 
-def test_a_close_ends_the_watch_also_one_that_is_being_opened(setting):
+def test_close_ends_the_watch_also_one_that_is_being_opened(setting):
     setting.group_watch.start()
     opened = setting.etcd.watch
 
@@ -408,7 +408,7 @@ def test_what_is_decoded_while_the_next_round_begins_is_not_told(setting, monkey
     assert setting.events == []
 
 
-def test_a_list_is_not_told_once_the_watch_has_opened_anew(setting):
+def test_list_is_not_told_once_the_watch_has_opened_anew(setting):
     """The list was requested during an earlier call.
 
     So it may be of an earlier history.

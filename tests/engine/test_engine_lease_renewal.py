@@ -73,7 +73,7 @@ def end(setting):
     setting.clock.cluster.close()
 
 
-def test_a_lease_is_renewed_every_sixth_of_its_ttl(setting):
+def test_lease_is_renewed_every_sixth_of_its_ttl(setting):
     owner = setting.owner(ttl=6)
     setting.clock.advance(3.5)
     assert owner.times("renewed") == [0.0, 1.0, 2.0, 3.0]
@@ -88,7 +88,7 @@ def test_leases_are_renewed_each_in_its_own_time_on_one_stream(setting):
     assert len(setting.etcd.streams) == 1
 
 
-def test_a_lease_is_not_renewed_while_its_engine_does_not_answer(setting):
+def test_lease_is_not_renewed_while_its_engine_does_not_answer(setting):
     hangs, lives = setting.owner(), setting.owner()
     setting.clock.advance(0.5)
     hangs.answers = False
@@ -167,7 +167,7 @@ def test_renewal_does_not_blame_a_short_stop_of_the_process(setting):
     assert owner.times("etcd is silent")[0] == 1.7
 
 
-def test_the_deadline_is_watched_though_the_engine_hangs(setting):
+def test_deadline_is_watched_though_the_engine_hangs(setting):
     owner = setting.owner()
     owner.answers = False
     owner.deadline = setting.clock.now() + 2.345
@@ -177,7 +177,7 @@ def test_the_deadline_is_watched_though_the_engine_hangs(setting):
     assert owner.times("expire")[0] == 2.345
 
 
-def test_the_deadline_is_watched_though_etcd_is_gone(setting):
+def test_deadline_is_watched_though_etcd_is_gone(setting):
     owner = setting.owner()
     setting.etcd.cut()
     owner.deadline = setting.clock.now() + 4.0
@@ -185,7 +185,7 @@ def test_the_deadline_is_watched_though_etcd_is_gone(setting):
     assert owner.times("expire")[0] == 4.0
 
 
-def test_a_lease_that_etcd_has_ended_is_told(setting):
+def test_lease_that_etcd_has_ended_is_told(setting):
     owner = setting.owner()
     setting.clock.advance(0.5)
     setting.etcd.revoke(owner.lease)
@@ -193,7 +193,7 @@ def test_a_lease_that_etcd_has_ended_is_told(setting):
     assert owner.times("ended") == [1.0]
 
 
-def test_a_dropped_lease_is_neither_renewed_nor_heard_of(setting):
+def test_dropped_lease_is_neither_renewed_nor_heard_of(setting):
     owner = setting.owner()
     setting.clock.advance(0.5)
     setting.renewal.drop(owner.lease)
@@ -214,7 +214,7 @@ def test_nothing_is_renewed_after_the_close(setting):
     assert setting.etcd.streams == []
 
 
-def test_a_tenant_that_raises_costs_the_others_nothing(setting):
+def test_tenant_that_raises_costs_the_others_nothing(setting):
     bad, good = setting.owner(), setting.owner()
 
     def raises():

@@ -46,7 +46,7 @@ def told():
 # ── clock and mailbox ────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_clock_goes_forward_and_the_wall_clock_is_readable():
+def test_clock_goes_forward_and_the_wall_clock_is_readable():
     assert SYSTEM.now() <= SYSTEM.now()
     assert SYSTEM.wall().endswith("+00:00")
 
@@ -70,7 +70,7 @@ class NeverSet:
         return False
 
 
-def test_a_wait_is_cut_into_pieces_since_a_sleeping_thread_hears_no_signal():
+def test_wait_is_cut_into_pieces_since_a_sleeping_thread_hears_no_signal():
     event = NeverSet()
     with pytest.raises(KeyboardInterrupt):
         SYSTEM.wait(event, None)
@@ -81,7 +81,7 @@ def test_a_wait_is_cut_into_pieces_since_a_sleeping_thread_hears_no_signal():
     assert event.waited == [SIGNAL_CHECK_INTERVAL_S] * 5
 
 
-def test_a_wait_ends_with_its_timeout():
+def test_wait_ends_with_its_timeout():
     event = NeverSet()
     assert SYSTEM.wait(event, 0.0) is False
     assert event.waited == [0.0]
@@ -175,13 +175,13 @@ def test_event_set_a_thousand_times_keeps_one_ring():
     assert not event.wait(0.0)
 
 
-def test_the_clock_counts_suspend_and_nobody_sets_it(monkeypatch):
+def test_clock_counts_suspend_and_nobody_sets_it(monkeypatch):
     """etcd's own clock does so: a lease ends while the machine sleeps."""
     monkeypatch.setattr(time, "clock_gettime", lambda which: which)
     assert runpy.run_path(clock.__file__)["SYSTEM"].now() == time.CLOCK_BOOTTIME
 
 
-def test_a_mailbox_gives_everything_that_lies_in_it_in_order():
+def test_mailbox_gives_everything_that_lies_in_it_in_order():
     mailbox = SYSTEM.mailbox()
     for item in range(5):
         mailbox.put(item)
@@ -190,14 +190,14 @@ def test_a_mailbox_gives_everything_that_lies_in_it_in_order():
     assert mailbox.take(SYSTEM.now() - 1) == []
 
 
-def test_a_mailbox_is_waited_for_until_a_time():
+def test_mailbox_is_waited_for_until_a_time():
     mailbox = SYSTEM.mailbox()
     until = SYSTEM.now() + 0.02
     assert mailbox.take(until) == []
     assert SYSTEM.now() >= until
 
 
-def test_a_mailbox_wakes_who_waits_without_an_end():
+def test_mailbox_wakes_who_waits_without_an_end():
     mailbox, got = SYSTEM.mailbox(), queue.SimpleQueue()
     thread = threading.Thread(target=lambda: got.put(mailbox.take(None)))
     thread.start()
@@ -206,7 +206,7 @@ def test_a_mailbox_wakes_who_waits_without_an_end():
     thread.join()
 
 
-def test_a_mailbox_may_be_posted_to_from_a_finalizer():
+def test_mailbox_may_be_posted_to_from_a_finalizer():
     mailbox = SYSTEM.mailbox()
 
     class Dropped:
@@ -221,7 +221,7 @@ def test_a_mailbox_may_be_posted_to_from_a_finalizer():
 # ── signal ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_signal_is_set_once_and_for_ever():
+def test_signal_is_set_once_and_for_ever():
     signal, seen = Signal(SYSTEM), []
     signal.then(lambda: seen.append("before"))
     assert not signal.is_set()
@@ -234,7 +234,7 @@ def test_a_signal_is_set_once_and_for_ever():
     assert signal.wait() is True
 
 
-def test_a_callback_of_a_signal_that_raises_keeps_no_other_from_hearing(caplog):
+def test_callback_of_a_signal_that_raises_keeps_no_other_from_hearing(caplog):
     signal, seen = Signal(SYSTEM), []
     signal.then(lambda: 1 / 0)
     signal.then(lambda: seen.append("heard"))
@@ -243,7 +243,7 @@ def test_a_callback_of_a_signal_that_raises_keeps_no_other_from_hearing(caplog):
     assert "of a signal raised" in caplog.text
 
 
-def test_a_forgotten_callback_is_not_called():
+def test_forgotten_callback_is_not_called():
     signal, seen = Signal(SYSTEM), []
 
     def note():
@@ -256,14 +256,14 @@ def test_a_forgotten_callback_is_not_called():
     assert seen == []
 
 
-def test_a_wait_that_times_out_leaves_nothing_behind():
+def test_wait_that_times_out_leaves_nothing_behind():
     signal = Signal(SYSTEM)
     for _ in range(10):
         assert signal.wait(0.001) is False
     assert signal._callbacks == []
 
 
-def test_a_callback_may_look_at_the_signal_and_set_others():
+def test_callback_may_look_at_the_signal_and_set_others():
     signal, other, seen = Signal(SYSTEM), Signal(SYSTEM), []
     other.then(lambda: seen.append(signal.is_set()))
     signal.then(other.set)
@@ -380,7 +380,7 @@ class Log(logging.Handler):
         self.said.put(record.getMessage())
 
 
-def test_a_call_that_raises_is_logged_and_the_next_is_made(calls):
+def test_call_that_raises_is_logged_and_the_next_is_made(calls):
     log, done = Log(), threading.Event()
 
     def fail():
@@ -434,7 +434,7 @@ def test_no_callback_is_no_thread(told):
     assert made._thread is None
 
 
-def test_a_callback_that_raises_is_logged_by_its_name(told, caplog):
+def test_callback_that_raises_is_logged_by_its_name(told, caplog):
     done = threading.Event()
 
     def fails(rank):

@@ -80,7 +80,7 @@ def test_lease_grant_has_its_request_time_and_a_new_incarnation(setting):
     assert setting.etcd.time_to_live(one.lease) == 10
 
 
-def test_a_lease_counts_from_before_it_was_asked_for(setting, monkeypatch):
+def test_lease_counts_from_before_it_was_asked_for(setting, monkeypatch):
     grant = setting.etcd.grant
 
     def slow(ttl, **how):
@@ -92,7 +92,7 @@ def test_a_lease_counts_from_before_it_was_asked_for(setting, monkeypatch):
     assert granted.sent_at == 1000.0
 
 
-def test_a_lease_whose_grant_was_not_answered_is_ended(setting, monkeypatch):
+def test_lease_whose_grant_was_not_answered_is_ended(setting, monkeypatch):
     grant, asked = setting.etcd.grant, []
 
     def unanswered(ttl, **how):
@@ -105,14 +105,14 @@ def test_a_lease_whose_grant_was_not_answered_is_ended(setting, monkeypatch):
     assert [setting.etcd.time_to_live(lease) for lease in asked] == [-1]
 
 
-def test_a_lease_is_revoked(setting):
+def test_lease_is_revoked(setting):
     lease = setting.lease()
     assert setting.ask(do.RevokeLease(lease)) == [ev.LeaseRevoked(lease)]
     assert setting.etcd.time_to_live(lease) == -1
     assert setting.ask(do.RevokeLease(lease)) == [ev.LeaseRevoked(lease)]
 
 
-def test_a_record_is_written_where_its_compare_holds(setting):
+def test_record_is_written_where_its_compare_holds(setting):
     lease = setting.lease()
     [answer] = setting.ask(setting.write(lease))
     kv = setting.value(KEYS.member("a"))
@@ -124,7 +124,7 @@ def test_a_record_is_written_where_its_compare_holds(setting):
     assert b'"draining":["x"]' in setting.value(KEYS.member("a")).value
 
 
-def test_a_record_whose_compare_fails_is_answered_with_what_lies_there(setting):
+def test_record_whose_compare_fails_is_answered_with_what_lies_there(setting):
     [first] = setting.ask(setting.write())
     [answer] = setting.ask(setting.write(record=attrs.evolve(RECORD, incarnation="other")))
     assert not answer.applied
@@ -132,12 +132,12 @@ def test_a_record_whose_compare_fails_is_answered_with_what_lies_there(setting):
     assert answer.member.mod_revision == first.revision
 
 
-def test_a_record_that_is_gone_is_answered_with_nothing(setting):
+def test_record_that_is_gone_is_answered_with_nothing(setting):
     [answer] = setting.ask(setting.write(compare=7))
     assert (answer.applied, answer.member) == (False, None)
 
 
-def test_a_record_of_garbage_is_answered_as_somebodys(setting):
+def test_record_of_garbage_is_answered_as_somebodys(setting):
     setting.other.txn((), (Put(KEYS.member("a"), b"garbage"),))
     [answer] = setting.ask(setting.write())
     assert (answer.applied, answer.member.record) == (False, None)
@@ -153,14 +153,14 @@ def proclaim(setting, number, after=0, **more):
     return do.Proclaim(version, create, after, **more)
 
 
-def test_a_version_is_proclaimed_once_and_with_the_time(setting):
+def test_version_is_proclaimed_once_and_with_the_time(setting):
     effect = proclaim(setting, 1)
     assert setting.ask(effect) == [ev.ProclaimAnswered(1, True)]
     assert b'"proclaimed":"2030-' in setting.value(KEYS.version(1)).value
     assert setting.ask(effect) == [ev.ProclaimAnswered(1, False)]
 
 
-def test_a_version_follows_the_one_it_was_planned_from(setting):
+def test_version_follows_the_one_it_was_planned_from(setting):
     setting.ask(proclaim(setting, 1))
     after = setting.value(KEYS.version(1)).mod_revision
     assert setting.ask(proclaim(setting, 2, after + 1)) == [ev.ProclaimAnswered(2, False)]
@@ -168,14 +168,14 @@ def test_a_version_follows_the_one_it_was_planned_from(setting):
     assert setting.ask(proclaim(setting, 2, after)) == [ev.ProclaimAnswered(2, True)]
 
 
-def test_a_version_of_a_member_whose_record_is_another_by_now_is_refused(setting):
+def test_version_of_a_member_whose_record_is_another_by_now_is_refused(setting):
     effect = proclaim(setting, 1)
     stale = attrs.evolve(effect, create_revision=effect.create_revision - 1)
     assert setting.ask(stale) == [ev.ProclaimAnswered(1, False)]
     assert setting.value(KEYS.version(1)) is None
 
 
-def test_a_request_is_deleted_with_the_version_that_carries_it_out(setting):
+def test_request_is_deleted_with_the_version_that_carries_it_out(setting):
     setting.other.txn((), (Put(KEYS.request("wish"), b"{}"),))
     assert setting.ask(proclaim(setting, 1, requests=("wish",)))[0].applied
     assert setting.value(KEYS.request("wish")) is None
@@ -194,7 +194,7 @@ def test_old_versions_are_pruned(setting):
     ]
 
 
-def test_a_lease_is_looked_up_and_a_dead_record_removed_by_compare(setting):
+def test_lease_is_looked_up_and_a_dead_record_removed_by_compare(setting):
     lease = setting.lease()
     assert setting.ask(do.LookUpLease("b", 5, lease)) == [ev.LeaseLookedUp("b", 5, True)]
     assert setting.ask(do.LookUpLease("b", 5, 99)) == [ev.LeaseLookedUp("b", 5, False)]
@@ -218,7 +218,7 @@ NAMES = [type(effect).__name__ for effect, _ in FAILS]
 
 
 @pytest.mark.parametrize(("effect", "is_failure"), FAILS, ids=NAMES)
-def test_a_request_without_an_answer_ends_in_its_failure(setting, effect, is_failure):
+def test_request_without_an_answer_ends_in_its_failure(setting, effect, is_failure):
     setting.etcd.cut()
     [event] = setting.ask(effect)
     assert is_failure(event)
@@ -226,7 +226,7 @@ def test_a_request_without_an_answer_ends_in_its_failure(setting, effect, is_fai
 
 
 @pytest.mark.parametrize(("effect", "is_failure"), FAILS, ids=NAMES)
-def test_a_request_that_fails_unexpectedly_ends_in_its_failure_and_the_log(
+def test_request_that_fails_unexpectedly_ends_in_its_failure_and_the_log(
     setting, effect, is_failure, monkeypatch, caplog
 ):
     def bug(*_, **__):
@@ -282,7 +282,7 @@ def test_own_record_is_read_though_all_other_requests_hang():
         session.close()
 
 
-def test_a_lost_answer_is_a_failure_though_it_was_applied(setting):
+def test_lost_answer_is_a_failure_though_it_was_applied(setting):
     setting.etcd.lose_next_answer()
     lease = setting.lease()
     [event] = setting.ask(setting.write(lease))

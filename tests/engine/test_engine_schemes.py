@@ -131,7 +131,7 @@ def test_scheme_that_failed_is_asked_again_once_its_size_comes_back(time, spy):
     assert spy.under_a_lock == []
 
 
-def test_a_memory_of_ranks_that_is_full_costs_no_call_under_the_lock(time, spy, monkeypatch):
+def test_memory_of_ranks_that_is_full_costs_no_call_under_the_lock(time, spy, monkeypatch):
     monkeypatch.setattr(placement, "MAX_REMEMBERED", 8)
     a, b = join(time, spy, "a"), join(time, spy, "b")
     roles = [one.await_role(f"{n:06d}" + "x" * n, 9.0) for n, one in enumerate((a, b))]

@@ -50,7 +50,7 @@ def waiting(monkeypatch):
     return wait
 
 
-def test_a_turn_is_waited_for_as_long_as_others_end(waiting):
+def test_turn_is_waited_for_as_long_as_others_end(waiting):
     assert waiting(1, 3, 1) == 4
 
 

@@ -44,7 +44,7 @@ def test_loss_is_signalled_without_the_lock_and_after_its_gate_closed(time):
     role.release()
 
 
-def test_a_thousand_releases_that_come_together_are_taken_in_by_one_step(time):
+def test_thousand_releases_that_come_together_are_taken_in_by_one_step(time):
     a, names = join(time, "a"), owned_by(1, 2, 1000)
     roles, engine = [a.await_role(name, 9.0) for name in names], a._opened
     join(time, "b")
@@ -67,7 +67,7 @@ def test_a_thousand_releases_that_come_together_are_taken_in_by_one_step(time):
         role.release()
 
 
-def test_a_handle_is_dropped_by_a_finalizer_without_the_lock(time):
+def test_handle_is_dropped_by_a_finalizer_without_the_lock(time):
     """A finalizer may run on any thread.
 
     The thread that holds the lock may wait for that very thread.

@@ -11,7 +11,7 @@ from rink.etcd.connections import Connection, OwnConnection
 from rink.etcd.proto import rinketcd_pb2 as pb
 
 
-def test_a_txn_is_sent_once_whatever_is_said(clients):
+def test_txn_is_sent_once_whatever_is_said(clients):
     """Only a refusal of its token lets it be sent again."""
     answers = iter([pb.TxnResponse(header=header(2))])
 
@@ -27,7 +27,7 @@ def test_a_txn_is_sent_once_whatever_is_said(clients):
         assert len(two.seen["txn"]) == 0
 
 
-def test_a_txn_goes_over_a_connection_that_has_just_answered(clients):
+def test_txn_goes_over_a_connection_that_has_just_answered(clients):
     """A read finds a frozen server, or one without quorum, without doubt."""
 
     def txn(_):
@@ -44,7 +44,7 @@ def test_a_txn_goes_over_a_connection_that_has_just_answered(clients):
         assert [len(etcd.seen["range"]) for etcd in (one, two)] == [1, 1]
 
 
-def test_a_read_without_an_answer_is_asked_elsewhere(clients):
+def test_read_without_an_answer_is_asked_elsewhere(clients):
     def silent(_):
         return grpc.StatusCode.UNAVAILABLE
 
@@ -145,7 +145,7 @@ def test_every_request_and_every_stream_asks_for_a_leader(clients):
 EXISTS = (grpc.StatusCode.FAILED_PRECONDITION, "etcdserver: lease already exists")
 
 
-def test_a_grant_whose_first_answer_was_lost_is_granted(clients):
+def test_grant_whose_first_answer_was_lost_is_granted(clients):
     """The lease exists because of the earlier try of the same caller."""
     answers = [grpc.StatusCode.UNAVAILABLE, EXISTS]
     with ScriptedEtcd(grant=lambda _: answers.pop(0)) as etcd:
@@ -154,7 +154,7 @@ def test_a_grant_whose_first_answer_was_lost_is_granted(clients):
         assert (granted.lease, granted.ttl) == (5, 8)
 
 
-def test_a_grant_refused_at_the_first_try_is_refused(clients):
+def test_grant_refused_at_the_first_try_is_refused(clients):
     with ScriptedEtcd(grant=lambda _: EXISTS) as etcd:
         client = clients(etcd.endpoint)
         with pytest.raises(EtcdError, match="lease already exists"):
@@ -169,7 +169,7 @@ def test_a_grant_refused_at_the_first_try_is_refused(clients):
         (header(11, raft_term=1), "term"),
     ],
 )
-def test_an_answer_of_another_cluster_or_of_the_past_raises(clients, later, what):
+def test_answer_of_another_cluster_or_of_the_past_raises(clients, later, what):
     answers = [header(10), later, later]
     with ScriptedEtcd(range=lambda _: pb.RangeResponse(header=answers.pop(0))) as etcd:
         client = clients(etcd.endpoint)
@@ -219,7 +219,7 @@ def test_members_are_asked_once_and_may_be_kept_from_a_user(clients, answer):
         assert len(etcd.seen["members"]) == 1
 
 
-def test_a_bare_token_is_sent_as_metadata(clients):
+def test_bare_token_is_sent_as_metadata(clients):
     """Without TLS, gRPC would refuse call credentials."""
     with ScriptedEtcd() as etcd:
         client = clients(etcd.endpoint, user="u", password="p")

@@ -24,7 +24,7 @@ from rink.etcd.endpoints import Endpoint, read_endpoints
         ("http://[::1]:1", False, Endpoint("http://[::1]:1", "::1", 1, False)),
     ],
 )
-def test_an_endpoint_is_read(text, tls, expected):
+def test_endpoint_is_read(text, tls, expected):
     assert read_endpoints([text], tls=tls) == (expected,)
 
 
@@ -32,7 +32,7 @@ def test_grpc_is_told_an_ipv6_address_in_brackets():
     assert read_endpoints(["http://[::1]:1"], tls=False)[0].target == "[::1]:1"
 
 
-def test_the_order_is_kept_and_doubles_are_not():
+def test_order_is_kept_and_doubles_are_not():
     read = read_endpoints(["http://b:1", "a:1", "b:1"], tls=False)
     assert [one.host for one in read] == ["b", "a"]
 
@@ -68,7 +68,7 @@ def test_what_is_wrong_is_named(endpoints, settings, names):
         Client(endpoints, **settings)
 
 
-def test_a_password_in_an_address_is_refused_and_not_repeated():
+def test_password_in_an_address_is_refused_and_not_repeated():
     with pytest.raises(ConfigError) as caught:
         Client(["http://u:hunter2@a:1"])
     assert "hunter2" not in str(caught.value)

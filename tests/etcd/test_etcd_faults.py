@@ -38,7 +38,7 @@ class Said(grpc.RpcError):
         (Code.UNIMPLEMENTED, "", FaultKind.REFUSED),
     ],
 )
-def test_an_error_is_silence_a_stale_token_or_a_no(code, words, kind):
+def test_error_is_silence_a_stale_token_or_a_no(code, words, kind):
     assert read_fault(Said(code, words), has_user=True).kind is kind
 
 
@@ -128,7 +128,7 @@ def test_words_of_a_fault_say_what_to_look_at(details, words):
     assert is_about_tls(fault.words) is (HANDSHAKE in details)
 
 
-def test_a_failed_handshake_is_known_by_its_words():
+def test_failed_handshake_is_known_by_its_words():
     assert is_about_tls("failed to connect to all addresses; last error: Ssl handshake failed")
     assert not is_about_tls("failed to connect to all addresses; last error: Connection refused")
 
@@ -183,7 +183,7 @@ def test_tls_that_breaks_after_the_handshake_is_known_by_its_words():
         ),
     ],
 )
-def test_a_refusal_says_what_where_and_what_to_do(code, words, expected, says):
+def test_refusal_says_what_where_and_what_to_do(code, words, expected, says):
     error = refusal(code, words, "txn on b'k'", "http://etcd:1")
     assert type(error) is expected
     assert all(text in str(error) for text in ("txn on b'k'", "http://etcd:1", words, says))

@@ -47,7 +47,7 @@ def test_what_goes_back_is_a_change(later, says):
         guard.check(later, guard.known, "etcd:1", quorum=True, revision=True)
 
 
-def test_an_answer_with_no_quorum_behind_it_teaches_only_the_cluster():
+def test_answer_with_no_quorum_behind_it_teaches_only_the_cluster():
     """A member's own revision lags, and a lone candidate's term runs ahead."""
     guard = learned(header(10))
     guard.check(header(4, raft_term=9), guard.known, "etcd:1", quorum=False, revision=False)
@@ -62,7 +62,7 @@ def test_two_first_answers_of_two_clusters_are_a_change():
         guard.check(header(cluster_id=2), sent, "etcd:1", quorum=True, revision=True)
 
 
-def test_a_change_is_told_to_all_that_began_before_it_and_then_accepted():
+def test_change_is_told_to_all_that_began_before_it_and_then_accepted():
     guard = learned(header(10))
     before = guard.known
     with pytest.raises(EtcdClusterChanged):

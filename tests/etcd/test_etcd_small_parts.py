@@ -29,7 +29,7 @@ def names(ring):
     return "".join(connection.name for connection in ring.in_order())
 
 
-def test_the_endpoint_that_worked_last_comes_first(ring):
+def test_endpoint_that_worked_last_comes_first(ring):
     assert names(ring) == "abc"
     ring.worked(ring.in_order()[2])
     assert names(ring) == "cab"
@@ -46,19 +46,19 @@ def test_endpoint_that_takes_first_place_is_logged_for_debugging(ring, caplog):
     ]
 
 
-def test_a_failing_endpoint_gives_way_to_the_next(ring):
+def test_failing_endpoint_gives_way_to_the_next(ring):
     ring.failed(ring.first)
     assert names(ring) == "bca"
 
 
-def test_an_endpoint_that_fails_while_another_is_first_changes_no_order(ring):
+def test_endpoint_that_fails_while_another_is_first_changes_no_order(ring):
     a = ring.first
     ring.failed(a)
     ring.failed(a)
     assert names(ring) == "bca"
 
 
-def test_a_connection_is_proven_from_an_answer_to_a_failure(ring):
+def test_connection_is_proven_from_an_answer_to_a_failure(ring):
     first = ring.first
     assert not first.is_proven
     ring.worked(first)
@@ -67,7 +67,7 @@ def test_a_connection_is_proven_from_an_answer_to_a_failure(ring):
     assert not first.is_proven
 
 
-def test_a_user_authenticates_once_for_all():
+def test_user_authenticates_once_for_all():
     asked = []
 
     def authenticate(request):
@@ -108,7 +108,7 @@ def test_nobody_waits_for_anothers_login_beyond_their_own_deadline():
     assert tokens.get(slowly, 5.0) == "t"
 
 
-def test_a_failed_login_is_tried_again():
+def test_failed_login_is_tried_again():
     tokens = UserTokens("u", "p")
 
     def fails(_):
@@ -127,7 +127,7 @@ def test_cluster_without_authentication_gets_no_token_until_it_wants_one():
     assert tokens.get(lambda _: "t", 5.0) == "t"
 
 
-def test_a_borrowed_token_is_read_for_each_request():
+def test_borrowed_token_is_read_for_each_request():
     class Theirs:
         channel = None
         metadata = None
@@ -155,7 +155,7 @@ def test_pauses_grow_to_their_bound_and_begin_anew():
     assert backoff.is_fresh
 
 
-def test_a_transaction_is_translated():
+def test_transaction_is_translated():
     request = from_txn(
         (
             Compare(b"a", TxnTarget.VERSION, 1),
@@ -185,13 +185,13 @@ def test_compare_of_a_range_is_translated():
     assert compare.SerializeToString().endswith(b"\x82\x04\x01b")
 
 
-def test_a_comparison_with_zero_is_sent():
+def test_comparison_with_zero_is_sent():
     """proto3 sends zeros only in a oneof, and etcd must see the number."""
     compare = from_txn((Compare(b"a", TxnTarget.CREATE, 0),), (), ()).compare[0]
     assert compare.WhichOneof("target_union") == "create_revision"
 
 
-def test_the_bytes_are_etcds():
+def test_bytes_are_etcds():
     """Field numbers by hand: key 1, range_end 2; event 11, kv 2, revision 3."""
     assert pb.RangeRequest(key=b"k", range_end=b"l").SerializeToString() == b"\x0a\x01k\x12\x01l"
     answer = pb.WatchResponse.FromString(b"\x5a\x07\x08\x01\x12\x03\x0a\x01k" + b"\x18\x01")
@@ -243,7 +243,7 @@ def old(channel):
     channel.made_at -= 2 * connections.MIN_CHANNEL_AGE_S
 
 
-def test_a_channel_that_does_not_close_keeps_nobody(caplog, monkeypatch):
+def test_channel_that_does_not_close_keeps_nobody(caplog, monkeypatch):
     release = threading.Event()
     monkeypatch.setattr(connections, "_CLOSE_TIMEOUT_S", 0.1)
     stuck = Connection("http://stuck:1", lambda: FakeChannel(release))
@@ -310,7 +310,7 @@ def test_channel_that_is_new_or_connecting_is_kept():
             pass
 
 
-def test_a_closed_client_refuses_without_having_opened_anything():
+def test_closed_client_refuses_without_having_opened_anything():
     client = Client(["http://127.0.0.1:1"])
     client.close()
     client.close()
@@ -325,6 +325,6 @@ def test_a_closed_client_refuses_without_having_opened_anything():
     assert client.calls == {}
 
 
-def test_a_timeout_of_a_call_is_checked():
+def test_timeout_of_a_call_is_checked():
     with Client(["http://127.0.0.1:1"]) as client, pytest.raises(ConfigError, match="timeout"):
         client.range(b"k", timeout=-1.0)

@@ -45,7 +45,7 @@ def test_rule_2_progress_answers_are_signs_of_life_only(clients):
     assert seen.revisions == [5]
 
 
-def test_a_watch_says_which_cluster_it_lost(clients, monkeypatch):
+def test_watch_says_which_cluster_it_lost(clients, monkeypatch):
     """A node of another cluster at the same endpoint ends every watch."""
     monkeypatch.setattr("rink.etcd.watch.PROBE_INTERVAL_S", 0.5)
     cluster_id = [1]
@@ -103,7 +103,7 @@ def test_renewal_answer_without_cluster_id_is_logged_not_delivered(clients, capl
 
 
 @pytest.mark.parametrize(("before", "after"), [(7, 3), (5, 6)])
-def test_a_restored_backup_breaks_the_watch(clients, before, after):
+def test_restored_backup_breaks_the_watch(clients, before, after):
     """The cluster id is the same, and the revision is older than before."""
     revision = [before]
 
@@ -126,7 +126,7 @@ def test_a_restored_backup_breaks_the_watch(clients, before, after):
         client.close()
 
 
-def test_a_watch_of_what_was_compacted_breaks(clients):
+def test_watch_of_what_was_compacted_breaks(clients):
     """The missed changes cannot be delivered, and that is reported."""
 
     def watch(request):
@@ -139,7 +139,7 @@ def test_a_watch_of_what_was_compacted_breaks(clients):
         client.close()
 
 
-def test_a_split_revision_breaks_the_watch(clients):
+def test_split_revision_breaks_the_watch(clients):
     """This was never seen. It would deliver half a revision as a whole one."""
 
     def watch(request):
@@ -286,7 +286,7 @@ def renewed(*requests):
     return [pb.LeaseKeepAliveResponse(header=header(), ID=one.ID, TTL=9) for one in requests]
 
 
-def test_a_late_answer_belongs_to_its_own_request(clients):
+def test_late_answer_belongs_to_its_own_request(clients):
     """The k-th answer is the k-th request's, however late it comes."""
     came, now = [], [100.0]
 
@@ -485,7 +485,7 @@ def test_patience_is_twice_what_the_last_answer_took():
     assert patience.seconds == 0.5
 
 
-def test_a_longer_ttl_bears_longer_silences(clients):
+def test_longer_ttl_bears_longer_silences(clients):
     """A TTL of 60 s allows more than 2 s; a TTL of 3 s allows less."""
 
     def keepalive(request):
@@ -503,7 +503,7 @@ def test_a_longer_ttl_bears_longer_silences(clients):
             client.close()
 
 
-def test_an_answer_of_a_past_raft_term_does_not_count(clients):
+def test_answer_of_a_past_raft_term_does_not_count(clients):
     """A former leader that thaws renews in its own books only."""
     terms = [5, 4, 5]
 

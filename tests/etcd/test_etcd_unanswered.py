@@ -22,7 +22,7 @@ def test_answers_are_matched_in_order():
     assert requests.oldest_at is None
 
 
-def test_an_answer_out_of_order_matches_nothing():
+def test_answer_out_of_order_matches_nothing():
     requests = Unanswered()
     requests.send(asked(1, 10.0))
     assert requests.answered(2) is None
@@ -50,7 +50,7 @@ def test_what_is_forgotten_is_not_sent_again():
     assert times(requests.take_waiting(0)) == [(2, 10.0)]
 
 
-def test_a_broken_stream_leaves_its_requests_waiting_with_their_own_time():
+def test_broken_stream_leaves_its_requests_waiting_with_their_own_time():
     requests = Unanswered()
     requests.send(asked(1, 10.0))
     requests.send(asked(1, 11.0))

@@ -70,7 +70,7 @@ async def _wait_for(r, name):
     return await r.await_role(name)
 
 
-def test_a_grant_that_races_with_a_cancellation_is_let_go():
+def test_grant_that_races_with_a_cancellation_is_let_go():
     async def scenario(cluster):
         async with pair(cluster) as (a, b):
             names = owned_by(1, 2, 50)
@@ -107,7 +107,7 @@ def test_cancelling_a_join_leaves_no_record():
     run(scenario)
 
 
-def test_the_loss_cancels_the_body_and_ends_there():
+def test_loss_cancels_the_body_and_ends_there():
     async def scenario(cluster):
         async with member(cluster) as a:
             reached = []
@@ -126,7 +126,7 @@ def test_the_loss_cancels_the_body_and_ends_there():
     run(scenario)
 
 
-def test_a_role_that_was_got_cancels_its_body_too():
+def test_role_that_was_got_cancels_its_body_too():
     async def scenario(cluster):
         async with member(cluster) as a:
             assert await a.wait_settled(LONG_S)
@@ -171,7 +171,7 @@ def test_loss_between_two_bodies_cancels_each_of_them():
     run(scenario)
 
 
-def test_a_cancellation_from_outside_passes_through():
+def test_cancellation_from_outside_passes_through():
     async def scenario(cluster):
         async with member(cluster) as a:
             inside = asyncio.Event()
@@ -213,7 +213,7 @@ def test_outer_cancellation_passes_through_a_body_that_loses_its_role():
     run(scenario)
 
 
-def test_a_timeout_around_the_body_and_one_within_it_work():
+def test_timeout_around_the_body_and_one_within_it_work():
     async def scenario(cluster):
         async with member(cluster) as a:
             with pytest.raises(TimeoutError):
@@ -233,7 +233,7 @@ def test_a_timeout_around_the_body_and_one_within_it_work():
     run(scenario)
 
 
-def test_an_error_of_the_body_passes_through():
+def test_error_of_the_body_passes_through():
     async def scenario(cluster):
         async with member(cluster) as a:
             with pytest.raises(ZeroDivisionError):
@@ -244,7 +244,7 @@ def test_an_error_of_the_body_passes_through():
     run(scenario)
 
 
-def test_a_task_group_in_the_body_is_cancelled_with_it():
+def test_task_group_in_the_body_is_cancelled_with_it():
     async def scenario(cluster):
         async with member(cluster) as a:
             ended = []
@@ -295,7 +295,7 @@ def test_leaving_from_inside_a_role_sets_own_with_is_bounded():
     run(scenario)
 
 
-def test_a_role_that_is_only_awaited_does_not_cancel_whoever_holds_it():
+def test_role_that_is_only_awaited_does_not_cancel_whoever_holds_it():
     async def scenario(cluster):
         async with member(cluster) as a:
             role = await a.await_role(owned_by(1, 2), LONG_S)
@@ -307,7 +307,7 @@ def test_a_role_that_is_only_awaited_does_not_cancel_whoever_holds_it():
     run(scenario)
 
 
-def test_a_loop_that_is_blocked_for_longer_than_the_ttl_keeps_its_roles():
+def test_loop_that_is_blocked_for_longer_than_the_ttl_keeps_its_roles():
     async def scenario(time):
         async def meanwhile(waits):
             done, _ = await asyncio.gather(waits, asyncio.to_thread(time.advance, 1.0))
@@ -328,7 +328,7 @@ def test_a_loop_that_is_blocked_for_longer_than_the_ttl_keeps_its_roles():
         asyncio.run(asyncio.wait_for(scenario(time), 3 * LONG_S))
 
 
-def test_a_loop_that_was_closed_harms_nobody(caplog):
+def test_loop_that_was_closed_harms_nobody(caplog):
     with MemoryCluster() as cluster:
         session = aio.Session(cluster.client(), ttl=TTL_S)
         a = aio.Rink(session, "g", name="a", **QUICK)
@@ -359,7 +359,7 @@ async def _leave(a, role):
     await leaving
 
 
-def test_a_leave_that_is_cancelled_goes_on():
+def test_leave_that_is_cancelled_goes_on():
     async def scenario(cluster):
         async with pair(cluster) as (a, _):
             role = await a.await_role(owned_by(0, 2), LONG_S)
@@ -520,7 +520,7 @@ def test_second_async_with_of_one_handle_is_refused():
     run(scenario)
 
 
-def test_a_name_that_is_none_is_refused_before_anything_is_awaited():
+def test_name_that_is_none_is_refused_before_anything_is_awaited():
     async def scenario(cluster):
         async with member(cluster) as a:
             with pytest.raises(rink.ConfigError, match="name"):

@@ -30,7 +30,7 @@ def test_release_at_the_loss_is_logged_after_the_loss(blocking, caplog):
     assert verbs == [f"group 'g': {verb}" for verb in ("granted", "lost", "released")]
 
 
-def test_a_blocking_call_from_a_callback_is_refused(blocking):
+def test_blocking_call_from_a_callback_is_refused(blocking):
     caught = queue.SimpleQueue()
     session = blocking.session()
 
@@ -103,7 +103,7 @@ def test_leaving_from_inside_a_role_sets_own_with_is_bounded(blocking):
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_a_with_that_the_process_ends_in_does_not_wait_for_ever(blocking, kind):
+def test_with_that_the_process_ends_in_does_not_wait_for_ever(blocking, kind):
     roles = []
 
     def ends():
@@ -117,7 +117,7 @@ def test_a_with_that_the_process_ends_in_does_not_wait_for_ever(blocking, kind):
     roles[0].release()
 
 
-def test_a_join_under_way_ends_when_the_session_is_closed(blocking, apart):
+def test_join_under_way_ends_when_the_session_is_closed(blocking, apart):
     holder, session = blocking.make("a").join(), blocking.session()
     other = blocking.make("a", session=session)
     joining = apart(other.join)
@@ -143,7 +143,7 @@ def test_functions_of_on_role_that_leave_do_not_wait_for_each_other(blocking, ap
     assert [left.get(timeout=LONG_S) for _ in range(2)] == [None, None]
 
 
-def test_a_function_that_never_ends_does_not_keep_the_leave_after_grace(blocking, caplog):
+def test_function_that_never_ends_does_not_keep_the_leave_after_grace(blocking, caplog):
     goes_on = threading.Event()
     a = blocking.make("a", grace=0.1)
     began = threading.Event()
@@ -172,21 +172,21 @@ def test_leaving_from_elsewhere_waits_for_the_body(blocking, apart):
     b.await_role(role.name, LONG_S).release()
 
 
-def test_a_session_closed_inside_a_roles_own_body_is_bounded(blocking):
+def test_session_closed_inside_a_roles_own_body_is_bounded(blocking):
     session = blocking.session()
     a = blocking.make("a", session=session, leave_timeout=0.2).join()
     with a.await_role("x", LONG_S), within(10.0):
         session.close()
 
 
-def test_the_body_ends_with_its_release_whatever_it_raises(blocking):
+def test_body_ends_with_its_release_whatever_it_raises(blocking):
     a = blocking.join("a")
     with pytest.raises(ZeroDivisionError), a.await_role("x", LONG_S):
         raise ZeroDivisionError
     assert a.status().held == {}
 
 
-def test_the_with_of_a_session_and_a_rink_joins_and_leaves(blocking):
+def test_with_of_a_session_and_a_rink_joins_and_leaves(blocking):
     with rink.Session(blocking.cluster.client(), ttl=TTL_S) as session:
         with rink.Rink(session, "g", name="a", initial_delay=0) as a:
             a.await_role("x", LONG_S).release()
@@ -211,7 +211,7 @@ def test_nothing_runs_before_the_join_and_nothing_after_the_close(blocking):
     assert not ours()
 
 
-def test_an_engine_that_fails_gives_everything_up_and_says_so(blocking, apart, caplog):
+def test_engine_that_fails_gives_everything_up_and_says_so(blocking, apart, caplog):
     a, b = blocking.pair(leave_timeout=0.1)
     role = a.await_role(owned_by(0, 2), LONG_S)
     waiting = apart(a.await_role, owned_by(1, 2))
@@ -298,7 +298,7 @@ def test_join_whose_thread_fails_to_start_raises_and_keeps_nobody(blocking, monk
 
 @pytest.mark.filterwarnings("ignore:.*garbage-collected:ResourceWarning")
 @pytest.mark.parametrize("moves", ["wanted", "held"])
-def test_a_role_set_that_is_collected_while_a_role_moves_lets_go_of_it(blocking, moves):
+def test_role_set_that_is_collected_while_a_role_moves_lets_go_of_it(blocking, moves):
     """The finalizer may come between two steps, and locks nothing."""
     a = blocking.join("a")
     name = owned_by(1, 2)
@@ -334,7 +334,7 @@ def test_role_sets_that_are_dropped_leave_nothing_behind(blocking):
     assert len(engine_of(a).left._callbacks) == waiting
 
 
-def test_a_role_that_waits_can_be_written_out(blocking):
+def test_role_that_waits_can_be_written_out(blocking):
     a = blocking.join("a")
     role = rink.Role(engine_of(a), Handle("x"))
     assert repr(role) == "<Role 'x' waits>"

@@ -27,7 +27,7 @@ class Changes:
         return {self.seen.get(timeout=LONG_S) for _ in range(count)}
 
 
-def test_a_role_set_tells_what_is_gained_and_lost(world, apart):
+def test_role_set_tells_what_is_gained_and_lost(world, apart):
     a = world.join("a")
     stays, goes = owned_by(0, 2), owned_by(1, 2)
     with a.roles([stays, goes, goes]) as roles:
@@ -45,7 +45,7 @@ def test_a_role_set_tells_what_is_gained_and_lost(world, apart):
     assert a.status().held == {}
 
 
-def test_a_role_set_that_nobody_iterates_follows_all_the_same(world):
+def test_role_set_that_nobody_iterates_follows_all_the_same(world):
     a = world.join("a")
     stays, goes = owned_by(0, 2), owned_by(1, 2)
     with a.roles([stays, goes]) as roles:
@@ -94,7 +94,7 @@ def test_role_set_holds_a_role_before_it_tells_of_it(world):
         assert seen == [(False, False), (True, True)]
 
 
-def test_a_role_set_may_be_iterated_late_and_tells_of_nothing_that_is_over(world, apart):
+def test_role_set_may_be_iterated_late_and_tells_of_nothing_that_is_over(world, apart):
     """Code that got the first grant would work beside another member."""
     a = world.join("a")
     stays, goes = owned_by(0, 2), owned_by(1, 2)
@@ -126,7 +126,7 @@ def test_role_set_iterated_again_yields_the_loss_of_a_yielded_grant(world, apart
     changes.done.result(LONG_S)
 
 
-def test_a_role_set_that_is_iterated_no_more_releases_what_is_lost(world):
+def test_role_set_that_is_iterated_no_more_releases_what_is_lost(world):
     a = world.join("a")
     goes = owned_by(1, 2)
     with a.roles([goes]) as roles:
@@ -137,7 +137,7 @@ def test_a_role_set_that_is_iterated_no_more_releases_what_is_lost(world):
         b.await_role(goes, LONG_S).release()
 
 
-def test_the_end_of_a_role_set_releases_what_was_lost_and_not_looked_at(world):
+def test_end_of_a_role_set_releases_what_was_lost_and_not_looked_at(world):
     a = world.join("a")
     goes = owned_by(1, 2)
     with a.roles([goes]) as roles:
@@ -149,7 +149,7 @@ def test_the_end_of_a_role_set_releases_what_was_lost_and_not_looked_at(world):
     a.leave()
 
 
-def test_a_role_set_ends_when_the_group_is_left(world, apart):
+def test_role_set_ends_when_the_group_is_left(world, apart):
     a = world.join("a")
     with a.roles(["x"]) as roles:
         changes = Changes(roles, apart)
@@ -159,7 +159,7 @@ def test_a_role_set_ends_when_the_group_is_left(world, apart):
     assert changes.seen.get(timeout=LONG_S) == ("x", False)
 
 
-def test_a_role_set_that_has_ended_is_iterated_to_its_end_again(world, apart):
+def test_role_set_that_has_ended_is_iterated_to_its_end_again(world, apart):
     a = world.join("a")
     with a.roles(["x"]) as roles:
         assert next(change.gained for change in roles)
@@ -168,7 +168,7 @@ def test_a_role_set_that_has_ended_is_iterated_to_its_end_again(world, apart):
         assert list(roles) == []
 
 
-def test_a_role_set_is_iterated_inside_its_with(world):
+def test_role_set_is_iterated_inside_its_with(world):
     member = world.join("a")
     roles = member.roles(["x"])
     assert roles.held == {}
@@ -279,7 +279,7 @@ def test_callbacks_are_told_of_coordinator_rank_and_roles_in_order(world):
     assert threads.pop().startswith("rink-callbacks")
 
 
-def test_a_callback_that_raises_or_takes_long_harms_nobody(world, caplog):
+def test_callback_that_raises_or_takes_long_harms_nobody(world, caplog):
     goes_on, called = threading.Event(), threading.Event()
 
     def slow(rank):

@@ -3,7 +3,7 @@
 from process_support import run
 
 
-def test_a_child_is_refused_at_once_and_its_parent_is_unharmed():
+def test_child_is_refused_at_once_and_its_parent_is_unharmed():
     out = run("""
         a = member("a")
         role, set_ = a.await_role("x", 10), a.roles(["x", "y"])
@@ -62,7 +62,7 @@ def test_what_ends_does_nothing_in_a_child():
     """)
 
 
-def test_a_child_may_join_with_a_session_of_its_own():
+def test_child_may_join_with_a_session_of_its_own():
     out = run("""
         a = member("a")
         def child():

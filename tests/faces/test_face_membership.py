@@ -13,7 +13,7 @@ from rink.etcd.api import Delete, Put
 from rink.testing.memory.cluster import MemoryCluster
 
 
-def test_a_join_makes_a_record_and_a_leave_takes_it_away(world):
+def test_join_makes_a_record_and_a_leave_takes_it_away(world):
     member = world.make("a").join()
     assert records(world) == {"a"}
     member.leave()
@@ -30,7 +30,7 @@ def test_leaving_without_having_joined_does_nothing(world):
     world.make("a").leave()
 
 
-def test_a_lone_member_is_ranked_at_once_and_coordinates(world):
+def test_lone_member_is_ranked_at_once_and_coordinates(world):
     member = world.join("a", initial_delay=60.0, rebalance_delay=60.0)
     assert (member.rank, member.size, member.is_coordinator, member.version.number) == (
         0,
@@ -70,7 +70,7 @@ def test_status_is_one_value_that_says_everything(world):
     assert status.members[1].shares[0].size == 2
 
 
-def test_a_session_remains_for_its_ttl_less_the_margin(world):
+def test_session_remains_for_its_ttl_less_the_margin(world):
     member = world.join("a", ttl=60.0)
     assert 30.0 < member.session_remaining <= 54.0
     assert raw(member)._session.is_live
@@ -84,7 +84,7 @@ def test_session_margin_follows_a_larger_granted_ttl(world, monkeypatch, margin,
     assert remains - 20.0 < member.session_remaining <= remains
 
 
-def test_a_name_is_made_where_none_is_given(world):
+def test_name_is_made_where_none_is_given(world):
     one, two = world.make(None), world.make(None)
     assert one.name != two.name
 
@@ -131,7 +131,7 @@ def test_joining_twice_is_refused_also_after_a_leave(world):
         member.join()
 
 
-def test_a_closed_session_is_refused(world):
+def test_closed_session_is_refused(world):
     session = world.session()
     member = world.make("a", session=session).join()
     session.close()
@@ -200,7 +200,7 @@ def test_groups_whose_names_begin_alike_do_not_meet(world):
     assert [m.size for m in (one, two, three)] == [1, 1, 1]
 
 
-def test_a_taken_name_is_refused_after_the_join_timeout(world, apart):
+def test_taken_name_is_refused_after_the_join_timeout(world, apart):
     first, clock = world.join("a"), ShiftedClock()
     session = world.session(ttl=1200.0, clock=clock)
     other = world.make("a", session=session, join_timeout=600.0)
@@ -217,7 +217,7 @@ def test_a_taken_name_is_refused_after_the_join_timeout(world, apart):
     assert len(records(world)) == 1
 
 
-def test_a_taken_name_is_joined_under_once_it_is_free(world, apart):
+def test_taken_name_is_joined_under_once_it_is_free(world, apart):
     first = world.join("a")
     other = world.make("a", join_timeout=LONG_S)
     joining = apart(other.join)
@@ -229,7 +229,7 @@ def test_a_taken_name_is_joined_under_once_it_is_free(world, apart):
     until(other, lambda: other.rank == 0)
 
 
-def test_a_planned_restart_that_keeps_its_rank_moves_nothing(world):
+def test_planned_restart_that_keeps_its_rank_moves_nothing(world):
     a, b = world.pair(leave_delay=60.0)
     number = a.version.number
     b.leave(keep_rank=True)
@@ -240,7 +240,7 @@ def test_a_planned_restart_that_keeps_its_rank_moves_nothing(world):
         assert a.version.number == again.version.number == number
 
 
-def test_a_leave_moves_the_roles_to_whoever_waits(world):
+def test_leave_moves_the_roles_to_whoever_waits(world):
     a, b = world.join("a"), None
     b = world.make("b", rebalance_delay=600.0, initial_delay=600.0).join()
     assert b.rank is None
@@ -280,7 +280,7 @@ def test_versions_mark_those_that_were_pruned_before_they_were_told(world):
     assert last == a.version  # what was skipped is no part of a version
 
 
-def test_a_role_that_is_not_let_go_keeps_the_group_unsettled(world, apart):
+def test_role_that_is_not_let_go_keeps_the_group_unsettled(world, apart):
     a = world.join("a")
     role = a.await_role(owned_by(1, 2), LONG_S)
     b = world.join("b")
@@ -293,7 +293,7 @@ def test_a_role_that_is_not_let_go_keeps_the_group_unsettled(world, apart):
     assert settled.result(LONG_S) is True
 
 
-def test_a_session_a_rink_and_a_role_are_not_pickled(world):
+def test_session_a_rink_and_a_role_are_not_pickled(world):
     member = world.join("a")
     with member.await_role("x", LONG_S) as role:
         for value in (raw(member)._session, raw(member), raw(role)):
@@ -301,7 +301,7 @@ def test_a_session_a_rink_and_a_role_are_not_pickled(world):
                 pickle.dumps(value)
 
 
-def test_a_rink_without_a_session_is_refused(face):
+def test_rink_without_a_session_is_refused(face):
     with pytest.raises(rink.UsageError, match="Session"):
         face.rink("http://127.0.0.1:2379", "g")
 
@@ -314,7 +314,7 @@ def test_making_a_session_and_a_rink_asks_etcd_nothing(face):
         assert etcd.streams == []
 
 
-def test_an_etcd_that_does_not_answer_fails_the_join(world):
+def test_etcd_that_does_not_answer_fails_the_join(world):
     member = world.make("a")
     world.etcd_of(member).cut()
     with pytest.raises(rink.EtcdUnavailable):

@@ -105,7 +105,7 @@ def test_ctrl_c_under_a_session_alone_does_not_wait_for_ever(face):
 @pytest.mark.parametrize(
     "end", ["", "raise SystemExit(0)", "del a; gc.collect()", "b = member('b'); b.wait_settled(9)"]
 )
-def test_the_exit_leaves_every_group(end):
+def test_exit_leaves_every_group(end):
     out = run(f"""
         a = member("a")
         a.await_role("x", 10).release()
@@ -134,7 +134,7 @@ def test_exit_with_a_role_never_released_is_bounded_and_keeps_its_claim(hold):
     assert "records at exit: ['a'] leases: 1" in out
 
 
-def test_the_first_callback_may_come_at_the_exit():
+def test_first_callback_may_come_at_the_exit():
     out = run("""
         a = member("a", on_role_change=lambda *what: print(*what))
         a.wait_settled(10)
@@ -144,7 +144,7 @@ def test_the_first_callback_may_come_at_the_exit():
 
 
 @pytest.mark.parametrize(("end", "left"), [("role.release()", "[]"), ("", "['a']")])
-def test_the_exit_leaves_where_no_thread_can_be_started_any_more(end, left):
+def test_exit_leaves_where_no_thread_can_be_started_any_more(end, left):
     # As from Python 3.12 on: "can't create new thread at interpreter shutdown".
     out = run(f"""
         a = member("a", on_role_change=print)
@@ -164,7 +164,7 @@ def test_the_exit_leaves_where_no_thread_can_be_started_any_more(end, left):
     assert f"records at exit: {left}" in out
 
 
-def test_the_exit_is_bounded_where_etcd_is_gone():
+def test_exit_is_bounded_where_etcd_is_gone():
     run("""
         use_virtual_time()
         members = [member(name) for name in "abc"]

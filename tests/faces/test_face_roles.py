@@ -13,7 +13,7 @@ import rink
 from rink import roles as roles_module
 
 
-def test_an_awaited_role_is_held_with_a_token(world):
+def test_awaited_role_is_held_with_a_token(world):
     member = world.join("a")
     with member.await_role("leader", LONG_S) as role:
         assert role.is_held
@@ -29,7 +29,7 @@ def test_an_awaited_role_is_held_with_a_token(world):
     assert error.token == role.token
 
 
-def test_a_role_is_got_where_it_is_mine_and_else_none(world):
+def test_role_is_got_where_it_is_mine_and_else_none(world):
     a, b = world.pair()
     for rank, (mine, other) in enumerate([(a, b), (b, a)]):
         name = owned_by(rank, 2)
@@ -48,7 +48,7 @@ def test_getting_a_role_asks_etcd_nothing(world):
     assert world.cluster.store.revision == revision
 
 
-def test_a_wait_that_times_out_names_who_is_in_the_way(world):
+def test_wait_that_times_out_names_who_is_in_the_way(world):
     a, _ = world.pair()
     with within(10.0), pytest.raises(rink.RoleTimeout, match="b: owns it in version") as caught:
         a.await_role(owned_by(1, 2), 0.05)
@@ -83,7 +83,7 @@ def test_member_that_prefers_another_built_in_scheme_is_ranked(world):
     b.await_role("p/1", LONG_S).release()
 
 
-def test_a_wait_behind_a_holder_that_does_not_let_go_names_it(world):
+def test_wait_behind_a_holder_that_does_not_let_go_names_it(world):
     a = world.join("a")
     role = a.await_role(owned_by(1, 2), LONG_S)
     b = world.join("b")
@@ -94,7 +94,7 @@ def test_a_wait_behind_a_holder_that_does_not_let_go_names_it(world):
         pass
 
 
-def test_a_timeout_of_zero_asks_once(world):
+def test_timeout_of_zero_asks_once(world):
     a, _ = world.pair()
     with a.await_role(owned_by(0, 2), 0):
         pass
@@ -103,13 +103,13 @@ def test_a_timeout_of_zero_asks_once(world):
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), "soon", True])
-def test_a_timeout_that_is_none_is_refused(world, timeout):
+def test_timeout_that_is_none_is_refused(world, timeout):
     member = world.join("a")
     with pytest.raises(rink.ConfigError, match="timeout"):
         member.await_role("x", timeout)
 
 
-def test_a_very_long_timeout_is_as_good_as_none(world, apart):
+def test_very_long_timeout_is_as_good_as_none(world, apart):
     a, b = world.pair()
     waiting = apart(a.await_role, owned_by(1, 2), 1e12)
     until(a, lambda: a.status().waiting_for)
@@ -117,7 +117,7 @@ def test_a_very_long_timeout_is_as_good_as_none(world, apart):
     waiting.result(LONG_S).release()
 
 
-def test_a_wait_that_timed_out_is_withdrawn(world):
+def test_wait_that_timed_out_is_withdrawn(world):
     a, b = world.pair()
     name = owned_by(1, 2)
     with pytest.raises(rink.RoleTimeout):
@@ -128,7 +128,7 @@ def test_a_wait_that_timed_out_is_withdrawn(world):
     assert a.status().held == {}
 
 
-def test_a_grant_that_races_with_a_withdrawal_is_let_go(world, apart):
+def test_grant_that_races_with_a_withdrawal_is_let_go(world, apart):
     a, b = world.pair()
     names = owned_by(1, 2, 20)
     waits = [apart(_try, a, name, 0.02 + 0.002 * i) for i, name in enumerate(names)]
@@ -158,7 +158,7 @@ def test_handles_of_one_role_share_it_until_the_last_is_released(world):
     assert member.status().held == {}
 
 
-def test_a_later_member_has_a_greater_token(world):
+def test_later_member_has_a_greater_token(world):
     a, b = world.pair()
     name = owned_by(1, 2)
     tokens = []
@@ -173,7 +173,7 @@ def test_a_later_member_has_a_greater_token(world):
     assert tokens == sorted(set(tokens))
 
 
-def test_a_role_is_lost_when_the_group_grows(world):
+def test_role_is_lost_when_the_group_grows(world):
     a = world.join("a")
     stays, goes = a.await_role(owned_by(0, 2), LONG_S), a.await_role(owned_by(1, 2), LONG_S)
     b = world.join("b")
@@ -191,7 +191,7 @@ def test_a_role_is_lost_when_the_group_grows(world):
     stays.release()
 
 
-def test_a_role_is_lost_when_its_member_leaves(world, apart):
+def test_role_is_lost_when_its_member_leaves(world, apart):
     a, b = world.pair()
     role = b.await_role(owned_by(1, 2), LONG_S)
     leaving = apart(b.leave)
@@ -224,7 +224,7 @@ def test_wait_for_a_greater_token_gets_it_once_the_role_is_released(world, apart
     until(member, lambda: re.search(f"the next grant is with token .*{never}", says(never)))
 
 
-def test_a_lost_role_stays_lost_and_is_granted_anew_only_after_its_release(world, apart):
+def test_lost_role_stays_lost_and_is_granted_anew_only_after_its_release(world, apart):
     a = world.join("a")
     old = a.await_role(owned_by(1, 2), LONG_S)
     b = world.join("b")
@@ -245,7 +245,7 @@ def test_a_lost_role_stays_lost_and_is_granted_anew_only_after_its_release(world
         assert not old.is_held
 
 
-def test_a_wait_for_the_loss_ends_with_its_timeout(world):
+def test_wait_for_the_loss_ends_with_its_timeout(world):
     member = world.join("a")
     with member.await_role("x", LONG_S) as role:
         assert role.lost.wait(0.01) is False
@@ -270,7 +270,7 @@ def test_is_held_looks_at_the_deadline_itself(world):
         assert role.is_held
 
 
-def test_a_dropped_handle_is_released_with_one_warning(world, monkeypatch):
+def test_dropped_handle_is_released_with_one_warning(world, monkeypatch):
     monkeypatch.setattr(roles_module._ReleaseWarning, "once", False)
     a = world.join("a")
     assert a.wait_settled(LONG_S)
@@ -284,7 +284,7 @@ def test_a_dropped_handle_is_released_with_one_warning(world, monkeypatch):
     assert "can_take(name)" in str(caught[0].message)
 
 
-def test_a_dropped_handle_of_a_lost_role_lets_the_next_member_have_it(world, monkeypatch):
+def test_dropped_handle_of_a_lost_role_lets_the_next_member_have_it(world, monkeypatch):
     monkeypatch.setattr(roles_module._ReleaseWarning, "once", True)
     a = world.join("a")
     role = a.await_role(owned_by(1, 2), LONG_S)
@@ -371,7 +371,7 @@ def test_waiting_threads_of_a_closed_session_are_told(world, apart):
         wait.result(LONG_S)
 
 
-def test_a_custom_scheme_works_end_to_end(world):
+def test_custom_scheme_works_end_to_end(world):
     def by_length(role, size):
         return len(role) % size
 
@@ -383,7 +383,7 @@ def test_a_custom_scheme_works_end_to_end(world):
     assert a.get_role("y") is None
 
 
-def test_a_scheme_that_fails_for_a_role_costs_only_that_role(world):
+def test_scheme_that_fails_for_a_role_costs_only_that_role(world):
     def picky(role, size):
         if role == "poison":
             raise ValueError("I do not like it")

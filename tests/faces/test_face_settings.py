@@ -73,7 +73,7 @@ MEMBER = [
 
 
 @pytest.mark.parametrize(("what", "value"), SESSION)
-def test_a_setting_of_a_session_that_cannot_be_used_is_named(face, what, value):
+def test_setting_of_a_session_that_cannot_be_used_is_named(face, what, value):
     settings = {"endpoints" if what == "endpoint" else what: value}
     settings.setdefault("endpoints", "http://127.0.0.1:1")
     with pytest.raises(rink.ConfigError, match=what) as caught:
@@ -82,7 +82,7 @@ def test_a_setting_of_a_session_that_cannot_be_used_is_named(face, what, value):
 
 
 @pytest.mark.parametrize(("what", "value"), MEMBER)
-def test_a_setting_of_a_member_that_cannot_be_used_is_named(face, what, value):
+def test_setting_of_a_member_that_cannot_be_used_is_named(face, what, value):
     settings = {"group": "g", what.removesuffix(" name").replace("member", "name"): value}
     with MemoryCluster() as cluster:
         session = face.session(cluster.client(), ttl=5)
@@ -98,7 +98,7 @@ def test_ttl_is_rounded_up_and_the_margin_is_a_tenth_of_it(ttl, margin, gives):
         assert made.margin == gives
 
 
-def test_the_endpoints_come_from_the_environment_where_none_are_given(monkeypatch):
+def test_endpoints_come_from_the_environment_where_none_are_given(monkeypatch):
     monkeypatch.setenv("RINK_ETCD", "http://127.0.0.1:1, http://127.0.0.1:3")
     with rink.Session() as session:
         assert session.etcd.endpoint == "http://127.0.0.1:1"
@@ -107,6 +107,6 @@ def test_the_endpoints_come_from_the_environment_where_none_are_given(monkeypatc
         assert session.etcd.endpoint == "http://127.0.0.1:2379"
 
 
-def test_the_default_name_says_where_the_member_runs():
+def test_default_name_says_where_the_member_runs():
     with MemoryCluster() as cluster, rink.Session(cluster.client()) as session:
         assert BlockingFace().rink(session, "g").name.startswith(socket.gethostname() + "-")

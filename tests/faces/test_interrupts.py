@@ -130,7 +130,7 @@ CALLS = [
     "call",
     [*CALLS[:-1], pytest.param(follow_two, marks=pytest.mark.deep)],  # half a minute
 )
-def test_an_exception_at_any_step_leaves_no_handle_and_no_wait(blocking, call):
+def test_exception_at_any_step_leaves_no_handle_and_no_wait(blocking, call):
     member, _ = blocking.pair()
     mine, foreign = owned_by(0, 2), owned_by(1, 2)
     table = engine_of(member).table
@@ -190,7 +190,7 @@ def test_handler_that_calls_rink_during_a_call_is_refused(blocking, call):
         assert any("a signal handler called it in the middle of another call" in a for a in answers)
 
 
-def test_an_exception_at_any_step_of_a_join_leaves_no_member_and_no_wait(blocking):
+def test_exception_at_any_step_of_a_join_leaves_no_member_and_no_wait(blocking):
     for step in itertools.count():
         session = blocking.session()
         member = blocking.make("a", session=session)
@@ -208,7 +208,7 @@ def test_an_exception_at_any_step_of_a_join_leaves_no_member_and_no_wait(blockin
     member.leave()
 
 
-def test_a_handler_may_leave_in_the_midst_of_a_wait_for_the_loss(blocking):
+def test_handler_may_leave_in_the_midst_of_a_wait_for_the_loss(blocking):
     answers = []
 
     def handler():
@@ -232,7 +232,7 @@ def test_a_handler_may_leave_in_the_midst_of_a_wait_for_the_loss(blocking):
     assert "refused" in answers or sys.version_info >= (3, 13)  # which tells of fewer steps
 
 
-def test_a_handler_may_release_in_the_midst_of_a_wait_for_the_loss(blocking):
+def test_handler_may_release_in_the_midst_of_a_wait_for_the_loss(blocking):
     """Its release sets `lost`, which must not need a lock of the wait."""
     member, released = blocking.join("a"), []
     for step in range(1000):

@@ -23,14 +23,14 @@ def test_each_part_of_a_batch_is_written_once_however_often_it_is_tried(world):
     assert world.contents() == world.whole(batch(0), batch(1))
 
 
-def test_a_part_that_was_written_has_no_step(world):
+def test_part_that_was_written_has_no_step(world):
     world.write_batch(fence(5), batch(7))
     for number in (0, 7):
         with world.guard.part(fence(5), batch(number), 1) as step:
             assert step is None
 
 
-def test_a_part_knows_the_newest_batch_in_which_it_was_written(world):
+def test_part_knows_the_newest_batch_in_which_it_was_written(world):
     world.guard.begin(fence(5), batch(0))
     before = world.guard.part(fence(5), batch(0), 1)
     with contextlib.suppress(ZeroDivisionError), before:
@@ -45,7 +45,7 @@ def test_a_part_knows_the_newest_batch_in_which_it_was_written(world):
         assert part.written == done
 
 
-def test_a_stale_token_is_refused_by_every_call_and_changes_nothing(world):
+def test_stale_token_is_refused_by_every_call_and_changes_nothing(world):
     guard, stale = world.guard, fence(5)
     world.write_batch(stale, batch(0))
     guard.begin(stale, batch(1))
@@ -84,12 +84,12 @@ def test_tokens_are_told_apart_beyond_what_a_float_can(world):
     assert world.contents() == world.whole(batch(0), batch(1))
 
 
-def test_a_fence_may_be_raised_to_the_same_token_again(world):
+def test_fence_may_be_raised_to_the_same_token_again(world):
     for token in (5, 5, 6, 6):
         world.guard.raise_fence(fence(token))
 
 
-def test_an_exception_in_a_part_leaves_nothing_of_it(world):
+def test_exception_in_a_part_leaves_nothing_of_it(world):
     world.guard.begin(fence(5), batch(0))
     part = world.guard.part(fence(5), batch(0), 0)
     with pytest.raises(ZeroDivisionError), part as step:  # noqa: PT012
@@ -114,7 +114,7 @@ def test_fence_raised_while_a_part_is_written_refuses_it_at_its_end(world):
     assert world.contents() == world.whole(batch(0))
 
 
-def test_the_next_driver_goes_on_in_the_middle_of_a_batch(world):
+def test_next_driver_goes_on_in_the_middle_of_a_batch(world):
     """Its replay finds the first driver's parts, and writes the rest itself."""
     world.guard.begin(fence(5), batch(0, parts=3))
     world.write_part(fence(5), batch(0, parts=3), 1)
@@ -130,7 +130,7 @@ def test_batch_0_of_a_new_checkpoint_is_no_replay(world):
     assert world.contents() == world.whole(batch(0, "q1"), batch(0, "q2"))
 
 
-def test_a_query_that_is_cut_into_other_parts_is_refused(world):
+def test_query_that_is_cut_into_other_parts_is_refused(world):
     world.write_batch(fence(5), batch(0, parts=2))
     for parts in (1, 3):
         with pytest.raises(StateError, match="has 2 parts"):
@@ -159,7 +159,7 @@ def test_any_name_can_be_used_for_roles_and_queries(world, name):
     assert list(found.values()) == [1, 1]
 
 
-def test_a_batch_that_was_not_begun_is_refused(world):
+def test_batch_that_was_not_begun_is_refused(world):
     """A driver that raises the fence cannot know a token never stored."""
     with contextlib.suppress(StateError):  # Parquet raises at the end
         results = [world.write_part(fence(5), batch(0), number) for number in range(2)]
@@ -179,14 +179,14 @@ def test_copies_of_a_guard_are_the_same_guard(world):
     assert world.contents() == world.whole(batch(0), batch(1))
 
 
-def test_a_part_is_one_of_those_that_the_batch_has(world):
+def test_part_is_one_of_those_that_the_batch_has(world):
     world.guard.begin(fence(5), batch(0))
     for number in (-1, 2, 1.0, None, True):
         with pytest.raises(ConfigError, match="part"):
             world.guard.part(fence(5), batch(0), number)
 
 
-def test_a_part_is_entered_once(world):
+def test_part_is_entered_once(world):
     world.guard.begin(fence(5), batch(0))
     part = world.guard.part(fence(5), batch(0), 0)
     with part as step:
@@ -195,7 +195,7 @@ def test_a_part_is_entered_once(world):
         pass
 
 
-def test_a_step_ends_with_its_part(world):
+def test_step_ends_with_its_part(world):
     world.guard.begin(fence(5), batch(0))
     with world.guard.part(fence(5), batch(0), 0) as step:
         world.write(step, batch(0), 0)

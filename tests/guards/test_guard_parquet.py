@@ -83,7 +83,7 @@ def test_rows_come_as_tables_batches_and_dicts_into_one_file(world):
     assert len(world.guard.files()) == 1
 
 
-def test_a_part_without_rows_has_no_file(world):
+def test_part_without_rows_has_no_file(world):
     world.guard.begin(fence(1), batch(0))
     part = world.guard.part(fence(1), batch(0), 0)
     with part:
@@ -148,7 +148,7 @@ def test_finish_wants_each_part_once_and_of_this_batch(world):
     world.guard.finish(fence(1), batch(0), [None, None])
 
 
-def test_a_file_that_is_not_as_it_was_written_is_not_published(world):
+def test_file_that_is_not_as_it_was_written_is_not_published(world):
     for harm in (Path.unlink, lambda path: path.write_bytes(b"x")):
         results = results_of(world, batch(0))
         harm(world.guard._directory / results[1].path)
@@ -213,7 +213,7 @@ def test_vacuum_keeps_volumes_and_what_they_publish(world):
 
 @pytest.mark.usefixtures("small_volumes")
 @pytest.mark.parametrize("harm", ["gone", "", "[]", '{"rink": "guard", "format": 1, "number": 10}'])
-def test_a_volume_that_is_damaged_is_named_and_nothing_is_read_without_it(world, harm):
+def test_volume_that_is_damaged_is_named_and_nothing_is_read_without_it(world, harm):
     fill(world, 25)
     path = manifests(world)[9]
     if harm == "gone":
@@ -331,7 +331,7 @@ def test_who_slept_while_the_fence_was_raised_is_refused(world, monkeypatch):
         '{"rink": "guard", "format": 1, "number": 2, "batch": {"query": "q"}}', "\xff",
     ],
 )  # fmt: skip
-def test_a_damaged_manifest_is_named(world, text):
+def test_damaged_manifest_is_named(world, text):
     world.guard.raise_fence(fence(1))
     path = world.guard._directory / "manifests" / f"{2:020d}.json"
     path.write_bytes(text.encode("latin-1"))
@@ -344,7 +344,7 @@ def test_a_damaged_manifest_is_named(world, text):
     world.write_batch(fence(1), batch(0))
 
 
-def test_a_damaged_whole_fold_is_named(world):
+def test_damaged_whole_fold_is_named(world):
     fill(world, FOLD_INTERVAL)
     path = manifests(world)[FOLD_INTERVAL - 1]
     entry = json.loads(path.read_text())
@@ -354,7 +354,7 @@ def test_a_damaged_whole_fold_is_named(world):
             fresh(world).files()
 
 
-def test_a_gap_is_named(world):
+def test_gap_is_named(world):
     fill(world, 3)
     manifests(world)[1].unlink()
     with pytest.raises(StateError, match=r"0002\.json is damaged: it is not there"):
@@ -369,7 +369,7 @@ def test_what_is_no_manifest_is_named(world):
         world.guard.begin(fence(1), batch(0))
 
 
-def test_a_directory_that_went_back_is_named(world, tmp_path):
+def test_directory_that_went_back_is_named(world, tmp_path):
     fill(world, 2)
     for path in manifests(world)[1:]:
         path.unlink()
@@ -378,12 +378,12 @@ def test_a_directory_that_went_back_is_named(world, tmp_path):
 
 
 @pytest.mark.parametrize("directory", ["", None, 7, "s3://bucket/x", "hdfs://h/x", "file:///tmp"])
-def test_a_directory_is_a_path(directory):
+def test_directory_is_a_path(directory):
     with pytest.raises(ConfigError, match="directory"):
         ParquetGuard(directory)
 
 
-def test_a_directory_that_is_not_there_is_not_made(tmp_path):
+def test_directory_that_is_not_there_is_not_made(tmp_path):
     guard = ParquetGuard(tmp_path / "typing error")
     (tmp_path / "file").touch()
     for wrong in (guard, ParquetGuard(tmp_path / "file")):
@@ -398,7 +398,7 @@ def test_a_directory_that_is_not_there_is_not_made(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_directory_that_may_not_be_written_is_said(tmp_path):
+def test_directory_that_may_not_be_written_is_said(tmp_path):
     tmp_path.chmod(0o500)
     user = os.geteuid()
     try:
@@ -411,7 +411,7 @@ def test_a_directory_that_may_not_be_written_is_said(tmp_path):
     assert caught.value.place == str(tmp_path)
 
 
-def test_a_relative_directory_is_the_same_everywhere(tmp_path, monkeypatch):
+def test_relative_directory_is_the_same_everywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     guard = pickle.loads(pickle.dumps(ParquetGuard(".")))
     monkeypatch.chdir("/")
@@ -420,7 +420,7 @@ def test_a_relative_directory_is_the_same_everywhere(tmp_path, monkeypatch):
     shutil.rmtree(tmp_path / "manifests")
 
 
-def test_a_published_file_that_is_gone_is_named(world):
+def test_published_file_that_is_gone_is_named(world):
     fill(world, 1)
     [path] = files(world)
     path.unlink()
@@ -428,7 +428,7 @@ def test_a_published_file_that_is_gone_is_named(world):
         world.guard.read()
 
 
-def test_a_failed_part_leaves_no_file(world):
+def test_failed_part_leaves_no_file(world):
     world.guard.begin(fence(1), batch(0))
     for _ in range(2):
         part = world.guard.part(fence(1), batch(0), 0)
@@ -472,7 +472,7 @@ def test_guard_that_outlives_its_directory_refuses_the_next_one(world):
     assert next_one.contents() == next_one.whole(*(batch(number, parts=1) for number in range(25)))
 
 
-def test_a_listing_that_lacks_a_manifest_and_has_a_later_one_is_no_damage(world, monkeypatch):
+def test_listing_that_lacks_a_manifest_and_has_a_later_one_is_no_damage(world, monkeypatch):
     reader = fresh(world)
     fill(world, 9)
     list_all = os.listdir
@@ -482,7 +482,7 @@ def test_a_listing_that_lacks_a_manifest_and_has_a_later_one_is_no_damage(world,
 
 
 @pytest.mark.usefixtures("small_volumes")
-def test_a_manifest_that_goes_while_it_is_read_is_looked_for_anew(world, monkeypatch):
+def test_manifest_that_goes_while_it_is_read_is_looked_for_anew(world, monkeypatch):
     reader = fresh(world)
     fill(world, 1)
     assert len(reader.files()) == 1
@@ -523,7 +523,7 @@ def test_two_vacuums_at_once_take_no_offence_at_each_other(world, monkeypatch):
     assert len(fresh(world).files()) == 16
 
 
-def test_a_writer_that_slept_until_its_file_was_removed_writes_it_anew(world, monkeypatch):
+def test_writer_that_slept_until_its_file_was_removed_writes_it_anew(world, monkeypatch):
     fill(world, 1)
     link = os.link
 

@@ -111,7 +111,7 @@ def test_values_that_redis_does_not_take_are_refused(value):
         step_of().set("k", value)
 
 
-def test_a_step_is_bounded():
+def test_step_is_bounded():
     step = step_of(commands=3)
     for _ in range(3):
         step.hincrby("h", "f", 1)
@@ -137,7 +137,7 @@ def test_on_a_cluster_all_keys_of_a_part_lie_in_its_slot():
         step.zunionstore(step.key("a"), [step.key("b")])
 
 
-def test_the_same_commands_have_the_same_digest_and_others_another():
+def test_same_commands_have_the_same_digest_and_others_another():
     def digest(*calls):
         step = step_of()
         for words in calls:
@@ -161,13 +161,13 @@ def test_redis_is_a_url_or_a_function(redis):
         RedisGuard(redis)
 
 
-def test_a_function_returns_a_blocking_client():
+def test_function_returns_a_blocking_client():
     with RedisGuard(dict) as guard, pytest.raises(ConfigError, match="blocking"):
         guard.raise_fence(Fence("flights", 1))
 
 
 @pytest.mark.parametrize("prefix", ["", None, "{}:", "a{b", "a}b{c}", "{a}{b}", "{a{b}}", "a\n"])
-def test_a_prefix_has_one_hash_tag_at_most(prefix):
+def test_prefix_has_one_hash_tag_at_most(prefix):
     with pytest.raises(ConfigError, match="prefix"):
         RedisGuard("redis://x", prefix=prefix)
 
@@ -191,7 +191,7 @@ def test_no_redis_is_said_with_its_address_and_without_a_password():
     guard.close()
 
 
-def test_a_guard_travels_with_its_settings():
+def test_guard_travels_with_its_settings():
     guard = pickle.loads(pickle.dumps(RedisGuard("redis://x", prefix="{a}:", most_commands=7)))
     assert (guard._prefix, guard._tag, guard._bounds.commands) == ("{a}:", "a", 7)
     with pytest.raises((AttributeError, pickle.PicklingError)):
@@ -218,7 +218,7 @@ def endless_sentinel():
 
 
 @pytest.mark.parametrize("made", [endless, endless_cluster, endless_sentinel])
-def test_a_client_that_would_wait_without_end_is_refused(made):
+def test_client_that_would_wait_without_end_is_refused(made):
     with pytest.raises(ConfigError, match=r"as redis made a client without socket_timeout"):
         connected(made)
 
@@ -238,12 +238,12 @@ def test_what_is_not_said_is_what_this_redis_py_has_for_it(monkeypatch, default)
             connected(lambda: client)
 
 
-def test_a_client_that_ends_its_waits_is_taken():
+def test_client_that_ends_its_waits_is_taken():
     made = Sentinel([("127.0.0.1", 1)], socket_timeout=2).master_for("mymaster", socket_timeout=3)
     assert connected(lambda: made).client is made
 
 
-def test_a_guard_that_is_made_again_has_the_connections_of_the_first():
+def test_guard_that_is_made_again_has_the_connections_of_the_first():
     one, again, other = (RedisGuard(url) for url in ("redis://h/1", "redis://h/1", "redis://h/2"))
     assert one._connection() is again._connection()
     assert one._connection() is not other._connection()
@@ -254,7 +254,7 @@ def test_a_guard_that_is_made_again_has_the_connections_of_the_first():
 
 
 @pytest.mark.parametrize(("url", "seconds"), [("", ANSWER_TIMEOUT_S), ("?socket_timeout=3", 3.0)])
-def test_a_server_that_is_silent_is_not_waited_for_for_ever(url, seconds):
+def test_server_that_is_silent_is_not_waited_for_for_ever(url, seconds):
     client = connected(f"redis://127.0.0.1:1/{url}").client
     assert client.get_connection_kwargs()["socket_timeout"] == seconds
     client.close()

@@ -39,7 +39,7 @@ def world(tmp_path):
         "sqlite:///file:x?mode=memory&uri=true",
     ],
 )
-def test_a_url_that_cannot_be_used_is_refused_without_its_password(url):
+def test_url_that_cannot_be_used_is_refused_without_its_password(url):
     with pytest.raises(ConfigError) as caught:
         SqlGuard(url)
     assert "secret" not in str(caught.value)
@@ -68,7 +68,7 @@ def test_no_password_is_shown():
     guard.close()
 
 
-def test_a_file_that_cannot_be_opened_is_said(tmp_path):
+def test_file_that_cannot_be_opened_is_said(tmp_path):
     (tmp_path / "text.db").write_text("no database " * 100)
     for name in ("away/data.db", "text.db"):
         with SqlGuard(f"sqlite:///{tmp_path}/{name}") as guard:
@@ -181,7 +181,7 @@ def close(step):
 
 
 @pytest.mark.parametrize("ends", [swallowed_commit, rollback, close])
-def test_a_transaction_that_was_ended_is_found_at_the_end(world, ends):
+def test_transaction_that_was_ended_is_found_at_the_end(world, ends):
     see_it_refused(world, ends, "ended inside")
 
 
@@ -197,7 +197,7 @@ def test_savepoints_are_the_users(world):
     assert world.contents() == world.whole(batch(0))
 
 
-def test_a_database_that_others_keep_is_said_to_be_busy(world):
+def test_database_that_others_keep_is_said_to_be_busy(world):
     busy = SqlGuard(f"sqlite:///{world.path}", connect_args={"timeout": 0.01})
     world.guard.begin(fence(1), batch(0))
     with (
@@ -223,7 +223,7 @@ def test_tables_whose_commit_failed_are_made_by_the_next_call(tmp_path):
     guard.close()
 
 
-def test_an_error_of_the_user_is_the_users(world):
+def test_error_of_the_user_is_the_users(world):
     world.guard.begin(fence(1), batch(0))
     with (  # noqa: PT012
         pytest.raises(sa.exc.OperationalError, match="no such table"),
@@ -267,7 +267,7 @@ def test_raising_inside_a_part_waits_and_the_part_was_before_it(world):
     assert sum(world.contents().values()) == 1
 
 
-def test_a_wire_to_postgres_that_is_dead_is_not_waited_for_for_hours():
+def test_wire_to_postgres_that_is_dead_is_not_waited_for_for_hours():
     url = sa.make_url("postgresql+psycopg://db.example/flights?connect_timeout=3")
     engine = _engine(url, {"keepalives_idle": 1}, is_sqlite=False)
     given = {}

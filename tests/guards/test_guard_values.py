@@ -16,20 +16,20 @@ from rink.guards.processes import PerProcess
 
 
 @pytest.mark.parametrize("token", [0, -1, 2**63, 1.0, "7", None, True])
-def test_a_token_is_a_positive_number_of_64_bits(token):
+def test_token_is_a_positive_number_of_64_bits(token):
     with pytest.raises(ConfigError, match="token"):
         Fence("flights", token)
     Fence("flights", 2**63 - 1)
 
 
 @pytest.mark.parametrize("name", ["", None, 7, b"flights", "\ud800", "x" * 2001, "ü" * 400])
-def test_a_fence_has_a_name(name):
+def test_fence_has_a_name(name):
     with pytest.raises(ConfigError, match="name"):
         Fence(name, 1)
 
 
 @pytest.mark.parametrize("query", ["", None, "x" * 201, "ü" * 40])
-def test_a_query_has_a_short_name(query):
+def test_query_has_a_short_name(query):
     with pytest.raises(ConfigError, match="query"):
         Batch(query, 0, 1)
 
@@ -37,12 +37,12 @@ def test_a_query_has_a_short_name(query):
 @pytest.mark.parametrize(
     ("number", "parts"), [(-1, 1), (2**63, 1), ("0", 1), (True, 1), (0, 0), (0, 10_001), (0, 2.0)]
 )
-def test_a_batch_has_a_number_and_parts(number, parts):
+def test_batch_has_a_number_and_parts(number, parts):
     with pytest.raises(ConfigError):
         Batch("q", number, parts)
 
 
-def test_a_fence_is_made_of_what_has_a_name_and_a_token():
+def test_fence_is_made_of_what_has_a_name_and_a_token():
     assert Fence.of(SimpleNamespace(name="BTC/ETH", token=7)) == Fence("BTC/ETH", 7)
     with pytest.raises(ConfigError, match="give a role"):
         Fence.of("BTC/ETH")
@@ -106,7 +106,7 @@ def test_what_a_process_has_ends_with_its_owner_and_a_copy_makes_its_own():
     copy.take()
 
 
-def test_an_owner_that_never_had_anything_ends_nothing():
+def test_owner_that_never_had_anything_ends_nothing():
     class Owner:
         pass
 

@@ -3,7 +3,7 @@
 from partitions_support import TTL_S, Worker, pair, settle
 
 
-def test_a_planned_leave_takes_as_long_as_the_drain(time):
+def test_planned_leave_takes_as_long_as_the_drain(time):
     a, b = pair(time)
     a.consumer.commit(0, 5)
     a.leave()
@@ -85,7 +85,7 @@ def test_others_go_on_while_one_drains(time):
     assert [a.partitions, b.partitions, c.partitions].count(set()) == 0
 
 
-def test_a_consumer_of_a_member_that_is_not_ranked_yet_waits(time):
+def test_consumer_of_a_member_that_is_not_ranked_yet_waits(time):
     a = Worker(time, "a")
     settle(time, a)
     b = Worker(time, "b", rebalance_delay=60.0, initial_delay=60.0)

@@ -149,7 +149,7 @@ def act(cluster, cursor, cursors, step):
     return 0
 
 
-def test_a_take_raises_the_token_and_leaves_the_offset():
+def test_take_raises_the_token_and_leaves_the_offset():
     cluster = Cluster()
     one = cluster.grant("a")
     cluster.take(one)
@@ -160,7 +160,7 @@ def test_a_take_raises_the_token_and_leaves_the_offset():
     assert (two.offset, cluster.stored) == (5, codec.Stored(5, 2, "b", 4))
 
 
-def test_a_take_always_writes_even_what_lies_there_already():
+def test_take_always_writes_even_what_lies_there_already():
     """A late commit with the same token is then refused."""
     cluster = Cluster()
     one = cluster.grant("a")
@@ -173,7 +173,7 @@ def test_a_take_always_writes_even_what_lies_there_already():
     assert cluster.stored.offset == 0
 
 
-def test_a_take_in_a_session_that_is_lost_is_neither_taken_nor_over():
+def test_take_in_a_session_that_is_lost_is_neither_taken_nor_over():
     cluster = Cluster()
     one = cluster.grant("a")
     cluster.grant("a")
@@ -181,7 +181,7 @@ def test_a_take_in_a_session_that_is_lost_is_neither_taken_nor_over():
     assert (one.is_taken, one.over, cluster.stored) == (False, None, None)
 
 
-def test_a_take_of_many_goes_on_without_those_that_cannot_be_taken():
+def test_take_of_many_goes_on_without_those_that_cannot_be_taken():
     cluster = Cluster()
     cursors = cluster.grant_many(4)
     other, own = codec.Stored(3, 1, "x", 8), codec.Stored(9, 1, "x", 4)

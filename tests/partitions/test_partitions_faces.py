@@ -72,7 +72,7 @@ def test_only_what_moves_is_revoked_and_the_next_one_begins_at_its_offset(world)
     }  # fmt: skip
 
 
-def test_a_commit_is_no_event_for_the_group(world):
+def test_commit_is_no_event_for_the_group(world):
     a = world.join("a")
     with world.consumer(a) as one:
         assigned_after(one, 4)
@@ -83,7 +83,7 @@ def test_a_commit_is_no_event_for_the_group(world):
         assert a.status().revision == before
 
 
-def test_a_committed_offset_never_goes_back(world):
+def test_committed_offset_never_goes_back(world):
     with world.consumer(world.join("a")) as one:
         assigned_after(one, 4)
         one.commit(0, 5)
@@ -97,7 +97,7 @@ def test_a_committed_offset_never_goes_back(world):
 
 
 @pytest.mark.parametrize("offset", ["5", 1.0, True, None, -1, 2**63])
-def test_an_offset_is_a_whole_number(world, offset):
+def test_offset_is_a_whole_number(world, offset):
     with world.consumer(world.join("a")) as one:
         assigned_after(one, 4)
         with pytest.raises(rink.ConfigError, match="offset"):
@@ -119,7 +119,7 @@ def test_what_is_not_here_is_not_committed(world):
     assert error.token == assignment.token
 
 
-def test_an_assignment_says_what_it_is(world):
+def test_assignment_says_what_it_is(world):
     with world.consumer(world.join("a")) as one:
         assigned_after(one, 4)
         assignment = raw(one).assigned[2]
@@ -184,7 +184,7 @@ def test_assignments_released_again_and_again_leave_nothing_behind(world):
         assert len(raw(assignment).role._signal()._callbacks) == waiting
 
 
-def test_the_end_of_the_with_lets_go_of_everything(world):
+def test_end_of_the_with_lets_go_of_everything(world):
     a = world.join("a")
     with world.consumer(a) as one:
         assigned_after(one, 4)
@@ -240,7 +240,7 @@ def test_two_topics_of_one_group_are_apart(world):
 # ── what is refused ──────────────────────────────────────────────────────────────────────────
 
 
-def test_a_member_of_another_scheme_is_told_what_to_write(world):
+def test_member_of_another_scheme_is_told_what_to_write(world):
     a = world.join("a", partitions=8)
     with pytest.raises(rink.ConfigError, match=r"write Rink.*scheme='balanced:4'"):
         world.consumer(a)
@@ -252,7 +252,7 @@ def test_group_with_a_leader_and_balanced_others_is_consumed(world):
         pass
 
 
-def test_a_group_of_another_scheme_is_told_what_to_write(world):
+def test_group_of_another_scheme_is_told_what_to_write(world):
     world.join("old", scheme="jump")
     member = world.make("new", scheme=["balanced:4", "jump"]).join()
     with (
@@ -287,7 +287,7 @@ def test_offsets_of_another_number_of_partitions_are_refused(world):
         (b'{"format":1,"offset":5,"token":1,"member":3,"partitions":4}', "another type"),
     ],
 )
-def test_an_offset_that_cannot_be_read_is_an_error_that_names_its_key(world, value, says):
+def test_offset_that_cannot_be_read_is_an_error_that_names_its_key(world, value, says):
     a = world.join("a")
     with world.consumer(a) as one:
         assigned_after(one, 4)
@@ -303,7 +303,7 @@ def test_an_offset_that_cannot_be_read_is_an_error_that_names_its_key(world, val
         pass
 
 
-def test_a_commit_over_what_cannot_be_read_is_an_error(world):
+def test_commit_over_what_cannot_be_read_is_an_error(world):
     with world.consumer(world.join("a")) as one:
         assigned_after(one, 4)
         put(world.cluster, 2, b"{}")
@@ -312,7 +312,7 @@ def test_a_commit_over_what_cannot_be_read_is_an_error(world):
                 one.commit(2, 5)
 
 
-def test_an_offset_whose_key_was_deleted_is_begun_anew_by_release(world):
+def test_offset_whose_key_was_deleted_is_begun_anew_by_release(world):
     with world.consumer(world.join("a")) as one:
         assigned_after(one, 4)
         one.commit(0, 5)
@@ -327,12 +327,12 @@ def test_an_offset_whose_key_was_deleted_is_begun_anew_by_release(world):
 
 
 @pytest.mark.parametrize("count", [0, -1, 100_001, "4", True, 4.0, None])
-def test_a_number_of_partitions_that_cannot_be_is_refused(world, count):
+def test_number_of_partitions_that_cannot_be_is_refused(world, count):
     with pytest.raises(rink.ConfigError, match="partitions"):
         world.consumer(world.make("a"), partitions=count)
 
 
-def test_a_group_that_was_not_joined_cannot_be_consumed_in(world):
+def test_group_that_was_not_joined_cannot_be_consumed_in(world):
     member = world.make("a", scheme="balanced:4")
     with pytest.raises(rink.UsageError, match="has not been joined"), world.consumer(member):
         pass
@@ -341,12 +341,12 @@ def test_a_group_that_was_not_joined_cannot_be_consumed_in(world):
 
 
 @pytest.mark.parametrize("timeout", [-1, "soon", float("nan")])
-def test_a_timeout_that_is_none_is_refused(world, timeout):
+def test_timeout_that_is_none_is_refused(world, timeout):
     with world.consumer(world.join("a")) as one, pytest.raises(rink.ConfigError, match="timeout"):
         one.next_change(timeout)
 
 
-def test_a_consumer_takes_a_rink():
+def test_consumer_takes_a_rink():
     with pytest.raises(rink.UsageError, match=r"takes a rink\.Rink first"):
         partitions.PartitionedConsumer("orders", "orders", partitions=4)
 

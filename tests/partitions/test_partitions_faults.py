@@ -12,7 +12,7 @@ from rink.partitions import PartitionedConsumer
 # ── who has gone on too long ─────────────────────────────────────────────────────────────────
 
 
-def test_a_commit_after_a_freeze_is_refused(time):
+def test_commit_after_a_freeze_is_refused(time):
     a, b = pair(time)
     b.consumer.commit(2, 5)
     frozen = b.consumer.assigned[2]
@@ -50,7 +50,7 @@ def test_commit_after_a_lost_session_is_refused_before_any_takeover(time):
     assert (stored(time.cluster)["offset"], caught.value.newer) == (5, 0)
 
 
-def test_a_commit_after_grace_is_refused_as_soon_as_another_has_taken_over(time):
+def test_commit_after_grace_is_refused_as_soon_as_another_has_taken_over(time):
     """Only the compare on the offset's key shows it: the record is unchanged."""
     a = Worker(time, "a", grace=3.0)
     settle(time, a)
@@ -70,7 +70,7 @@ def test_a_commit_after_grace_is_refused_as_soon_as_another_has_taken_over(time)
     settle(time, a, b)
 
 
-def test_a_rejoin_begins_at_what_is_committed_under_a_greater_token(time):
+def test_rejoin_begins_at_what_is_committed_under_a_greater_token(time):
     a = Worker(time, "a")
     settle(time, a)
     a.consumer.commit(0, 5)
@@ -109,7 +109,7 @@ def test_deadline_before_the_records_end_revokes_all_and_lets_finish(time):
 # ── answers that are lost, and transactions that come late ───────────────────────────────────
 
 
-def test_a_commit_without_an_answer_that_was_applied_is_found(time):
+def test_commit_without_an_answer_that_was_applied_is_found(time):
     a = Worker(time, "a")
     settle(time, a)
     a.etcd.lose_next_answer()
@@ -121,7 +121,7 @@ def test_a_commit_without_an_answer_that_was_applied_is_found(time):
     assert stored(time.cluster)["offset"] == 7
 
 
-def test_a_commit_without_an_answer_is_settled_by_the_very_same(time):
+def test_commit_without_an_answer_is_settled_by_the_very_same(time):
     a = Worker(time, "a")
     settle(time, a)
     a.etcd.lose_next_answer()
@@ -132,7 +132,7 @@ def test_a_commit_without_an_answer_is_settled_by_the_very_same(time):
 
 
 @pytest.mark.parametrize("then", [5, 6, 4])
-def test_a_commit_that_comes_late_is_refused_once_the_next_has_settled_it(time, then):
+def test_commit_that_comes_late_is_refused_once_the_next_has_settled_it(time, then):
     a = Worker(time, "a")
     settle(time, a)
     a.consumer.commit(0, 3)
@@ -170,7 +170,7 @@ def test_applied_one_of_several_unanswered_commits_is_found(time):
     assert stored(time.cluster)["offset"] == 8
 
 
-def test_a_stale_commit_that_comes_after_the_next_take_is_refused(time):
+def test_stale_commit_that_comes_after_the_next_take_is_refused(time):
     a = Worker(time, "a")
     settle(time, a)
     a.consumer.commit(3, 5)
@@ -185,7 +185,7 @@ def test_a_stale_commit_that_comes_after_the_next_take_is_refused(time):
     assert stored(time.cluster, 3)["offset"] == 7
 
 
-def test_a_stale_commit_that_comes_amid_the_next_take_is_begun_behind(time):
+def test_stale_commit_that_comes_amid_the_next_take_is_begun_behind(time):
     """The take has read the key, and not written it yet."""
     a = Worker(time, "a")
     settle(time, a)
@@ -208,7 +208,7 @@ def test_a_stale_commit_that_comes_amid_the_next_take_is_begun_behind(time):
     assert b.consumer.assigned[3].offset == 6
 
 
-def test_a_take_without_an_answer_is_sent_again(time):
+def test_take_without_an_answer_is_sent_again(time):
     a = Worker(time, "a")
     settle(time, a)
     a.consumer.commit(0, 5)
@@ -225,7 +225,7 @@ def test_a_take_without_an_answer_is_sent_again(time):
     a.consumer.commit(0, 6)
 
 
-def test_a_partition_that_is_lost_while_it_is_taken_over_is_never_told(time):
+def test_partition_that_is_lost_while_it_is_taken_over_is_never_told(time):
     a = Worker(time, "a")
     settle(time, a)
     b = Worker(time, "b")
@@ -257,7 +257,7 @@ class hold_takes:  # noqa: N801 - reads as a verb
         raise rink.EtcdUnavailable("held")
 
 
-def test_a_take_that_hangs_delays_no_revocation(time, apart):
+def test_take_that_hangs_delays_no_revocation(time, apart):
     """The take is under way until the test ends it, as on a slow etcd."""
     a = Worker(time, "a")
     settle(time, a)
@@ -301,7 +301,7 @@ def test_worker_that_gave_up_cannot_commit_after_the_next_assignment(time):
     new.commit(6)
 
 
-def test_a_failed_etcd_is_tried_again_ever_more_rarely(time, caplog):
+def test_failed_etcd_is_tried_again_ever_more_rarely(time, caplog):
     a = Worker(time, "a")
     settle(time, a)
     held = hold_takes(a.etcd)
@@ -315,7 +315,7 @@ def test_a_failed_etcd_is_tried_again_ever_more_rarely(time, caplog):
     assert a.partitions == {0, 1, 2, 3}
 
 
-def test_a_restored_etcd_ends_what_was_assigned_before(time):
+def test_restored_etcd_ends_what_was_assigned_before(time):
     a = Worker(time, "a")
     settle(time, a)
     old = a.consumer.assigned[0]
@@ -332,7 +332,7 @@ def test_a_restored_etcd_ends_what_was_assigned_before(time):
     a.consumer.commit(0, 8)
 
 
-def test_a_greater_token_in_the_key_is_an_error_that_says_what_to_do(time):
+def test_greater_token_in_the_key_is_an_error_that_says_what_to_do(time):
     a = Worker(time, "a")
     settle(time, a)
     key = a.consumer._topic.keys.partition(0)
@@ -362,7 +362,7 @@ def test_two_consumers_of_one_topic_in_one_member_are_told_apart(time):
         other.commit(0, 2)
 
 
-def test_a_group_of_no_version_yet_is_taken_at_its_word(time):
+def test_group_of_no_version_yet_is_taken_at_its_word(time):
     session = time.session()
     member = rink.Rink(session, "g", name="x", scheme="balanced:4", **QUICK).join()
     with PartitionedConsumer(member, "orders", partitions=4) as one:

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "faces"))
 from process_support import run
 
 
-def test_a_forked_child_is_refused_and_its_parent_is_unharmed():
+def test_forked_child_is_refused_and_its_parent_is_unharmed():
     run("""
         from rink.partitions import PartitionedConsumer
         a = member("a", scheme="balanced:2")
@@ -59,7 +59,7 @@ def run_aio(scenario):
         asyncio.run(asyncio.wait_for(whole(cluster), LONG_S))
 
 
-def test_a_commit_that_is_cancelled_is_settled_by_the_next():
+def test_commit_that_is_cancelled_is_settled_by_the_next():
     async def scenario(etcd, _, consumer):
         change = await consumer.next_change(LONG_S)
         begun, go_on = asyncio.Event(), threading.Event()
@@ -85,7 +85,7 @@ def test_a_commit_that_is_cancelled_is_settled_by_the_next():
     run_aio(scenario)
 
 
-def test_a_restored_etcd_ends_what_was_assigned_before():
+def test_restored_etcd_ends_what_was_assigned_before():
     """The commit raises it; if the engine learns it first, the roles are lost."""
 
     def is_another(*_, **__):
@@ -128,7 +128,7 @@ def test_several_tasks_hear_of_the_end():
     run_aio(scenario)
 
 
-def test_a_wait_for_a_change_ends_by_its_timeout():
+def test_wait_for_a_change_ends_by_its_timeout():
     async def scenario(_, __, consumer):
         for _ in range(2):
             assert (await consumer.next_change()).assigned
@@ -155,7 +155,7 @@ def test_many_partitions_are_taken_over_in_a_few_transactions(rink_etcd):
             client.txn = send
 
 
-def test_a_begin_that_is_interrupted_leaves_nothing_wanted(rink_session, monkeypatch):
+def test_begin_that_is_interrupted_leaves_nothing_wanted(rink_session, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
@@ -177,7 +177,7 @@ def test_a_begin_that_is_interrupted_leaves_nothing_wanted(rink_session, monkeyp
     "where",
     ["rink.partitions.held_partitions.take_over", "rink.partitions.base_consumer.Topic.cursor"],
 )
-def test_a_failure_that_nobody_expected_is_told(rink_session, monkeypatch, caplog, where):
+def test_failure_that_nobody_expected_is_told(rink_session, monkeypatch, caplog, where):
     def fail(*_):
         raise ZeroDivisionError(where)
 
@@ -193,7 +193,7 @@ def test_a_failure_that_nobody_expected_is_told(rink_session, monkeypatch, caplo
     assert "the consumer of topic 'orders' failed" in caplog.text
 
 
-def test_a_callback_may_not_wait_for_changes(rink_session):
+def test_callback_may_not_wait_for_changes(rink_session):
     heard = queue.SimpleQueue()
 
     def callback(name, is_held):
@@ -211,7 +211,7 @@ def test_a_callback_may_not_wait_for_changes(rink_session):
             assert isinstance(heard.get(timeout=LONG_S), rink.WrongThreadError)
 
 
-def test_an_assignment_that_is_lost_says_so(rink_etcd):
+def test_assignment_that_is_lost_says_so(rink_etcd):
     with (
         rink.Session(rink_etcd.client(), ttl=10) as session,
         rink.Rink(session, "g", name="a", scheme="balanced:2", leave_timeout=1.0) as r,

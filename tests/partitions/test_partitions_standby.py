@@ -30,7 +30,7 @@ def who(found):
     return [(one.owner, one.next) for one in found.values()]
 
 
-def test_the_one_who_waits_stands_by_for_all():
+def test_one_who_waits_stands_by_for_all():
     found = standbys(status("ab", "a", "b", "c", "d"), ROLES)
     assert list(found) == ROLES
     assert who(found) == [("a", "c"), ("a", "c"), ("b", "c"), ("b", "c")]
@@ -42,20 +42,20 @@ def test_where_nobody_waits_the_group_shrinks():
     ]  # fmt: skip
 
 
-def test_an_idle_rank_moves_into_the_hole():
+def test_idle_rank_moves_into_the_hole():
     """More members than partitions: the last ones are ranked, and own nothing."""
     assert who(standbys(status("abcdef", *"abcdef"), ROLES)) == [
         ("a", "f"), ("d", "f"), ("b", "f"), ("c", "f"),
     ]  # fmt: skip
 
 
-def test_a_lone_member_has_no_standby_and_an_empty_group_no_owner():
+def test_lone_member_has_no_standby_and_an_empty_group_no_owner():
     assert set(who(standbys(status("a", "a"), ROLES))) == {("a", None)}
     assert set(who(standbys(status("", "a"), ROLES))) == {(None, None)}
     assert set(who(standbys(status_of_view(View(), "g"), ROLES))) == {(None, None)}
 
 
-def test_an_owner_that_is_gone_already_is_named_and_its_standby_too():
+def test_owner_that_is_gone_already_is_named_and_its_standby_too():
     assert who(standbys(status("ab", "b"), ROLES))[0] == ("a", "b")
     assert who(standbys(status("a"), ROLES))[0] == ("a", None)
 
@@ -74,7 +74,7 @@ def test_standby_may_list_another_built_in_scheme():
     assert who(found)[0] == ("a", "c")
 
 
-def test_a_record_that_cannot_be_read_does_not_stand_by():
+def test_record_that_cannot_be_read_does_not_stand_by():
     entries = [Member(name, record("balanced:4"), age, age, 1) for age, name in enumerate("ab", 1)]
     entries.append(codec.read(b"", b"members/c", b"?", 3, 3, 1))
     entries.append(Proclaimed(1, Version(1, ("a", "b"), "balanced:4"), 100, 1))
@@ -82,7 +82,7 @@ def test_a_record_that_cannot_be_read_does_not_stand_by():
     assert who(found)[0] == ("a", "b")
 
 
-def test_a_pin_counts_as_long_as_its_member_is_there():
+def test_pin_counts_as_long_as_its_member_is_there():
     found = standbys(status("ab", "a", "b", pins={"orders/0": "b"}), ROLES)
     assert who(found)[:2] == [("b", "a"), ("a", "b")]
 

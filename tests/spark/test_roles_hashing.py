@@ -133,7 +133,7 @@ def test_one_very_long_name_among_short_ones():
     assert ranks(pa.array(names), 64).to_pylist() == expected_ranks(names, 64)
 
 
-def test_an_array_of_nulls_and_an_empty_one():
+def test_array_of_nulls_and_an_empty_one():
     assert ranks(pa.nulls(3), 5).to_pylist() == [None] * 3
     assert ranks(pa.array([], pa.string()), 5).to_pylist() == []
     assert ranks(pa.chunked_array([], pa.string()), 5).to_pylist() == []
@@ -193,7 +193,7 @@ def custom(monkeypatch):
     return schemes.register(by_length, "length", 1)
 
 
-def test_a_custom_scheme_is_asked_once_for_each_distinct_name(custom, monkeypatch):
+def test_custom_scheme_is_asked_once_for_each_distinct_name(custom, monkeypatch):
     asked = []
     scheme = schemes.find(custom)
     monkeypatch.setattr(type(scheme), "rank", lambda self, role, size: asked.append(role) or 1)
@@ -202,12 +202,12 @@ def test_a_custom_scheme_is_asked_once_for_each_distinct_name(custom, monkeypatc
     assert sorted(asked) == ["a", "bb"]
 
 
-def test_a_custom_scheme_gives_its_own_ranks(custom):
+def test_custom_scheme_gives_its_own_ranks(custom):
     names = [*invent(50), None]
     assert ranks(pa.array(names), 7, custom).to_pylist() == expected_ranks(names, 7, custom)
 
 
-def test_a_custom_scheme_that_fails_says_for_which_role(custom, monkeypatch):
+def test_custom_scheme_that_fails_says_for_which_role(custom, monkeypatch):
     monkeypatch.setitem(schemes._custom, custom, schemes._Custom(custom, lambda role, size: 9))
     with pytest.raises(schemes.SchemeFailed, match="returned 9 for role 'a'"):
         ranks(pa.array(["a"]), 3, custom)
@@ -243,7 +243,7 @@ sizes = st.sampled_from([0, 1, 2, 3, 7, 8, 64, MAX_SIZE])
 
 
 @given(shaped(), sizes, sizes, st.sampled_from(SCHEMES))
-def test_the_ranks_of_two_sizes_are_those_of_each(given, one, other, scheme):
+def test_ranks_of_two_sizes_are_those_of_each(given, one, other, scheme):
     names, array = given
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -283,7 +283,7 @@ def test_owners_are_those_of_pins_first(given, pins):
 
 
 @pytest.mark.parametrize("size", [-1, MAX_SIZE + 1, 1.0, "3", True, None])
-def test_a_size_that_is_none(size):
+def test_size_that_is_none(size):
     with pytest.raises(ConfigError, match="the size is"):
         ranks(pa.array(["a"]), size)
 
@@ -294,7 +294,7 @@ def test_names_that_are_no_strings(values):
         ranks(pa.array(values), 3)
 
 
-def test_a_scheme_that_is_unknown():
+def test_scheme_that_is_unknown():
     with pytest.raises(schemes.UnknownScheme, match="'other' is not known here"):
         ranks(pa.array(["a"]), 3, "other")
 

@@ -68,7 +68,7 @@ def test_any_number_of_names(count):
 
 @pytest.mark.parametrize("loops", [loops_numpy, loops_numba])
 @pytest.mark.parametrize("size", [1, 2, 64, 1 << 30])
-def test_a_jump_that_lands_on_the_size_itself_has_gone_too_far(loops, size):
+def test_jump_that_lands_on_the_size_itself_has_gone_too_far(loops, size):
     """One key in 2**31 does; it is computed from where it must land."""
     landing = (2**31 // size - 1) << 33
     key = (landing - 1) * pow(_JUMP_MULTIPLIER, -1, 2**64) % 2**64
@@ -80,7 +80,7 @@ def test_a_jump_that_lands_on_the_size_itself_has_gone_too_far(loops, size):
 
 @pytest.mark.parametrize("loops", [loops_numpy, loops_numba])
 @pytest.mark.parametrize("size", [64, 65, 128])
-def test_the_quotient_is_rounded_before_the_product(loops, size):
+def test_quotient_is_rounded_before_the_product(loops, size):
     """For this key, the other order would give another bucket.
 
     A search found the key; it differs at each of these sizes.

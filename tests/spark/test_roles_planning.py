@@ -90,12 +90,12 @@ def test_without_a_file_it_says_what_to_do(refused):
 
 
 @pytest.mark.parametrize("line", [(), ("orders", "--members", "a,b")])
-def test_a_group_or_members_and_not_both(refused, roles, line):
+def test_group_or_members_and_not_both(refused, roles, line):
     said = refused(*line, "--spark", roles, status=2)
     assert "name either a GROUP, or its members" in said
 
 
-def test_a_scheme_goes_with_members(refused, roles):
+def test_scheme_goes_with_members(refused, roles):
     said = refused("orders", "--spark", roles, "--scheme", "jump", status=2)
     assert "--scheme goes with --members" in said
 
@@ -120,12 +120,12 @@ def test_what_cannot_be_planned_is_said_before_spark_is_started(refused, roles, 
     assert said.count("\n") == 1
 
 
-def test_a_file_that_is_not_there(refused):
+def test_file_that_is_not_there(refused):
     said = refused("--members", "w1", "--spark", "none.parquet")
     assert said == "rink: there is no file 'none.parquet'\n"
 
 
-def test_a_file_of_another_kind(refused, tmp_path):
+def test_file_of_another_kind(refused, tmp_path):
     path = tmp_path / "roles.xlsx"
     path.touch()
     assert "ends in none of .parquet, .csv" in refused("--members", "w1", "--spark", str(path))
@@ -137,7 +137,7 @@ def test_where_all_is_well_spark_is_started(run, started, roles):
     assert started == [None, "local[3]"]
 
 
-def test_a_format_is_told_by_the_name(tmp_path):
+def test_format_is_told_by_the_name(tmp_path):
     for name, kind in (("a.PARQUET", "parquet"), ("b.csv.gz", "csv"), ("c.ndjson", "json")):
         (tmp_path / name).touch()
         assert plan_files.format_of(str(tmp_path / name)) == kind
@@ -152,7 +152,7 @@ def test_a_format_is_told_by_the_name(tmp_path):
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "numpy", "pyarrow"])
-def test_a_missing_package_is_told_with_its_extra(refused, roles, monkeypatch, missing):
+def test_missing_package_is_told_with_its_extra(refused, roles, monkeypatch, missing):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     error = ModuleNotFoundError(f"No module named {missing!r}", name=missing)
     monkeypatch.setattr(planning, "_compute", lambda *_: (_ for _ in ()).throw(error))
@@ -228,12 +228,12 @@ def test_who_waits_and_who_will_go_anyhow_is_read_from_the_records(run, group, c
     assert (leave, join) == (("b",), ("x", "y", "z"))
 
 
-def test_a_group_that_is_not_there(refused, group, roles):
+def test_group_that_is_not_there(refused, group, roles):
     group()
     assert "there is no group 'orders'" in refused("orders", "--spark", roles)
 
 
-def test_a_group_without_a_version_and_one_that_cannot_be_read(refused, group, roles):
+def test_group_without_a_version_and_one_that_cannot_be_read(refused, group, roles):
     group(entry("a", 11))
     assert "of group 'orders' is not there yet" in refused("orders", "--spark", roles)
     group(entry("a", 11), Proclaimed(4, None, 8, 100, "format 9"))
@@ -301,14 +301,14 @@ def drawn(path, count, leave=(), join=(), pairs=None):
         (1, (), ("n" * 80,)),
     ],
 )
-def test_a_picture_is_drawn_for_few_members_and_for_many(tmp_path, count, leave, join):
+def test_picture_is_drawn_for_few_members_and_for_many(tmp_path, count, leave, join):
     path = tmp_path / "out.svg"
     drawn(path, count, leave, join)
     assert "<svg" in path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("pairs", [{}, {("w0", "w0"): 5}, {(None, "w0"): 5, ("w1", "w2"): 10**12}])
-def test_a_picture_of_no_moves_and_of_nobody(tmp_path, pairs):
+def test_picture_of_no_moves_and_of_nobody(tmp_path, pairs):
     path = tmp_path / "out.PNG"
     drawn(path, 3, pairs=pairs)
     assert path.read_bytes().startswith(b"\x89PNG")

@@ -50,7 +50,7 @@ def test_who_has_which_rank_then(leave, join, waiting, ranks):
     assert bool(found.because) is (ranks != "abcd")
 
 
-def test_the_causes_are_the_coordinators():
+def test_causes_are_the_coordinators():
     found = after(version(*"abc"), ("a", "b"), ("x",))
     assert found.because == ("replaced a by x: leaving", "left b")
 
@@ -79,7 +79,7 @@ def test_members_of_a_group_without_a_version_yet():
 # ── a version as a map ───────────────────────────────────────────────────────────────────────────
 
 
-def test_a_map_of_a_size_and_of_a_version():
+def test_map_of_a_size_and_of_a_version():
     assert (RoleMap.of(3).size, RoleMap.of(3).ranks) == (3, ())
     by = RoleMap.of(version("a", "b", r="b", s="gone"))
     assert (by.size, by.scheme.name, dict(by.pins)) == (2, "jump", {"r": 1})
@@ -100,7 +100,7 @@ def test_what_maps_no_roles(given, scheme, says):
         RoleMap.of(given, scheme)
 
 
-def test_a_scheme_that_is_unknown_here():
+def test_scheme_that_is_unknown_here():
     for by, scheme in ((3, "mine@1#0"), (version("a", scheme="mine@1#0"), "jump")):
         with pytest.raises(UnknownScheme):
             RoleMap.of(by, scheme)

@@ -51,7 +51,7 @@ def test_who_leaves_already_need_not_be_named_and_may_be():
 
 
 @pytest.mark.parametrize("face", ["blocking", "asyncio"])
-def test_a_group_that_there_is_not_is_told(rink_etcd, face):
+def test_group_that_there_is_not_is_told(rink_etcd, face):
     made = rink.Session if face == "blocking" else rink.aio.Session
     session = made(rink_etcd.client("operator"), ttl=5)
     with pytest.raises(StateError, match="there is no group 'nobody'"):

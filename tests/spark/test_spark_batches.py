@@ -31,14 +31,14 @@ def amounts(guard):
     return Counter(guard.read()["amount"].to_pylist())
 
 
-def test_the_newest_batch_may_come_again_and_changes_nothing(guard):
+def test_newest_batch_may_come_again_and_changes_nothing(guard):
     for number, amount in ((0, 10), (1, 11), (1, 12)):
         write(guard, number, amount)
     assert amounts(guard) == {10: 1, 11: 1}
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_a_batch_behind_later_ones_is_refused_since_it_may_have_other_rows(guard, number):
+def test_batch_behind_later_ones_is_refused_since_it_may_have_other_rows(guard, number):
     for done in (0, 1, 2, 3):
         write(guard, done, done)
     said = (

@@ -9,7 +9,7 @@ from rink.spark.jobs.driver_exit import SparkStopped
 from rink.spark.jobs.runner import JobRunner
 
 
-def test_a_driver_whose_jvm_is_gone_leaves_and_another_has_its_query(group, spark, quick):
+def test_driver_whose_jvm_is_gone_leaves_and_another_has_its_query(group, spark, quick):
     its = next(f"query-{n}" for n in range(99) if rink.rank_of(f"query-{n}", 2) == 0)
     one, _ = group.join("one")
     two, _ = group.join("two")
@@ -60,14 +60,14 @@ def test_one_that_finds_so_by_its_list_of_jobs_leaves_too(driver, quick):
         driver.wait(WAIT_S)
 
 
-def test_a_job_that_failed_for_another_reason_ends_no_driver(driver):
+def test_job_that_failed_for_another_reason_ends_no_driver(driver):
     with pytest.raises(ZeroDivisionError):
         driver.run("a", lambda _: 1 / 0).result()
     assert driver.run("b", lambda _: 1).result() == 1
     assert not driver.wait(0)
 
 
-def test_a_group_that_gives_no_role_any_more_ends_the_runner(group, spark, monkeypatch):
+def test_group_that_gives_no_role_any_more_ends_the_runner(group, spark, monkeypatch):
     member, _ = group.join()
 
     def refuses(*_, **__):
@@ -87,7 +87,7 @@ def test_who_waits_for_a_runner_goes_on_when_it_is_closed(group, spark):
     assert jobs.wait(0)
 
 
-def test_a_runner_takes_a_rink_of_the_blocking_face(spark):
+def test_runner_takes_a_rink_of_the_blocking_face(spark):
     with pytest.raises(ConfigError, match="the blocking one"):
         JobRunner(spark, object())
 
@@ -126,7 +126,7 @@ def test_query_that_cannot_run_for_another_reason_is_retried_after_pauses(
 
 
 @pytest.mark.parametrize("what", ["nothing", "a query", "a list of jobs", "an empty list"])
-def test_a_group_that_was_left_under_its_runner_ends_it(group, spark, quick, what):
+def test_group_that_was_left_under_its_runner_ends_it(group, spark, quick, what):
     member, _ = group.join()
     with JobRunner(spark, member) as jobs:
         if what == "a query":
@@ -140,7 +140,7 @@ def test_a_group_that_was_left_under_its_runner_ends_it(group, spark, quick, wha
         assert not jobs.queries or jobs.queries[0].wait(WAIT_S)
 
 
-def test_a_query_ends_its_runner_where_its_thread_cannot_go_on(group, spark, quick, monkeypatch):
+def test_query_ends_its_runner_where_its_thread_cannot_go_on(group, spark, quick, monkeypatch):
     member, _ = group.join()
     monkeypatch.setattr(member, "await_role", lambda *_, **__: 1 / 0)
     with JobRunner(spark, member) as jobs:

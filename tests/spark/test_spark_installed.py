@@ -81,7 +81,7 @@ def test_without_pyspark_what_needs_none_is_imported():
     )
 
 
-def test_a_source_whose_modules_are_missing_is_there_and_says_so():
+def test_source_whose_modules_are_missing_is_there_and_says_so():
     code = (
         "import sys; sys.modules['redis'] = None; import pyspark_rink as found\n"
         "print(found.DefaultSource.name())\nfound.DefaultSource({})"

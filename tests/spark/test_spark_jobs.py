@@ -16,7 +16,7 @@ from rink.spark.jobs.runner import JobRunner
 from rink.spark.jobs.tags import Tag
 
 
-def test_a_job_whose_role_is_mine_runs_under_its_own_tag(driver, spark):
+def test_job_whose_role_is_mine_runs_under_its_own_tag(driver, spark):
     job = driver.run("BTC/ETH, daily", lambda job: (job.token, spark.sparkContext.tags.here))
     assert job.state is JobState.SUCCEEDED
     assert job.result() == (job.token, {f"rink-BTC%2FETH%2C%20daily-{job.token}"})
@@ -24,7 +24,7 @@ def test_a_job_whose_role_is_mine_runs_under_its_own_tag(driver, spark):
     assert spark.made_active_in == ["rink-job-BTC/ETH, daily"]
 
 
-def test_a_job_that_another_has_started_has_not_its_tag(spark):
+def test_job_that_another_has_started_has_not_its_tag(spark):
     spark.sparkContext.addJobTag("the user's")
     spark.sparkContext.addJobTag(Tag(spark, "one", 5).name)  # an InheritableThread begins with it
     with Tag(spark, "two", 7).on_this_thread():
@@ -46,7 +46,7 @@ def test_one_whose_role_is_anothers_does_not(group, spark):
     assert Counter(ran) == {f"job-{n}": 1 for n in range(20)}
 
 
-def test_a_job_that_runs_here_is_not_started_again(driver):
+def test_job_that_runs_here_is_not_started_again(driver):
     may_end = threading.Event()
     job = driver.start("a", lambda _: may_end.wait(WAIT_S))
     assert driver.start("a", print) is None
@@ -64,7 +64,7 @@ def test_what_the_function_raised_is_given_to_who_asks(driver):
     assert isinstance(job.error, ZeroDivisionError)
 
 
-def test_a_job_is_started_once(driver):
+def test_job_is_started_once(driver):
     job = driver.run("a", lambda _: None)
     with pytest.raises(UsageError, match="started before"):
         job.start()
@@ -95,7 +95,7 @@ def test_loss_cancels_spark_jobs_until_return_then_releases_the_role(group, spar
     jobs.close()
 
 
-def test_a_loss_after_the_end_changes_nothing(driver, spark):
+def test_loss_after_the_end_changes_nothing(driver, spark):
     job = driver.run("a", lambda _: 7)
     before = list(spark.sparkContext.cancelled)
     job.cancel()
@@ -210,9 +210,7 @@ def test_ctrl_c_while_a_job_is_being_started_ends_it_and_is_passed_on(
         assert len(roles) == (moment == "amid the function")
 
 
-def test_a_job_that_nobody_can_watch_lets_go_of_its_role_and_is_not_begun(
-    group, spark, monkeypatch
-):
+def test_job_that_nobody_can_watch_lets_go_of_its_role_and_is_not_begun(group, spark, monkeypatch):
     def no_more(_):
         raise RuntimeError("can't start new thread")
 
@@ -261,7 +259,7 @@ def test_stop_that_is_registered_after_the_loss_is_called(driver, spark):
     assert job.state is JobState.LOST
 
 
-def test_a_runner_that_is_closed_ends_its_jobs_and_takes_no_more(group, spark):
+def test_runner_that_is_closed_ends_its_jobs_and_takes_no_more(group, spark):
     member, _ = group.join()
     jobs = JobRunner(spark, member)
     job = jobs.start("a", lambda job: spark.sparkContext.was_cancelled.wait(WAIT_S) and 1 / 0)
@@ -290,7 +288,7 @@ def test_runner_closed_while_a_role_is_taken_refuses_the_job(driver, monkeypatch
     assert driver._rink.can_take("a")
 
 
-def test_a_query_whose_function_is_given_after_the_end_is_refused(group, spark):
+def test_query_whose_function_is_given_after_the_end_is_refused(group, spark):
     member, _ = group.join()
     jobs = JobRunner(spark, member)
     declare = jobs.query("a")
@@ -320,7 +318,7 @@ def test_what_begins_while_its_runner_is_closed_ends_with_it(group, spark, monke
     assert ended.wait(WAIT_S)
 
 
-def test_a_function_that_looks_at_its_loss_sees_that_its_runner_is_closed(group, spark):
+def test_function_that_looks_at_its_loss_sees_that_its_runner_is_closed(group, spark):
     member, _ = group.join()
     jobs = JobRunner(spark, member)
     job = jobs.start("a", lambda job: job.lost.wait(WAIT_S))
@@ -385,7 +383,7 @@ def test_jobs_that_have_ended_are_not_kept(driver):
     assert len(driver._jobs) == 1
 
 
-def test_a_job_and_a_query_have_names_of_their_own(driver, quick):
+def test_job_and_a_query_have_names_of_their_own(driver, quick):
     may_end, starts = threading.Event(), Started()
     driver.start("a", lambda _: may_end.wait(WAIT_S))
     with pytest.raises(ConfigError, match="there is a job 'a' already"):

@@ -37,7 +37,7 @@ class Streams:
 
 
 @given(counts=COUNTS, most=st.integers(1, 200), page=st.integers(1, 30))
-def test_a_batch_has_as_many_events_as_it_may_and_there_are(counts, most, page):
+def test_batch_has_as_many_events_as_it_may_and_there_are(counts, most, page):
     streams = Streams(counts)
     whole, offsets.PAGE = offsets.PAGE, page
     try:
@@ -58,7 +58,7 @@ def test_a_batch_has_as_many_events_as_it_may_and_there_are(counts, most, page):
     assert all(count <= page for asked in streams.asked for _, count in asked.values())
 
 
-def test_the_oldest_go_first_where_there_are_more_partitions_than_events():
+def test_oldest_go_first_where_there_are_more_partitions_than_events():
     start, target = {0: "900-0", 1: "100-0", 2: "1000-0"}, dict.fromkeys(range(3), "2000-0")
     asked = []
 
@@ -86,7 +86,7 @@ def test_it_ends_where_the_last_event_is_gone_by_then():
     assert share_out(streams.start, {0: "9-0"}, 40, streams.bound) == {0: "5-0"}
 
 
-def test_a_partition_without_anything_new_is_not_asked():
+def test_partition_without_anything_new_is_not_asked():
     streams = Streams({0: 0, 1: 5})
     assert share_out(streams.start, streams.target, 10, streams.bound) == {0: "0-0", 1: "5-0"}
     assert all(0 not in asked for asked in streams.asked)
@@ -104,6 +104,6 @@ def test_what_is_no_offset_is_refused(found):
         of_json(found, 1, "stream 'a'")
 
 
-def test_a_checkpoint_of_another_partition_count_is_refused():
+def test_checkpoint_of_another_partition_count_is_refused():
     with pytest.raises(StateError, match="2 partitions, but it has 3"):
         of_json({"0": "0-0", "1": "0-0"}, 3, "it")

@@ -36,7 +36,7 @@ def source(**given):
     return Options({name: str(value) for name, value in given.items()}, of_sink=False)
 
 
-def test_the_app_says_where_its_streams_are(shop):
+def test_app_says_where_its_streams_are(shop):
     place = StreamPlace.of(source(app="options_shop:app", stream="orders"))
     assert (place.app_name, place.redis, place.record_class()) == (
         "shop",
@@ -147,7 +147,7 @@ def test_path_names_the_stream_as_load_does(shop):
         source(paths='["orders", "others"]')
 
 
-def test_an_option_that_there_is_not_is_refused_with_those_there_are():
+def test_option_that_there_is_not_is_refused_with_those_there_are():
     with pytest.raises(ConfigError, match=r"no option speed\. It has .*maxOffsetsPerTrigger"):
         source(speed=5)
     with pytest.raises(ConfigError, match="as a sink has no option startingoffsets"):
@@ -232,12 +232,12 @@ def test_where_not_to_begin(given):
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", "²"])
-def test_a_count_is_a_whole_number_above_0(text):
+def test_count_is_a_whole_number_above_0(text):
     with pytest.raises(ConfigError, match="whole number"):
         source(maxOffsetsPerTrigger=text).count("maxOffsetsPerTrigger")
 
 
-def test_a_flag_is_true_or_false():
+def test_flag_is_true_or_false():
     assert source(metadata="FALSE").flag("metadata", True) is False
     with pytest.raises(ConfigError, match="true or false"):
         source(metadata="no").flag("metadata", True)

@@ -125,7 +125,7 @@ def test_one_that_ends_by_itself_is_started_again_by_the_next_grant_alone(
     assert starts.tokens[1] > starts.tokens[0]
 
 
-def test_a_function_that_returns_no_query_is_told(driver, quick, caplog):
+def test_function_that_returns_no_query_is_told(driver, quick, caplog):
     called = threading.Semaphore(0)
     driver.query("delays")(lambda _: called.release())
     assert all(called.acquire(timeout=WAIT_S) for _ in range(2))
@@ -133,7 +133,7 @@ def test_a_function_that_returns_no_query_is_told(driver, quick, caplog):
     assert "it must return the started query" in caplog.text
 
 
-def test_the_cause_is_told_where_spark_wraps_a_traceback(driver, quick, caplog):
+def test_cause_is_told_where_spark_wraps_a_traceback(driver, quick, caplog):
     starts = Started()
     driver.query("delays")(starts)
     starts.wait_for(1).fail(
@@ -160,7 +160,7 @@ def test_two_queries_of_one_name_are_refused(driver, quick):
     starts.wait_for(1)
 
 
-def test_a_query_that_is_closed_while_it_starts_is_stopped(driver, quick):
+def test_query_that_is_closed_while_it_starts_is_stopped(driver, quick):
     begun, starts = threading.Event(), Started()
 
     def slow(job):
@@ -175,7 +175,7 @@ def test_a_query_that_is_closed_while_it_starts_is_stopped(driver, quick):
     assert starts.queries[0].ended.is_set()
 
 
-def test_a_job_says_what_it_is(driver):
+def test_job_says_what_it_is(driver):
     job = driver.run("a", lambda _: None)
     assert repr(job) == f"<Job 'a' token={job.token} succeeded>"
     assert isinstance(job, Job)

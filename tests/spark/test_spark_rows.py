@@ -89,7 +89,7 @@ good = st.fixed_dictionaries(
 
 
 @given(st.lists(st.one_of(good, values), max_size=5))
-def test_a_page_is_read_as_the_codec_reads_it_or_refused_as_it_refuses_it(plain):
+def test_page_is_read_as_the_codec_reads_it_or_refused_as_it_refuses_it(plain):
     data = [json.dumps(one).encode() for one in plain]
     codec = JsonCodec(Flat)
     try:
@@ -241,7 +241,7 @@ def test_events_that_were_requeued_for_others_are_passed_over():
     assert [row["value"] for row in rows_of(None).batch(mixed).to_pylist()] == [b"all", b"ours"]
 
 
-def test_a_record_that_does_not_match_is_named_with_its_place():
+def test_record_that_does_not_match_is_named_with_its_place():
     bad = entries(b'{"number":1,"text":"x"}', b'{"number":"7","text":"x"}')
     with pytest.raises(RecordError, match=r"event 1001-1 of partition 3 of stream 'a'.*number"):
         rows_of(Flat).batch(bad)
@@ -264,7 +264,7 @@ def test_metadata_alone_can_be_asked_for():
 @pytest.mark.parametrize(
     "field", [T.StructField("nothing", T.LongType()), T.StructField("number", T.StringType())]
 )
-def test_a_column_that_there_is_not_is_refused(field):
+def test_column_that_there_is_not_is_refused(field):
     with pytest.raises(ConfigError, match=f"no column '{field.name}'.*number bigint, text string"):
         wanted_of(T.StructType([field]), columns_of(Flat, metadata=False), "stream 'a'")
 
@@ -327,7 +327,7 @@ def test_which_types_fit(given, wanted, same, wider):
     assert fits(given, wanted, widens=True) is wider
 
 
-def test_a_field_named_as_metadata_needs_metadata_off():
+def test_field_named_as_metadata_needs_metadata_off():
     class Odd(Record):
         _id: str
 
@@ -336,7 +336,7 @@ def test_a_field_named_as_metadata_needs_metadata_off():
     assert columns_of(Odd, metadata=False).names == ["_id"]
 
 
-def test_a_field_without_a_column_type_is_named():
+def test_field_without_a_column_type_is_named():
     class Odd(Record):
         shape: complex
 

@@ -54,7 +54,7 @@ def test_no_more_than_so_many_run_beside_each_other(driver, quick):
     may_end.set()
 
 
-def test_a_job_that_fails_is_tried_again_after_a_pause(driver, quick, caplog):
+def test_job_that_fails_is_tried_again_after_a_pause(driver, quick, caplog):
     tried, done = [], threading.Event()
 
     def work(job):
@@ -69,7 +69,7 @@ def test_a_job_that_fails_is_tried_again_after_a_pause(driver, quick, caplog):
     assert "job 'a' failed, retrying in" in caplog.text
 
 
-def test_an_id_that_cannot_be_a_role_keeps_those_behind_it_from_nothing(driver, quick, caplog):
+def test_id_that_cannot_be_a_role_keeps_those_behind_it_from_nothing(driver, quick, caplog):
     done = threading.Event()
     driver.watch(lambda: ["", "a"], lambda _: done.set(), every=0.05)
     assert done.wait(WAIT_S)
@@ -79,7 +79,7 @@ def test_an_id_that_cannot_be_a_role_keeps_those_behind_it_from_nothing(driver, 
 @pytest.mark.parametrize(
     "error", [OSError("no database"), SystemExit(3), ClosedError("another group's member has left")]
 )
-def test_a_list_that_cannot_be_seen_is_looked_at_again(driver, quick, caplog, error):
+def test_list_that_cannot_be_seen_is_looked_at_again(driver, quick, caplog, error):
     looks, done = [], threading.Event()
 
     def list_pending_jobs():

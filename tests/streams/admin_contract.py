@@ -41,7 +41,7 @@ async def test_what_cannot_be_meant_is_refused(desk):
 
 
 @at_desk()
-async def test_a_processor_that_only_redis_knows_is_meant_too(desk):
+async def test_processor_that_only_redis_knows_is_meant_too(desk):
     await desk.add(3)
     await desk.redis.hset(desk.place.names.offsets, mapping={"format": 1, "old": "0-0"})
     (old,) = await admin.lag(desk.app, processor="old")
@@ -130,7 +130,7 @@ async def test_owners_before_any_worker_was_there(desk):
 
 
 @at_desk()
-async def test_a_worker_that_is_gone_owns_nothing(desk):
+async def test_worker_that_is_gone_owns_nothing(desk):
     worker = Worker(desk.app, ["bill"], name="w1")
     task = asyncio.create_task(worker.run())
     await until_true(lambda: are_open(desk))

@@ -83,7 +83,7 @@ async def test_redis_knows_of_whom_it_heard_last(steps, server):
 
 
 @stepping
-async def test_a_take_that_is_repeated_tells_the_same(steps, server):
+async def test_take_that_is_repeated_tells_the_same(steps, server):
     await steps.add(3)
     await steps.take(5, first=2)
     first, again = await steps.take(6), await steps.take(6)

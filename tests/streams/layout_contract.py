@@ -24,7 +24,7 @@ async def test_every_hash_has_its_format(steps, server):
 
 
 @stepping
-async def test_the_steps_of_an_owner_leave_no_hash_without_format(steps, server):
+async def test_steps_of_an_owner_leave_no_hash_without_format(steps, server):
     """Redis may lose everything between any two steps."""
     for step in (
         lambda: steps.store.extend(steps.place, 5, "0", "7-0"),

@@ -82,7 +82,7 @@ async def test_unquarantine_of_a_rolled_back_partition_takes_what_is_there(desk)
 
 
 @at_desk()
-async def test_a_reset_by_time_goes_on_with_what_was_sent_from_then_on(desk):
+async def test_reset_by_time_goes_on_with_what_was_sent_from_then_on(desk):
     await desk.store.register(desk.place)
     for ms in (1000, 2000, 3000):
         await desk.redis.xadd(desk.place.names.stream, {"d": b"{}"}, id=f"{ms}-0")
@@ -133,7 +133,7 @@ async def test_reset_refuses_digits_that_may_be_a_date_or_seconds(desk):
 
 
 @at_desk()
-async def test_a_reset_beyond_the_end_moves_nothing(desk):
+async def test_reset_beyond_the_end_moves_nothing(desk):
     await desk.store.register(desk.place)
     await desk.add()
     naive = datetime(1960, 1, 1)  # noqa: DTZ001
@@ -146,7 +146,7 @@ async def test_a_reset_beyond_the_end_moves_nothing(desk):
 
 
 @at_desk()
-async def test_the_group_of_a_spark_query_is_moved_by_its_checkpoint_alone(desk):
+async def test_group_of_a_spark_query_is_moved_by_its_checkpoint_alone(desk):
     await desk.add()
     offsets = desk.place.names.offsets
     await desk.redis.hset(offsets, mapping={"format": 1, "spark/totals": "0-0"})
@@ -181,13 +181,13 @@ def test_worker_logs_groups_that_only_redis_knows_except_spark_queries(servers, 
 
 
 @at_desk()
-async def test_a_processor_of_the_app_may_be_named_like_one(desk):
+async def test_processor_of_the_app_may_be_named_like_one(desk):
     desk.app.processor(desk.orders, name="spark/mine")(process)
     assert await admin.reset(desk.app, "spark/mine", "latest") == ()
 
 
 @at_desk()
-async def test_an_id_is_written_in_the_one_way_that_scripts_can_compare(desk):
+async def test_id_is_written_in_the_one_way_that_scripts_can_compare(desk):
     await desk.store.register(desk.place)
     ids = await desk.add(2)
     (moved,) = await admin.reset(desk.app, "bill", f"0{ids[0].replace('-', '-00')}")
@@ -213,7 +213,7 @@ async def test_quarantined_or_just_reset_processor_is_forgotten_only_by_force(
 
 
 @at_desk()
-async def test_a_reset_where_nobody_ever_started_moves_nothing(desk):
+async def test_reset_where_nobody_ever_started_moves_nothing(desk):
     assert await admin.reset(desk.app, "bill", "latest") == ()
 
 
@@ -247,7 +247,7 @@ async def test_what_was_kept_for_a_forgotten_processor_alone_is_trimmed(desk):
 
 
 @at_desk()
-async def test_the_first_error_ends_a_look_at_many_partitions(desk):
+async def test_first_error_ends_a_look_at_many_partitions(desk):
     await desk.store.close()
 
     async def fail(*_):

@@ -28,7 +28,7 @@ ODD_BYTES = bytes(range(256))
 
 
 @stepping
-async def test_the_first_owner_begins_before_the_first_event(steps, server):
+async def test_first_owner_begins_before_the_first_event(steps, server):
     ids = await steps.add(3)
     taken = await steps.take(7, first=2)
     assert (taken.offset, taken.epoch, taken.careful, taken.quarantined) == ("0-0", "0", "", "")
@@ -45,7 +45,7 @@ async def test_latest_begins_behind_what_is_there_when_it_is_registered(steps, s
 
 
 @stepping
-async def test_an_owner_with_a_lower_token_is_refused_in_every_step(steps, server):
+async def test_owner_with_a_lower_token_is_refused_in_every_step(steps, server):
     """The tokens differ by less than a Lua number can tell."""
     store, place, [one, two] = steps.store, steps.place, await steps.add(2)
     await steps.take(BIG - 1)
@@ -99,7 +99,7 @@ async def test_tokens_are_compared_as_whole_numbers_of_any_length(steps, server)
 
 
 @stepping
-async def test_a_commit_moves_the_offset_once_however_often_it_is_sent(steps, server):
+async def test_commit_moves_the_offset_once_however_often_it_is_sent(steps, server):
     [one, two] = await steps.add(2)
     await steps.take(5)
     for _ in range(3):
@@ -111,7 +111,7 @@ async def test_a_commit_moves_the_offset_once_however_often_it_is_sent(steps, se
 
 
 @stepping
-async def test_a_commit_from_an_offset_that_is_not_there_writes_nothing(steps, server):
+async def test_commit_from_an_offset_that_is_not_there_writes_nothing(steps, server):
     [one, two, three] = await steps.add(3)
     await steps.take(5)
     await steps.commit(5, "0-0", two)
@@ -164,7 +164,7 @@ async def test_full_partition_has_room_for_an_output_by_the_commits_own_events(s
 
 
 @stepping
-async def test_a_commit_whose_outputs_are_refused_removes_nothing_from_anywhere(steps, server):
+async def test_commit_whose_outputs_are_refused_removes_nothing_from_anywhere(steps, server):
     place = place_of(limit=4)
     ids = await steps.add(4, place)
     await steps.take(5, place)
@@ -203,7 +203,7 @@ async def test_trimming_stays_below_the_lowest_offset_of_all_processors(steps, s
 
 
 @stepping
-async def test_a_sender_finds_room_by_trimming_or_is_told_how_many_fitted(steps, server):
+async def test_sender_finds_room_by_trimming_or_is_told_how_many_fitted(steps, server):
     place = place_of(limit=4)
     ids = await steps.add(3, place)
     records = [b"{}"] * 3
@@ -231,7 +231,7 @@ async def test_where_the_oldest_give_way_it_is_counted_for_whom_they_are_lost(st
 
 
 @stepping
-async def test_an_append_that_is_sent_again_adds_nothing_and_answers_the_same(steps, server):
+async def test_append_that_is_sent_again_adds_nothing_and_answers_the_same(steps, server):
     names, bounds = steps.place.names, steps.place.bounds
     first = await steps.store.append(names, bounds, [b"a", b"b"], 1, True)
     assert await steps.store.append(names, bounds, [b"a", b"b"], 1, True) == first
@@ -292,7 +292,7 @@ async def test_take_after_an_unclean_end_returns_the_careful_events(steps, serve
 
 
 @stepping
-async def test_a_commit_that_comes_late_does_not_lower_what_may_have_begun(steps, server):
+async def test_commit_that_comes_late_does_not_lower_what_may_have_begun(steps, server):
     ids = await steps.add(5)
     await steps.take(6, first=2)
     await steps.store.extend(steps.place, 6, "0", ids[4])  # while a commit was on its way
@@ -310,7 +310,7 @@ async def test_nor_does_a_word_of_what_is_begun_that_comes_late(steps, server):
 
 
 @stepping
-async def test_an_owner_that_died_idle_leaves_nothing_to_be_careful_with(steps, server):
+async def test_owner_that_died_idle_leaves_nothing_to_be_careful_with(steps, server):
     [one] = await steps.add(1)
     await steps.take(5, first=9)
     await steps.commit(5, "0-0", one)
@@ -319,7 +319,7 @@ async def test_an_owner_that_died_idle_leaves_nothing_to_be_careful_with(steps, 
 
 
 @stepping
-async def test_a_crash_counts_for_the_event_that_was_marked_and_no_other(steps, server):
+async def test_crash_counts_for_the_event_that_was_marked_and_no_other(steps, server):
     one, two, _ = await steps.add(3)
     await steps.take(5)
     taken = await steps.take(6)
@@ -348,7 +348,7 @@ def in_the_year(monkeypatch):
     return in_the_year
 
 
-def test_a_mark_that_comes_late_names_nothing(rink_redis, in_the_year):
+def test_mark_that_comes_late_names_nothing(rink_redis, in_the_year):
     @stepping
     async def body(steps, server):
         one, two, three = await steps.add(3)
@@ -381,7 +381,7 @@ async def mark_at(steps, token, entry_id, told):
 
 
 @stepping
-async def test_a_take_that_comes_late_takes_nothing_back(steps, server):
+async def test_take_that_comes_late_takes_nothing_back(steps, server):
     one, two = await steps.add(2)
     args = {
         "processor": steps.place.processor, "token": "5", "start": "earliest", "first": 0,
@@ -401,7 +401,7 @@ async def marked(steps):
 
 
 @stepping
-async def test_an_event_that_was_marked_and_committed_is_not_counted(steps, server):
+async def test_event_that_was_marked_and_committed_is_not_counted(steps, server):
     one, _ = await steps.add(2)
     await steps.take(5)
     await steps.store.mark(steps.place, 5, "0", one)
@@ -410,7 +410,7 @@ async def test_an_event_that_was_marked_and_committed_is_not_counted(steps, serv
 
 
 @stepping
-async def test_an_offset_above_the_streams_last_id_is_refused(steps, server):
+async def test_offset_above_the_streams_last_id_is_refused(steps, server):
     [one] = await steps.add(1)
     await steps.take(5)
     await steps.commit(5, "0-0", one)
@@ -420,7 +420,7 @@ async def test_an_offset_above_the_streams_last_id_is_refused(steps, server):
 
 
 @pytest.mark.parametrize("loss", ["deleted", "emptied"])
-def test_a_committed_event_that_is_missing_is_noticed(rink_redis, loss):
+def test_committed_event_that_is_missing_is_noticed(rink_redis, loss):
     """A missing committed event is noticed.
 
     A stream that was deleted and used again has a higher last id, which alone shows nothing.
@@ -443,7 +443,7 @@ def test_a_committed_event_that_is_missing_is_noticed(rink_redis, loss):
 
 
 @stepping
-async def test_an_owner_that_comes_back_stays_what_it_was_open_or_ended_in_order(steps, server):
+async def test_owner_that_comes_back_stays_what_it_was_open_or_ended_in_order(steps, server):
     await steps.add(1)
     await steps.take(5)
     known = OwnerMemory("0", "0-0", "0-0")
@@ -455,7 +455,7 @@ async def test_an_owner_that_comes_back_stays_what_it_was_open_or_ended_in_order
 
 
 @stepping
-async def test_a_commit_of_an_event_that_is_gone_is_refused(steps, server):
+async def test_commit_of_an_event_that_is_gone_is_refused(steps, server):
     one, _ = await steps.add(2)
     await steps.take(5)
     await steps.redis.delete(steps.place.names.stream)
@@ -464,7 +464,7 @@ async def test_a_commit_of_an_event_that_is_gone_is_refused(steps, server):
 
 
 @stepping
-async def test_a_quarantined_partition_is_told_until_it_is_unquarantined(steps, server):
+async def test_quarantined_partition_is_told_until_it_is_unquarantined(steps, server):
     place = steps.place
     await steps.add(2)
     await steps.take(5)
@@ -491,7 +491,7 @@ async def test_what_was_sent_since_redis_lost_everything_comes_after_all(steps, 
 
 
 @stepping
-async def test_a_reset_makes_the_owner_take_again(steps, server):
+async def test_reset_makes_the_owner_take_again(steps, server):
     place, ids = steps.place, await steps.add(3)
     await steps.take(5)
     await steps.commit(5, "0-0", ids[1])
@@ -504,7 +504,7 @@ async def test_a_reset_makes_the_owner_take_again(steps, server):
 
 
 @stepping
-async def test_a_dead_letter_is_requeued_for_its_processor_alone_and_once(steps, server):
+async def test_dead_letter_is_requeued_for_its_processor_alone_and_once(steps, server):
     place, [one] = steps.place, await steps.add(1)
     await steps.take(5)
     dead = place.names.dead("bill")

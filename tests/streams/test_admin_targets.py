@@ -48,7 +48,7 @@ def test_only_what_was_changed_is_told():
     assert changed(4, {1: None})[0] == (0, 2, 3)
 
 
-def test_an_error_keeps_no_other_from_it_and_says_so():
+def test_error_keeps_no_other_from_it_and_says_so():
     error, asked = changed(40, {3: StateError("no"), 5: None, 20: StateError("nor this")})
     assert len(asked) == 40
     assert str(error) == "no"

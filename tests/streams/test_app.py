@@ -48,7 +48,7 @@ def test_app_passes_on_each_other_setting_of_a_session():
         ({"redis": object()}, "neither a URL nor a function that makes a client"),
     ],
 )
-def test_an_app_that_cannot_be_is_refused(settings, hint):
+def test_app_that_cannot_be_is_refused(settings, hint):
     with pytest.raises(ConfigError, match=hint):
         App("shop", **settings)
 
@@ -59,7 +59,7 @@ def test_processor_without_its_stream_is_refused(app, given):
         app.processor(given)
 
 
-def test_the_defaults_suit_workers(app, orders):
+def test_defaults_suit_workers(app, orders):
     @app.processor(orders)
     async def bill(events): ...
 
@@ -85,7 +85,7 @@ def test_the_defaults_suit_workers(app, orders):
         {"partition_size": 1e3},
     ],
 )
-def test_a_stream_that_cannot_be_is_refused(app, settings):
+def test_stream_that_cannot_be_is_refused(app, settings):
     with pytest.raises(ConfigError):
         app.stream("orders", **({"record": Order, "partition_by": "customer"} | settings))
 
@@ -115,7 +115,7 @@ def test_a_stream_that_cannot_be_is_refused(app, settings):
         {"name": ""},
     ],
 )
-def test_a_processor_that_cannot_be_is_refused(app, orders, settings):
+def test_processor_that_cannot_be_is_refused(app, orders, settings):
     with pytest.raises(ConfigError):
 
         @app.processor(orders, **settings)
@@ -130,7 +130,7 @@ class Keyed(Record):
         return self.customer[:1]
 
 
-def test_a_property_is_a_key_too(app):
+def test_property_is_a_key_too(app):
     by_initial = app.stream("orders", record=Keyed, partition_by="initial")
     assert by_initial.partition_of(Keyed(customer="ann")) == partition_of("a", 16)
 
@@ -161,7 +161,7 @@ async def of_nothing(): ...
         (None, "is not callable"),
     ],
 )
-def test_a_function_that_could_never_process_anything_is_refused(app, orders, function, told):
+def test_function_that_could_never_process_anything_is_refused(app, orders, function, told):
     with pytest.raises(ConfigError, match=told):
         app.processor(orders, name="bill")(function)
     app.processor(orders, name="bill")(Shop().bill)  # a bound method takes the right arguments
@@ -216,7 +216,7 @@ class OfItsOwnMaking(Record):
         object.__setattr__(self, "shard", self.customer[:1])
 
 
-def test_a_key_that_only_instances_have_is_not_refused(app):
+def test_key_that_only_instances_have_is_not_refused(app):
     made = app.stream("made", record=OfItsOwnMaking, partition_by="shard")
     assert made.partition_of(OfItsOwnMaking(customer="ann")) == partition_of("a", 16)
     missing = app.stream("missing", record=OfItsOwnMaking, partition_by="nobody")
@@ -296,14 +296,14 @@ def test_where_no_pause_is_wanted_there_is_hardly_any(app):
     assert max(pauses.next() for _ in range(40)) > 1
 
 
-def test_a_task_that_takes_something_or_yields_is_refused(app):
+def test_task_that_takes_something_or_yields_is_refused(app):
     with pytest.raises(ConfigError, match=r"takes \(self, events\)"):
         app.task(every=1, name="tidy")(Shop.bill)
     with pytest.raises(ConfigError, match="is a generator"):
         app.task(every=1, name="tidy")(endless_in_a_thread)
 
 
-def test_a_name_is_declared_once(app, orders):
+def test_name_is_declared_once(app, orders):
     @app.processor(orders)
     async def bill(events): ...
 
@@ -328,14 +328,14 @@ def test_a_name_is_declared_once(app, orders):
         {"at_start": True, "cron": "* * * * *"},
     ],
 )
-def test_a_task_that_cannot_be_is_refused(app, settings):
+def test_task_that_cannot_be_is_refused(app, settings):
     with pytest.raises(ConfigError):
 
         @app.task(**settings)
         async def tidy(): ...
 
 
-def test_a_task_is_declared_by_seconds_or_by_cron(app):
+def test_task_is_declared_by_seconds_or_by_cron(app):
     @app.task(every=timedelta(minutes=2))
     def tidy(): ...
 
@@ -346,7 +346,7 @@ def test_a_task_is_declared_by_seconds_or_by_cron(app):
     assert app.tasks["nightly"].on_leader
 
 
-def test_a_worker_of_nothing_is_refused(app):
+def test_worker_of_nothing_is_refused(app):
     with pytest.raises(ConfigError, match="neither processors nor tasks"):
         Worker(app)
     with pytest.raises(ConfigError, match="no processor 'bill'"):
@@ -354,18 +354,18 @@ def test_a_worker_of_nothing_is_refused(app):
 
 
 @pytest.mark.parametrize("customer", [None, ""])
-def test_a_record_without_a_key_is_refused(orders, customer):
+def test_record_without_a_key_is_refused(orders, customer):
     with pytest.raises(RecordError, match="no partition key"):
         orders.partition_of(Order(customer=customer))
 
 
-def test_a_key_that_cannot_be_computed_is_refused(app):
+def test_key_that_cannot_be_computed_is_refused(app):
     keyed = app.stream("keyed", record=Order, partition_by=lambda order: order.customer.upper())
     with pytest.raises(RecordError, match="gave no partition key"):
         keyed.partition_of(Order())
 
 
-def test_the_partition_of_a_key_never_changes():
+def test_partition_of_a_key_never_changes():
     """Keep the hash: events lie in users' Redis by it."""
     assert [partition_of(key, 16) for key in ("ann", "N14228", "UA", "1", "日本語")] == [
         11, 7, 12, 2, 2,
@@ -382,7 +382,7 @@ def test_no_name_reaches_into_anothers_keys(name):
     assert names.at(name).removeprefix(names.stream).count(":") == 2
 
 
-def test_a_policy_tells_when_crashes_are_too_many():
+def test_policy_tells_when_crashes_are_too_many():
     assert [Policy(max_crashes=3).gives_up(ends) for ends in (0, 1, 2, 3)] == [
         False,
         False,
@@ -392,7 +392,7 @@ def test_a_policy_tells_when_crashes_are_too_many():
     assert [Policy(max_crashes=2).gives_up(ends) for ends in (0, 1, 2)] == [False, True, True]
 
 
-def test_a_blocking_call_on_the_loop_that_is_to_carry_it_out_is_refused():
+def test_blocking_call_on_the_loop_that_is_to_carry_it_out_is_refused():
     app = App("shop")
 
     async def main():
@@ -408,7 +408,7 @@ def test_a_blocking_call_on_the_loop_that_is_to_carry_it_out_is_refused():
         ours._loop.close()
 
 
-def test_a_key_that_is_no_text_is_an_error_of_its_record():
+def test_key_that_is_no_text_is_an_error_of_its_record():
     app = App("shop")
     orders = app.stream("orders", record=Order, partition_by=lambda _: "\ud800")
     with pytest.raises(RecordError, match="is no text"):

@@ -31,7 +31,7 @@ async def run_for(seconds, running):
 
 
 @jumping
-async def test_a_task_runs_at_once_and_then_every_so_often():
+async def test_task_runs_at_once_and_then_every_so_often():
     times, loop = [], asyncio.get_running_loop()
 
     async def note():
@@ -43,7 +43,7 @@ async def test_a_task_runs_at_once_and_then_every_so_often():
 
 
 @jumping
-async def test_a_run_that_takes_longer_delays_the_next_and_they_never_overlap():
+async def test_run_that_takes_longer_delays_the_next_and_they_never_overlap():
     times, loop = [], asyncio.get_running_loop()
 
     async def slow():
@@ -57,7 +57,7 @@ async def test_a_run_that_takes_longer_delays_the_next_and_they_never_overlap():
 
 
 @jumping
-async def test_an_error_is_told_and_ends_only_that_run(caplog):
+async def test_error_is_told_and_ends_only_that_run(caplog):
     runs = []
 
     async def fail():
@@ -98,7 +98,7 @@ async def test_run_cancelled_by_its_own_code_counts_as_an_error(caplog):
 
 
 @jumping
-async def test_a_run_that_fails_by_a_task_group_is_an_error_like_any_other(caplog):
+async def test_run_that_fails_by_a_task_group_is_an_error_like_any_other(caplog):
     """Fail in a task group.
 
     Before Python 3.13, the group may leave its own request to cancel in the task.
@@ -120,7 +120,7 @@ async def test_a_run_that_fails_by_a_task_group_is_an_error_like_any_other(caplo
 
 
 @jumping
-async def test_a_run_that_takes_its_end_for_an_error_of_its_own_is_the_last_one():
+async def test_run_that_takes_its_end_for_an_error_of_its_own_is_the_last_one():
     runs = []
 
     async def swallows():
@@ -136,7 +136,7 @@ async def test_a_run_that_takes_its_end_for_an_error_of_its_own_is_the_last_one(
     assert len(runs) == 1
 
 
-def test_an_async_function_behind_a_plain_decorator_runs():
+def test_async_function_behind_a_plain_decorator_runs():
     runs = []
 
     async def note():
@@ -150,7 +150,7 @@ def test_an_async_function_behind_a_plain_decorator_runs():
     assert runs == [1]
 
 
-def test_a_plain_function_that_is_to_end_is_waited_for(caplog):
+def test_plain_function_that_is_to_end_is_waited_for(caplog):
     """Wait for the thread of a task.
 
     A thread cannot be cancelled, so a role that is released before would be held twice.
@@ -181,7 +181,7 @@ def test_a_plain_function_that_is_to_end_is_waited_for(caplog):
 
 @pytest.mark.parametrize(("back", "twice"), [(0.3, 0), (3600.0, 2)])
 @jumping
-async def test_a_clock_that_is_set_back_a_little_comes_to_no_minute_twice(monkeypatch, back, twice):
+async def test_clock_that_is_set_back_a_little_comes_to_no_minute_twice(monkeypatch, back, twice):
     loop, runs = asyncio.get_running_loop(), []
     began = datetime(2026, 1, 1, tzinfo=UTC)
     start, is_back = loop.time(), []

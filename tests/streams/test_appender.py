@@ -121,7 +121,7 @@ async def test_whoever_has_waited_long_enough_is_told_and_the_next_goes_on():
 
 
 @jumping
-async def test_a_redis_that_is_away_for_too_long_is_named_and_not_the_partition():
+async def test_redis_that_is_away_for_too_long_is_named_and_not_the_partition():
     partition = Partition()
     partition.away = 10_000
     appender = appender_of(partition)
@@ -139,7 +139,7 @@ async def test_a_redis_that_is_away_for_too_long_is_named_and_not_the_partition(
 
 
 @jumping
-async def test_a_refusal_that_will_not_pass_is_raised_at_once_to_all_who_wait():
+async def test_refusal_that_will_not_pass_is_raised_at_once_to_all_who_wait():
     partition = Partition()
     partition.refusal = RecordError("no")
     appender = appender_of(partition)
@@ -153,7 +153,7 @@ async def test_a_refusal_that_will_not_pass_is_raised_at_once_to_all_who_wait():
 
 
 @jumping
-async def test_a_send_that_is_cancelled_leaves_the_others_as_they_are():
+async def test_send_that_is_cancelled_leaves_the_others_as_they_are():
     partition = Partition()
     appender = appender_of(partition)
     one, two = (asyncio.create_task(appender.send(many(1, n), 1)) for n in (1, 2))
@@ -166,7 +166,7 @@ async def test_a_send_that_is_cancelled_leaves_the_others_as_they_are():
 
 
 @jumping
-async def test_a_slow_redis_is_not_a_full_partition():
+async def test_slow_redis_is_not_a_full_partition():
     partition = Partition()
     partition.slow = 10
     appender = appender_of(partition)
@@ -183,7 +183,7 @@ async def test_a_slow_redis_is_not_a_full_partition():
 
 @pytest.mark.parametrize("is_lucky", [False, True])
 @jumping
-async def test_a_call_that_is_under_way_when_the_time_is_over_is_waited_for(is_lucky):
+async def test_call_that_is_under_way_when_the_time_is_over_is_waited_for(is_lucky):
     partition = Partition(room=0)
     waiting = asyncio.create_task(appender_of(partition).send(many(1), 2.5))
     await pass_time(1.9)
@@ -210,7 +210,7 @@ async def test_full_partition_then_silent_redis_raises_unavailable():
 
 
 @jumping
-async def test_a_call_is_not_repeated_for_longer_than_redis_keeps_what_it_did():
+async def test_call_is_not_repeated_for_longer_than_redis_keeps_what_it_did():
     partition = Partition()
     partition.lose = 10**9
     began = asyncio.get_running_loop().time()
@@ -236,7 +236,7 @@ async def test_who_waits_when_the_app_is_closed_is_told():
 
 
 @jumping
-async def test_a_appender_that_never_sent_closes():
+async def test_appender_that_never_sent_closes():
     await appender_of(Partition()).close()
 
 

@@ -30,13 +30,13 @@ def waits(client):
 
 @pytest.mark.parametrize("kind", MAKES)
 @pytest.mark.parametrize("given", [{}, UNBOUND])
-def test_a_client_that_would_wait_without_end_does_not(kind, given):
+def test_client_that_would_wait_without_end_does_not(kind, given):
     client = MAKES[kind](**given)
     assert async_client.prepare(client) == 5
     assert waits(client) == [(5, 5)]
 
 
-def test_a_sentinel_is_not_waited_for_without_end_either():
+def test_sentinel_is_not_waited_for_without_end_either():
     sentinel = Sentinel([("127.0.0.1", 1)], sentinel_kwargs=UNBOUND)
     async_client.prepare(sentinel.master_for("m"))
     assert [waits(one) for one in sentinel.sentinels] == [[(5, 5)]]
@@ -50,7 +50,7 @@ def test_what_the_user_has_set_stays(kind):
 
 
 @pytest.mark.parametrize("kind", MAKES)
-def test_a_client_that_gives_text_is_refused(kind):
+def test_client_that_gives_text_is_refused(kind):
     with pytest.raises(ConfigError, match="decode_responses"):
         async_client.prepare(MAKES[kind](decode_responses=True))
 

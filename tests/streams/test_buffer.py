@@ -43,7 +43,7 @@ def test_events_are_yielded_in_order_and_committed_when_finished():
     assert numbers(buffer.give(9)) == [3]
 
 
-def test_a_commit_under_way_stays_what_it_is_until_it_is_settled():
+def test_commit_under_way_stays_what_it_is_until_it_is_settled():
     """Repeat a commit unchanged.
 
     It may have been carried out, and another commit in its place would not be recognized.
@@ -124,7 +124,7 @@ def test_who_failed_alone_is_blamed_and_counted():
     assert buffer._attempts.get("1-0") is None
 
 
-def test_a_single_event_that_fails_is_blamed_at_once():
+def test_single_event_that_fails_is_blamed_at_once():
     buffer = buffer_of(1)
     buffer.give(1)
     blamed, times = buffer.fail()
@@ -196,7 +196,7 @@ def test_events_behind_one_are_those_that_will_be_yielded_after_it():
     assert buffer.behind(one, 0) == []
 
 
-def test_an_event_for_another_processor_is_passed_in_silence():
+def test_event_for_another_processor_is_passed_in_silence():
     buffer = Buffer("bill", "0-0", prefetch=10, max_uncommitted=6)
     buffer.feed(entries(1, only=b"ship"))
     buffer.feed(entries(2, only=b"bill"))
@@ -242,7 +242,7 @@ def test_nothing_is_given_beside_one_that_came_alone():
     assert buffer.must_mark(first)
 
 
-def test_a_failure_amid_careful_events_keeps_the_marks():
+def test_failure_amid_careful_events_keeps_the_marks():
     buffer = buffer_of(1, 2, 3, careful="2-0")
     buffer.give(9)
     buffer.fail()
@@ -267,7 +267,7 @@ def test_put_back_yields_again_what_is_not_finished():
     assert numbers(buffer.give(9)) == [2, 3]
 
 
-def test_the_fast_way_yields_nothing_special_and_nothing_above_the_ceiling():
+def test_fast_way_yields_nothing_special_and_nothing_above_the_ceiling():
     buffer = buffer_of(1, 2, max_uncommitted=2)
     buffer.feed(entries(3, only=b"bill"))
     assert buffer.give_plain((0, 0)) is None

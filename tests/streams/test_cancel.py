@@ -54,7 +54,7 @@ async def test_who_is_cancelled_while_it_ends_others_ends_them_all_the_same():
 
 @jumping
 @pytest.mark.parametrize("lasts_s", [0.1, 0.9])
-async def test_a_users_code_has_its_time_to_put_things_in_order(lasts_s):
+async def test_users_code_has_its_time_to_put_things_in_order(lasts_s):
     ordered = []
 
     async def process():
@@ -98,7 +98,7 @@ def test_who_runs_code_apart_is_told_of_its_exit_and_not_of_the_loops_end():
     assert told == [SystemExit]
 
 
-def test_an_exit_is_told_also_if_its_caller_is_cancelled_in_the_same_turn():
+def test_exit_is_told_also_if_its_caller_is_cancelled_in_the_same_turn():
     async def main():
         this = asyncio.current_task()
 

@@ -21,7 +21,7 @@ def test_five_in_a_row_trip_it_with_the_first_error():
     assert ends(CircuitBreaker(5), "..xxxxx") == (7, "5 events in a row failed, the first: error 3")
 
 
-def test_a_success_between_begins_a_new_row():
+def test_success_between_begins_a_new_row():
     assert ends(CircuitBreaker(5), "xxxx." * 3) is None
     assert ends(CircuitBreaker(5), "xxxx.xxxxx")[0] == 10
 

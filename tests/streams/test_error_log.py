@@ -66,7 +66,7 @@ def test_errors_of_another_class_or_place_have_their_own_traceback(told):
     assert [bool(one.exc_info) for one in told] == [True, True, True, True]
 
 
-def test_an_error_that_goes_on_is_told_every_ten_seconds(told):
+def test_error_that_goes_on_is_told_every_ten_seconds(told):
     @jumping
     async def run():
         error_log = ErrorLog("bill")
@@ -82,7 +82,7 @@ def test_an_error_that_goes_on_is_told_every_ten_seconds(told):
     assert all(not one.exc_info for one in told[1:])
 
 
-def test_an_error_that_comes_again_after_a_rest_has_a_traceback_again(told):
+def test_error_that_comes_again_after_a_rest_has_a_traceback_again(told):
     @jumping
     async def run():
         error_log = ErrorLog("bill")
@@ -108,7 +108,7 @@ def test_what_was_not_told_is_told_at_the_end(told):
     assert len(told) == 2
 
 
-def test_an_error_that_cannot_be_shown_is_told_all_the_same(told):
+def test_error_that_cannot_be_shown_is_told_all_the_same(told):
     class OddError(Exception):
         def __str__(self):
             raise RuntimeError

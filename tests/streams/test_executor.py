@@ -80,7 +80,7 @@ async def an_executor(cluster):
         )
 
 
-def test_a_processor_that_ends_its_process_leaves_no_task_behind(reader, monkeypatch):
+def test_processor_that_ends_its_process_leaves_no_task_behind(reader, monkeypatch):
     """End all tasks after SystemExit.
 
     asyncio cancels each task only once, and waits for all of them without end.

@@ -36,7 +36,7 @@ async def test_nothing_is_sent_where_redis_stays_away_for_so_long():
 
 
 @jumping
-async def test_a_redis_that_is_silent_is_waited_for_as_long_as_it_says():
+async def test_redis_that_is_silent_is_waited_for_as_long_as_it_says():
     app, legs = app_on(Store(silent=True))
     with pytest.raises(RedisUnavailable, match="Redis at here did not answer: nothing was sent"):
         await legs.send(Leg(), timeout=0.5)
@@ -45,7 +45,7 @@ async def test_a_redis_that_is_silent_is_waited_for_as_long_as_it_says():
 
 @pytest.mark.parametrize("settings", [{"away": 10_000}, {"silent": True}])
 @jumping
-async def test_an_app_that_is_closed_meanwhile_stays_closed(settings):
+async def test_app_that_is_closed_meanwhile_stays_closed(settings):
     store = Store(**settings)
     app, legs = app_on(store)
     sending = asyncio.create_task(legs.send(Leg(), timeout=3600))
@@ -93,7 +93,7 @@ async def test_what_makes_the_client_may_run_out_of_time_itself():
 
 
 @pytest.mark.parametrize("timeout", [None, "1", float("inf"), -1])
-def test_a_timeout_that_is_none_is_refused(timeout):
+def test_timeout_that_is_none_is_refused(timeout):
     _, legs = app_on(Store())
     with pytest.raises(ConfigError, match="timeout"):
         asyncio.run(legs.send(Leg(), timeout=timeout))

@@ -65,7 +65,7 @@ def test_what_a_task_group_raises_of_ours_is_no_events_fault():
     assert not outcome.dead
 
 
-def test_a_task_group_that_failed_ends_no_later_call():
+def test_task_group_that_failed_ends_no_later_call():
     """Call again after a failed task group.
 
     Before Python 3.13, the group may leave its own request to cancel in the task.
@@ -121,7 +121,7 @@ def test_middleware_context_stays_in_its_task_and_reaches_processors(is_thread):
     assert not outcome.dead
 
 
-def test_the_older_of_two_iterations_is_refused():
+def test_older_of_two_iterations_is_refused():
     shop, calls = Shop(), []
 
     @shop.processor
@@ -139,7 +139,7 @@ def test_the_older_of_two_iterations_is_refused():
     assert sorted(set(shop.seen)) == list(range(10))
 
 
-def test_a_second_thread_that_iterates_is_refused():
+def test_second_thread_that_iterates_is_refused():
     shop, refused = Shop(), []
 
     @shop.processor
@@ -160,7 +160,7 @@ def test_a_second_thread_that_iterates_is_refused():
 
 
 @pytest.mark.parametrize("is_thread", [False, True])
-def test_a_time_limit_in_middleware_ends_neither_worker_nor_partition(is_thread):
+def test_time_limit_in_middleware_ends_neither_worker_nor_partition(is_thread):
     @contextlib.asynccontextmanager
     async def limit(batch):
         async with asyncio.timeout(0 if batch[0].record.n == 3 else None):
@@ -193,7 +193,7 @@ async def first_of(events, within):
     return await anext(aiter(events.take(20, within)), [])
 
 
-def test_a_commit_from_aside_commits_nothing_that_was_not_given(monkeypatch):
+def test_commit_from_aside_commits_nothing_that_was_not_given(monkeypatch):
     have_batches_wait(monkeypatch)
     shop = Shop(commit="manual")
 
@@ -311,7 +311,7 @@ def test_commit_refuses_what_is_no_count(count):
     assert numbers(outcome.processed) == [0, 1]
 
 
-def test_a_batch_larger_than_max_uncommitted_is_refused():
+def test_batch_larger_than_max_uncommitted_is_refused():
     narrow = SimpleNamespace(processor=SimpleNamespace(max_uncommitted=10))
     with pytest.raises(ConfigError, match="max_uncommitted=10"):
         Events(Delivery(narrow)).take(11)

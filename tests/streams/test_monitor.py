@@ -110,7 +110,7 @@ def look(monkeypatch):
     return look
 
 
-def test_an_owner_whose_offset_was_moved_is_told(look):
+def test_owner_whose_offset_was_moved_is_told(look):
     scene = Scene([Owner(1), Owner(2)], epochs={2: "1"})
     look(scene)
     assert list(scene.failed) == [2]
@@ -139,7 +139,7 @@ def test_older_data_is_not_taken_for_a_moved_offset(look):
     assert scene.failed == {}
 
 
-def test_the_lag_is_counted_once_and_then_now_and_then(look, monkeypatch):
+def test_lag_is_counted_once_and_then_now_and_then(look, monkeypatch):
     scene = Scene([Owner(1), Owner(2)])
     look(scene, times=5)
     assert (scene.told, scene.counts) == ({1: 10, 2: 20}, 2)
@@ -148,7 +148,7 @@ def test_the_lag_is_counted_once_and_then_now_and_then(look, monkeypatch):
     assert scene.counts == 2 + 10
 
 
-def test_the_lag_of_a_partition_that_went_meanwhile_is_not_told(look):
+def test_lag_of_a_partition_that_went_meanwhile_is_not_told(look):
     scene = Scene([Owner(1)])
     scene.as_it_counts = scene.owners.clear
     look(scene)

@@ -80,7 +80,7 @@ async def test_who_is_lost_is_waited_for_no_more_and_gets_no_turn():
 
 
 @jumping
-async def test_a_lost_one_stops_waiting_while_another_has_its_turn():
+async def test_lost_one_stops_waiting_while_another_has_its_turn():
     turns = Turns()
     first, last = turns.expected("first", 1), turns.expected("last", 9)
     working = asyncio.create_task(turns.take(first, seconds=60))

@@ -29,7 +29,7 @@ class OddError(BaseException):
     """An error that is no Exception, like those of gevent and trio."""
 
 
-def test_a_thread_that_takes_some_and_begins_anew_is_given_all():
+def test_thread_that_takes_some_and_begins_anew_is_given_all():
     shop = Shop()
 
     @shop.processor
@@ -42,7 +42,7 @@ def test_a_thread_that_takes_some_and_begins_anew_is_given_all():
     assert numbers(outcome.processed) == shop.seen
 
 
-def test_a_thread_that_goes_from_one_by_one_to_batches_is_given_all():
+def test_thread_that_goes_from_one_by_one_to_batches_is_given_all():
     shop = Shop()
 
     @shop.processor
@@ -56,7 +56,7 @@ def test_a_thread_that_goes_from_one_by_one_to_batches_is_given_all():
     assert shop.seen == list(range(130))
 
 
-def test_a_thread_that_breaks_off_has_processed_what_it_was_given():
+def test_thread_that_breaks_off_has_processed_what_it_was_given():
     shop = Shop()
 
     @shop.processor
@@ -93,7 +93,7 @@ def test_whatever_a_codec_raises_is_the_events_own_error(is_thread):
     assert letter.error == "KeyError: 70"
 
 
-def test_a_batch_that_is_given_up_while_it_fills_comes_again(monkeypatch):
+def test_batch_that_is_given_up_while_it_fills_comes_again(monkeypatch):
     have_batches_wait(monkeypatch)
     shop = Shop()
 
@@ -124,7 +124,7 @@ def test_manual_processor_without_commit_does_not_stop_others(takes):
             shop.process(seconds=0.3)
 
 
-def test_a_text_that_cannot_be_encoded_is_written_so_that_it_can(caplog):
+def test_text_that_cannot_be_encoded_is_written_so_that_it_can(caplog):
     caplog.set_level(logging.CRITICAL, "rink")  # pytest-xdist cannot send such log lines
     shop = Shop(max_attempts=1)
 
@@ -201,7 +201,7 @@ def test_what_is_left_of_max_uncommitted_goes_to_who_commits_later():
 
 
 @pytest.mark.parametrize("error", [StopIteration, StopAsyncIteration])
-def test_a_thread_may_raise_what_a_future_cannot_hold(error):
+def test_thread_may_raise_what_a_future_cannot_hold(error):
     shop = Shop(max_attempts=1)
 
     @shop.processor
@@ -236,7 +236,7 @@ def test_middleware_that_empties_a_batch_does_not_end_the_iteration():
     assert calls == [1]
 
 
-def test_an_auto_processor_may_commit_and_return():
+def test_auto_processor_may_commit_and_return():
     shop, calls = Shop(), []
 
     @shop.processor
@@ -315,7 +315,7 @@ def test_batch_with_failed_middleware_is_not_finished_by_the_function(is_thread,
     assert shop.seen.count(0) == (1 if fails == "entry" else 5)
 
 
-def test_an_error_that_cannot_be_printed_is_given_up_like_any_other():
+def test_error_that_cannot_be_printed_is_given_up_like_any_other():
     class MuteError(Exception):
         def __str__(self):
             raise KeyError("no")
@@ -331,7 +331,7 @@ def test_an_error_that_cannot_be_printed_is_given_up_like_any_other():
     assert letter.error == "MuteError: (its __str__ raised KeyError)"
 
 
-def test_a_thread_that_calls_exit_has_failed_and_ends_nothing_else():
+def test_thread_that_calls_exit_has_failed_and_ends_nothing_else():
     shop = Shop(max_attempts=2)
 
     @shop.processor
@@ -345,7 +345,7 @@ def test_a_thread_that_calls_exit_has_failed_and_ends_nothing_else():
 
 @pytest.mark.parametrize("error", [GeneratorExit, asyncio.CancelledError, OddError])
 @pytest.mark.parametrize("is_thread", [False, True])
-def test_an_error_that_is_no_exception_costs_its_event_and_nothing_else(error, is_thread):
+def test_error_that_is_no_exception_costs_its_event_and_nothing_else(error, is_thread):
     shop = Shop(max_attempts=2)
 
     def check(leg):
@@ -367,7 +367,7 @@ def test_an_error_that_is_no_exception_costs_its_event_and_nothing_else(error, i
     assert shop.seen == [0, 2]
 
 
-def test_a_plain_wrapper_around_an_async_function_is_told_of(caplog):
+def test_plain_wrapper_around_an_async_function_is_told_of(caplog):
     shop = Shop()
 
     async def note(events): ...

@@ -265,7 +265,7 @@ def test_there_are_as_many_types_as_are_promised():
 
 
 @pytest.mark.parametrize(("hint", "value"), COME_BACK, ids=named)
-def test_a_value_comes_back_the_same(hint, value):
+def test_value_comes_back_the_same(hint, value):
     record = record_of(hint)
     codec = JsonCodec(record)
     back = codec.decode(codec.encode(record(value=value))).value
@@ -275,7 +275,7 @@ def test_a_value_comes_back_the_same(hint, value):
 
 
 @pytest.mark.parametrize("hint", REFUSED, ids=named)
-def test_a_type_that_may_not_come_back_is_refused_at_declaration(hint):
+def test_type_that_may_not_come_back_is_refused_at_declaration(hint):
     record = record_of(hint)
     with pytest.raises(ConfigError, match=r"field 'value.*' of Holder"):
         App("shop").stream("holders", record=record, partition_by="value")
@@ -293,7 +293,7 @@ class Letter(Record):
     parts: dict[str, list[Body]]
 
 
-def test_the_path_of_a_refused_field_is_named():
+def test_path_of_a_refused_field_is_named():
     with pytest.raises(ConfigError, match=r"field 'parts\[\]\[\]\.body' of Letter is str \| bytes"):
         JsonCodec(Letter)
 
@@ -311,7 +311,7 @@ class Named(Item):
     pass
 
 
-def test_a_record_of_a_subclass_is_not_sent():
+def test_record_of_a_subclass_is_not_sent():
     for record in (Gift(number=1, wish="much"), Order(number=1, items=[Named(name="a")])):
         with pytest.raises(RecordError, match=r"Gift|Named"):
             JsonCodec(Order).encode(record)
@@ -333,7 +333,7 @@ class ByIdentity:
     n: int
 
 
-def test_a_record_that_its_own_class_changes_when_read_is_not_sent():
+def test_record_that_its_own_class_changes_when_read_is_not_sent():
     with pytest.raises(RecordError, match=r"2 would come back as 4 @ \$\.amount"):
         JsonCodec(Doubled).encode(Doubled(amount=1))
     hidden = Hidden(amount=1)
@@ -397,7 +397,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("hint", "value"), WRONG, ids=named)
-def test_a_value_that_would_come_back_as_another_is_not_sent(hint, value):
+def test_value_that_would_come_back_as_another_is_not_sent(hint, value):
     record = record_of(hint)
     with pytest.raises(RecordError, match=r"does not match Holder: .* @ \$\.value"):
         JsonCodec(record).encode(record(value=value))
@@ -459,7 +459,7 @@ class Later(Record):
     more: "Nowhere"  # noqa: F821
 
 
-def test_an_annotation_that_names_nothing_is_refused():
+def test_annotation_that_names_nothing_is_refused():
     with pytest.raises(ConfigError, match="Nowhere"):
         JsonCodec(Later)
 
@@ -480,7 +480,7 @@ def test_hooks_give_the_json_of_a_type_of_the_users():
         SHELVES.decode(b'{"path": 5}')
 
 
-def test_a_hook_that_changes_a_value_is_found_when_it_is_sent():
+def test_hook_that_changes_a_value_is_found_when_it_is_sent():
     codec = JsonCodec(Shelf, hooks={pathlib.Path: (lambda path: path.name, pathlib.Path)})
     with pytest.raises(RecordError, match=r"would come back as .* @ \$\.path"):
         codec.encode(Shelf(path=pathlib.Path("/a/b")))
@@ -491,7 +491,7 @@ class Grams:
         self.n = n
 
 
-def test_a_value_without_equality_is_compared_by_its_json():
+def test_value_without_equality_is_compared_by_its_json():
     record = record_of(Grams)
     codec = JsonCodec(record, hooks={Grams: (lambda grams: grams.n, Grams)})
     assert codec.decode(codec.encode(record(value=Grams(5)))).value.n == 5
@@ -517,7 +517,7 @@ def test_hooks_that_are_no_pairs_of_functions_are_refused(hooks):
         JsonCodec(Shelf, hooks=hooks)
 
 
-def test_a_hooked_type_beside_others_is_refused():
+def test_hooked_type_beside_others_is_refused():
     """Refuse a union with a hooked type, whose JSON may be anything."""
     with pytest.raises(ConfigError, match="value"):
         JsonCodec(record_of(pathlib.Path | int), hooks={pathlib.Path: (str, pathlib.Path)})

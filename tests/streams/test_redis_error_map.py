@@ -58,7 +58,7 @@ def test_what_stays_is_no_pause(said, pipeline):
     assert type(explain(raised(said, pipeline), "here")) is RedisError
 
 
-def test_a_word_in_the_midst_says_nothing():
+def test_word_in_the_midst_says_nothing():
     error = exceptions.ResponseError("ERR 'BUSY READONLY' is no number")
     assert type(explain(error, "here")) is RedisError
 

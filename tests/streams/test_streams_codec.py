@@ -47,11 +47,11 @@ ORDERS = st.builds(
 
 
 @given(ORDERS)
-def test_a_record_comes_back_as_it_was(order):
+def test_record_comes_back_as_it_was(order):
     assert CODEC.decode(CODEC.encode(order)) == order
 
 
-def test_a_record_is_frozen_and_takes_keywords_only():
+def test_record_is_frozen_and_takes_keywords_only():
     order = Order(number=1, customer="a")
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         order.number = 2
@@ -86,12 +86,12 @@ def test_what_does_not_match_is_refused_by_the_name_of_its_field(data, told):
         CODEC.decode(data)
 
 
-def test_a_whole_number_is_a_float_and_not_the_other_way_round():
+def test_whole_number_is_a_float_and_not_the_other_way_round():
     assert CODEC.decode(b'{"number": 1, "customer": "a", "price": 2}').price == 2.0
 
 
 @pytest.mark.parametrize("wrong", [{"number": "1"}, {"customer": None}, {"items": [1]}])
-def test_a_record_with_wrong_types_is_not_sent(wrong):
+def test_record_with_wrong_types_is_not_sent(wrong):
     with pytest.raises(RecordError, match="does not match Order"):
         CODEC.encode(Order(**({"number": 1, "customer": "a"} | wrong)))
 
@@ -168,23 +168,23 @@ def test_no_value_of_a_tuple_is_dropped_without_a_word(shape, told):
 
 
 @pytest.mark.parametrize("price", [math.nan, math.inf, -math.inf])
-def test_a_number_that_json_does_not_have_is_not_sent(price):
+def test_number_that_json_does_not_have_is_not_sent(price):
     with pytest.raises(RecordError, match=r"price=-?(nan|inf).*not JSON"):
         CODEC.encode(Order(number=1, customer="a", price=price))
 
 
-def test_a_number_too_long_to_be_written_is_refused_like_any_other():
+def test_number_too_long_to_be_written_is_refused_like_any_other():
     with pytest.raises(RecordError, match=r"a Order .*Exceeds the limit"):
         CODEC.encode(Order(number=10**5000, customer="a"))
     with pytest.raises(RecordError, match="is not JSON: Exceeds the limit"):
         CODEC.decode(b'{"customer": "a", "number": ' + b"1" * 5000 + b"}")
 
 
-def test_a_record_of_another_class_is_not_sent():
+def test_record_of_another_class_is_not_sent():
     with pytest.raises(RecordError, match="Item was given where the stream has Order"):
         CODEC.encode(Item(name="a"))
 
 
-def test_a_class_that_is_no_record_is_refused():
+def test_class_that_is_no_record_is_refused():
     with pytest.raises(ConfigError, match=r"subclass rink\.streams\.Record"):
         JsonCodec(int)

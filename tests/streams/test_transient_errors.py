@@ -141,7 +141,7 @@ def test_integrity_error_at_a_commit_is_not_transient():
     assert not is_transient(exc.IntegrityError(None, None, Exception("deferred")), TRANSIENT)
 
 
-def test_a_circle_of_causes_ends():
+def test_circle_of_causes_ends():
     one, other = ValueError("one"), ValueError("other")
     one.__cause__, other.__cause__ = other, one
     assert not is_transient(one, TRANSIENT)
@@ -203,7 +203,7 @@ class Order(Record):
     customer: str
 
 
-def test_an_app_extends_what_is_transient():
+def test_app_extends_what_is_transient():
     app = App("shop")
     orders = app.stream("orders", record=Order, partition_by="customer")
 

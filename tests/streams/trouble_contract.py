@@ -58,7 +58,7 @@ async def test_failed_event_of_records_alone_is_tried_again(shop):
 
 
 @with_shop()
-async def test_a_plain_function_that_fails_is_tried_again_from_that_event_on(shop):
+async def test_plain_function_that_fails_is_tried_again_from_that_event_on(shop):
     tries = []
 
     @shop.app.processor(shop.legs, backoff=(0.001, 0.01), max_attempts=2, retry_for=0, **QUICK)
@@ -189,7 +189,7 @@ async def test_processor_that_returns_without_an_event_is_called_with_pauses(sho
 
 
 @with_shop()
-async def test_a_processor_that_returns_has_processed_what_it_was_given(shop):
+async def test_processor_that_returns_has_processed_what_it_was_given(shop):
     @shop.app.processor(shop.legs, **QUICK)
     async def one_batch(events):
         async for batch in events.take(5).records():
@@ -229,7 +229,7 @@ async def test_processor_beyond_its_grace_is_cancelled_and_its_event_repeats(sho
 
 
 @with_shop(partition_size=20)
-async def test_a_full_partition_makes_senders_wait_and_then_says_so(shop):
+async def test_full_partition_makes_senders_wait_and_then_says_so(shop):
     go = asyncio.Event()
 
     @shop.app.processor(shop.legs, **QUICK)
@@ -262,7 +262,7 @@ async def test_another_partition_count_is_refused(shop):
 
 
 @with_shop()
-async def test_a_worker_is_refused_that_would_write_outputs_to_other_partitions(shop):
+async def test_worker_is_refused_that_would_write_outputs_to_other_partitions(shop):
     out = shop.app.stream("out", record=Leg, partition_by="who", partition_count=4)
     await out.send(Leg(n=1, who="a"))
     other = shop.servers.app("shop")
@@ -307,7 +307,7 @@ async def test_outputs_to_another_apps_stream_go_where_it_has_them_or_nowhere(sh
 
 
 @with_shop()
-async def test_a_send_of_many_that_is_cancelled_sends_no_more(shop):
+async def test_send_of_many_that_is_cancelled_sends_no_more(shop):
     given = []
 
     async def slowly():
@@ -378,7 +378,7 @@ async def test_middleware_goes_around_each_batch(shop):
 
 
 @with_shop()
-async def test_a_planned_stop_is_no_crash_whatever_the_processor_does(shop):
+async def test_planned_stop_is_no_crash_whatever_the_processor_does(shop):
     """A planned stop never counts as a crash.
 
     A thread outlasts its grace with a marked event. The next owner need not be careful.
@@ -431,7 +431,7 @@ async def test_unquarantine_forgets_the_crashes_before(shop):
 
 
 @with_shop()
-async def test_a_wrong_type_at_an_outputs_key_blames_no_event(shop):
+async def test_wrong_type_at_an_outputs_key_blames_no_event(shop):
     out = shop.app.stream("out", record=Leg, partition_by="who", partition_count=1)
     key = out.names.partition(0).stream
     await shop.redis.set(key, "no stream")
@@ -452,7 +452,7 @@ async def test_a_wrong_type_at_an_outputs_key_blames_no_event(shop):
 
 
 @with_shop()
-async def test_a_surprise_costs_one_partition_and_not_the_worker(shop):
+async def test_surprise_costs_one_partition_and_not_the_worker(shop):
     """An output that cannot be sent at all, as a codec may make one."""
 
     class Odd(JsonCodec):

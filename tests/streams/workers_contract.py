@@ -30,7 +30,7 @@ async def test_each_event_is_processed_once_and_those_of_one_key_in_order(shop):
 
 
 @with_shop()
-async def test_a_worker_that_leaves_finishes_what_it_has_and_nothing_comes_again(shop):
+async def test_worker_that_leaves_finishes_what_it_has_and_nothing_comes_again(shop):
     @shop.app.processor(shop.legs, **QUICK)
     async def note(events):
         async for leg in events.records():
@@ -70,7 +70,7 @@ async def test_batches_are_committed_when_the_next_one_is_asked_for(shop):
 
 
 @with_shop()
-async def test_a_batch_waits_for_its_number_within_the_given_time(shop):
+async def test_batch_waits_for_its_number_within_the_given_time(shop):
     batches = []
 
     @shop.app.processor(shop.legs, **QUICK)
@@ -92,7 +92,7 @@ async def test_a_batch_waits_for_its_number_within_the_given_time(shop):
 
 
 @with_shop()
-async def test_a_plain_function_runs_in_a_thread_for_each_partition(shop):
+async def test_plain_function_runs_in_a_thread_for_each_partition(shop):
     threads = set()
 
     @shop.app.processor(shop.legs, **QUICK)
@@ -113,7 +113,7 @@ async def test_a_plain_function_runs_in_a_thread_for_each_partition(shop):
 
 
 @with_shop()
-async def test_a_plain_function_takes_batches_and_commits_with_outputs(shop):
+async def test_plain_function_takes_batches_and_commits_with_outputs(shop):
     out = shop.app.stream("out", record=Leg, partition_by="who", partition_count=2)
 
     @shop.app.processor(shop.legs, commit="manual", **QUICK)

@@ -42,7 +42,7 @@ def test_every_answer_has_the_same_cluster_and_term(world):
     assert headers[0].member_id > 0
 
 
-def test_a_range_is_ordered_by_key_and_ends_before_its_end(world):
+def test_range_is_ordered_by_key_and_ends_before_its_end(world):
     for name in ("c", "a/1", "b", "a"):
         world.put(name)
     assert world.names() == ["a", "a/1", "b", "c"]
@@ -98,7 +98,7 @@ def test_transaction_with_many_changes_takes_one_revision(world):
     }
 
 
-def test_an_operation_sees_the_earlier_ones_of_its_branch(world):
+def test_operation_sees_the_earlier_ones_of_its_branch(world):
     world.put("b")
     result = world.etcd.txn(
         (),
@@ -116,7 +116,7 @@ def test_an_operation_sees_the_earlier_ones_of_its_branch(world):
     )
 
 
-def test_a_failed_compare_runs_the_other_branch(world):
+def test_failed_compare_runs_the_other_branch(world):
     revision = world.put("a", b"1")
     result = world.etcd.txn(
         (
@@ -169,7 +169,7 @@ def test_compare_of_a_range_holds_if_it_holds_for_every_key(world):
     assert holds(TxnTarget.CREATE, first + 2, is_below=True)
 
 
-def test_a_transaction_that_changes_nothing_makes_no_revision(world):
+def test_transaction_that_changes_nothing_makes_no_revision(world):
     before = world.put("a")
     result = world.etcd.txn((), (Delete(world.key("b")), Get(world.key("a"))))
     assert result.header.revision == before
@@ -187,7 +187,7 @@ def test_overlapping_deletes_are_one_deletion(world):
 
 
 @pytest.mark.parametrize("branch", ["then", "otherwise"])
-def test_a_key_changed_twice_in_a_branch_is_refused(world, branch):
+def test_key_changed_twice_in_a_branch_is_refused(world, branch):
     a, b = world.key("a"), world.key("b")
     for ops in (
         (Put(a, b"1"), Put(a, b"2")),
@@ -200,7 +200,7 @@ def test_a_key_changed_twice_in_a_branch_is_refused(world, branch):
     assert world.etcd.txn((), (Put(a, b""),), (Delete(a),)).succeeded
 
 
-def test_an_empty_key_is_refused(world):
+def test_empty_key_is_refused(world):
     for op in (Put(b"", b""), Get(b""), Delete(b"")):
         with pytest.raises(EtcdError, match="key is not provided"):
             world.etcd.txn((), (op,))
@@ -210,7 +210,7 @@ def test_an_empty_key_is_refused(world):
         world.etcd.range(b"")
 
 
-def test_a_transaction_has_at_most_128_operations(world):
+def test_transaction_has_at_most_128_operations(world):
     ops = tuple(Put(world.key(f"{i:03}"), b"") for i in range(129))
     with pytest.raises(EtcdTooLarge, match="too many operations"):
         world.etcd.txn((), ops)
@@ -219,7 +219,7 @@ def test_a_transaction_has_at_most_128_operations(world):
     assert len(world.all()) == 128
 
 
-def test_a_request_beyond_one_and_a_half_megabytes_is_refused(world):
+def test_request_beyond_one_and_a_half_megabytes_is_refused(world):
     with pytest.raises(EtcdTooLarge, match="too large"):
         world.etcd.txn((), (Put(world.key("a"), bytes((3 << 19) + 1)),))
     assert world.all() == ()
@@ -229,7 +229,7 @@ def test_a_request_beyond_one_and_a_half_megabytes_is_refused(world):
 # --------------------------------------------------------------------------- leases
 
 
-def test_a_lease_lasts_two_seconds_at_least(world):
+def test_lease_lasts_two_seconds_at_least(world):
     assert world.etcd.grant(1).ttl == 2
     granted = world.etcd.grant(5)
     assert granted.ttl == 5
@@ -241,7 +241,7 @@ def test_every_grant_is_another_lease(world):
     assert len({world.etcd.grant(30).lease for _ in range(5)}) == 5
 
 
-def test_a_lease_may_be_given_an_id_once(world):
+def test_lease_may_be_given_an_id_once(world):
     chosen = 0x1234_5678_9ABC
     assert world.etcd.grant(30, lease=chosen).lease == chosen
     with pytest.raises(EtcdError, match="lease already exists"):
@@ -251,14 +251,14 @@ def test_a_lease_may_be_given_an_id_once(world):
     world.etcd.revoke(chosen)
 
 
-def test_an_unknown_lease_has_no_time_to_live_and_may_be_revoked(world):
+def test_unknown_lease_has_no_time_to_live_and_may_be_revoked(world):
     assert world.etcd.time_to_live(UNKNOWN_LEASE) == -1
     before = world.revision()
     world.etcd.revoke(UNKNOWN_LEASE)
     assert world.revision() == before
 
 
-def test_a_put_with_an_unknown_lease_refuses_the_whole_transaction(world):
+def test_put_with_an_unknown_lease_refuses_the_whole_transaction(world):
     before = world.put("old")
     with pytest.raises(EtcdError, match="requested lease not found") as caught:
         world.etcd.txn(
@@ -303,7 +303,7 @@ def test_revoking_a_lease_without_keys_makes_no_revision(world):
     assert world.revision() == before
 
 
-def test_a_key_belongs_to_the_lease_of_its_last_write(world):
+def test_key_belongs_to_the_lease_of_its_last_write(world):
     first, second = world.etcd.grant(30).lease, world.etcd.grant(30).lease
     world.put("moved", lease=first)
     world.put("moved", lease=second)
@@ -319,7 +319,7 @@ def test_a_key_belongs_to_the_lease_of_its_last_write(world):
     assert world.names() == ["freed", "gone"]
 
 
-def test_a_lease_that_ends_deletes_its_keys_in_one_revision(world):
+def test_lease_that_ends_deletes_its_keys_in_one_revision(world):
     lease = world.etcd.grant(4).lease
     world.put("a", lease=lease)
     before = world.put("b", lease=lease)

@@ -34,7 +34,7 @@ def test_keepalives_are_answered_in_order_each_with_its_own_sending_time(world):
     stream.close()
 
 
-def test_a_keepalive_begins_the_lease_anew(world):
+def test_keepalive_begins_the_lease_anew(world):
     lease = world.etcd.grant(6).lease
     world.put("a", lease=lease)
     seen = Seen()
@@ -48,7 +48,7 @@ def test_a_keepalive_begins_the_lease_anew(world):
     stream.close()
 
 
-def test_a_keepalive_of_a_revoked_lease_is_answered_with_zero(world):
+def test_keepalive_of_a_revoked_lease_is_answered_with_zero(world):
     lease = world.etcd.grant(30).lease
     world.etcd.revoke(lease)
     seen = Seen()
@@ -59,7 +59,7 @@ def test_a_keepalive_of_a_revoked_lease_is_answered_with_zero(world):
     stream.close()
 
 
-def test_a_closed_stream_takes_requests_and_answers_none(world):
+def test_closed_stream_takes_requests_and_answers_none(world):
     lease = world.etcd.grant(30).lease
     seen = Seen()
     stream = world.etcd.keepalives(seen.deliver)
@@ -118,7 +118,7 @@ def test_watch_delivers_only_its_range(world):
         watch.close()
 
 
-def test_a_watch_may_begin_in_the_future(world):
+def test_watch_may_begin_in_the_future(world):
     now = world.revision()
     seen = Seen()
     watch = world.etcd.watch(world.prefix, world.end, now + 3, seen.deliver)
@@ -128,7 +128,7 @@ def test_a_watch_may_begin_in_the_future(world):
     watch.close()
 
 
-def test_a_long_history_arrives_whole(world):
+def test_long_history_arrives_whole(world):
     value = bytes(10_000)
     start = world.revision() + 1
     for i in range(60):
@@ -142,7 +142,7 @@ def test_a_long_history_arrives_whole(world):
     watch.close()
 
 
-def test_a_compacted_start_breaks_the_watch(world):
+def test_compacted_start_breaks_the_watch(world):
     start = world.put("a")
     world.put("a")
     world.compact(world.put("a"))
@@ -176,7 +176,7 @@ def test_watch_from_behind_a_compaction_follows(world):
     watch.close()
 
 
-def test_a_closed_watch_delivers_nothing_more(world):
+def test_closed_watch_delivers_nothing_more(world):
     start = world.put("a")
     seen = Seen()
     closed = world.etcd.watch(world.prefix, world.end, start, seen.deliver)
@@ -202,7 +202,7 @@ def test_watch_delivers_its_opening_before_events(world):
     watch.close()
 
 
-def test_a_watch_may_be_closed_from_within_its_delivery(world):
+def test_watch_may_be_closed_from_within_its_delivery(world):
     start = world.put("a")
     seen = Seen()
 
@@ -216,7 +216,7 @@ def test_a_watch_may_be_closed_from_within_its_delivery(world):
     seen.events_until(start)
 
 
-def test_a_watch_whose_delivery_raises_ends_with_that_error(world):
+def test_watch_whose_delivery_raises_ends_with_that_error(world):
     start = world.put("a")
     seen = Seen()
 
@@ -230,7 +230,7 @@ def test_a_watch_whose_delivery_raises_ends_with_that_error(world):
     seen.breaks_with(ZeroDivisionError, world, watch)
 
 
-def test_a_keepalive_stream_outlives_a_delivery_that_raises(world):
+def test_keepalive_stream_outlives_a_delivery_that_raises(world):
     lease = world.etcd.grant(30).lease
     seen = Seen()
 
@@ -245,7 +245,7 @@ def test_a_keepalive_stream_outlives_a_delivery_that_raises(world):
     stream.close()
 
 
-def test_a_closed_client_refuses_calls_and_delivers_nothing(world):
+def test_closed_client_refuses_calls_and_delivers_nothing(world):
     start = world.put("a")
     seen = Seen()
     world.other.watch(world.prefix, world.end, start, seen.deliver)

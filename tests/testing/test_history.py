@@ -38,14 +38,14 @@ A_LETS_GO = (2.0, "a", "let go", "x", 5)
 AGAIN = (3.0, "a", "gained", "x", 7)
 
 
-def test_a_good_history_has_no_problems():
+def test_good_history_has_no_problems():
     judgement = judge(events(*GOOD))
     assert judgement.problems == []
     assert judgement.early == ()
     assert judgement.holders == {"x": "a", "y": "a"}
 
 
-def test_an_empty_history_has_no_problems():
+def test_empty_history_has_no_problems():
     judgement = judge([])
     assert judgement.problems == []
     assert judgement.longest_gap() == 0
@@ -100,7 +100,7 @@ def test_order_of_different_members_events_does_not_matter():
         ),
     ],
 )
-def test_a_bad_history_is_found(bad, message):
+def test_bad_history_is_found(bad, message):
     [problem] = problems(*bad)
     assert message in problem
 
@@ -255,7 +255,7 @@ def test_frozen_holder_holds_again_after_its_thaw():
     assert judge(events(A, (2.0, "a", "frozen"))).holders == {}
 
 
-def test_a_holder_that_thaws_too_late_does_not_hold_again():
+def test_holder_that_thaws_too_late_does_not_hold_again():
     judgement = judge(events(A, (2.0, "a", "frozen"), B, (4.0, "a", "thawed")))
     assert judgement.holders == {"x": "b"}
     rows = [A, (2.0, "a", "frozen"), B, (4.0, "a", "thawed"), (5.0, "b", "let go", "x", 7)]
@@ -286,7 +286,7 @@ def test_event_of_an_unknown_kind_is_refused():
         HistoryEvent("lost", "a", 1.0)
 
 
-def test_a_history_is_collected_from_several_threads():
+def test_history_is_collected_from_several_threads():
     history = History(events(A))
 
     def add_events(number):

@@ -54,7 +54,7 @@ def test_pump_also_delivers_the_messages_that_a_delivery_causes(cluster, etcd):
     assert len(taken(other)) == 1
 
 
-def test_a_keepalive_answer_can_be_dropped(cluster, etcd):
+def test_keepalive_answer_can_be_dropped(cluster, etcd):
     leases = [etcd.grant(ttl).lease for ttl in (10, 20)]
     seen = Seen()
     stream = etcd.keepalives(seen.deliver)
@@ -66,7 +66,7 @@ def test_a_keepalive_answer_can_be_dropped(cluster, etcd):
     stream.drop()
 
 
-def test_a_client_lists_its_open_streams(cluster, etcd):
+def test_client_lists_its_open_streams(cluster, etcd):
     watch = etcd.watch(b"\0", END, 0, Seen().deliver)
     cluster.client().watch(b"\0", END, 0, Seen().deliver)
     keepalives = etcd.keepalives(Seen().deliver)
@@ -78,7 +78,7 @@ def test_a_client_lists_its_open_streams(cluster, etcd):
 # --------------------------------------------------------------------------- time
 
 
-def test_a_lease_ends_exactly_when_its_time_is_over(cluster, clock, etcd):
+def test_lease_ends_exactly_when_its_time_is_over(cluster, clock, etcd):
     lease = etcd.grant(10).lease
     put(etcd, b"a", lease=lease)
     assert cluster.next_expiry == clock.now() + 10
@@ -105,7 +105,7 @@ def test_tick_ends_leases_and_notifies_watches(cluster, clock, etcd):
     assert cluster.store.revision == 5
 
 
-def test_a_keepalive_that_comes_too_late_finds_no_lease(cluster, clock, etcd):
+def test_keepalive_that_comes_too_late_finds_no_lease(cluster, clock, etcd):
     lease = etcd.grant(10).lease
     seen = Seen()
     stream = etcd.keepalives(seen.deliver)
@@ -162,7 +162,7 @@ def test_closing_a_watch_waits_for_the_delivery_that_runs():
         assert order.empty()
 
 
-def test_a_cluster_leaves_no_thread_behind():
+def test_cluster_leaves_no_thread_behind():
     before = set(threading.enumerate())
     with MemoryCluster() as cluster:
         etcd = cluster.client()

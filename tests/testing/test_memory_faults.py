@@ -12,7 +12,7 @@ from rink.etcd.api import WatchBroken
 END = b"\xff"
 
 
-def test_a_cut_client_reaches_nothing(cluster, etcd):
+def test_cut_client_reaches_nothing(cluster, etcd):
     lease = etcd.grant(30).lease
     etcd.cut()
     assert etcd.is_cut
@@ -28,7 +28,7 @@ def test_a_cut_client_reaches_nothing(cluster, etcd):
     assert cluster.client().time_to_live(lease) == 30
 
 
-def test_a_cut_client_keeps_no_lease_alive(cluster, clock, etcd):
+def test_cut_client_keeps_no_lease_alive(cluster, clock, etcd):
     lease = etcd.grant(10).lease
     seen = Seen()
     stream = etcd.keepalives(seen.deliver)
@@ -65,7 +65,7 @@ def test_heal_repeats_unanswered_keepalives_with_their_first_time(cluster, clock
     assert [etcd.time_to_live(lease) for lease in (answered, cut, unsent)] == [7, 10, 10]
 
 
-def test_a_watch_resumes_after_a_cut_with_nothing_lost_and_nothing_twice(cluster, etcd):
+def test_watch_resumes_after_a_cut_with_nothing_lost_and_nothing_twice(cluster, etcd):
     other = cluster.client("other")
     seen = Seen()
     watch = etcd.watch(b"\0", END, 0, seen.deliver)
@@ -82,7 +82,7 @@ def test_a_watch_resumes_after_a_cut_with_nothing_lost_and_nothing_twice(cluster
     assert (seen.openings, revisions(seen)) == (1, [first, pending, missed, last])
 
 
-def test_a_watch_opened_while_cut_begins_when_healed(cluster, etcd):
+def test_watch_opened_while_cut_begins_when_healed(cluster, etcd):
     put(etcd, b"a")
     etcd.cut()
     seen = Seen()
@@ -139,7 +139,7 @@ def test_watch_of_a_replaced_history_opens_anew(cluster, etcd, is_empty):
     assert (seen.openings, revisions(seen)) == (2, [gone, last])
 
 
-def test_a_watch_begun_behind_a_compaction_during_a_cut_breaks(cluster, etcd):
+def test_watch_begun_behind_a_compaction_during_a_cut_breaks(cluster, etcd):
     seen = Seen()
     etcd.watch(b"\0", END, 1, seen.deliver)
     etcd.cut()
@@ -154,7 +154,7 @@ def test_a_watch_begun_behind_a_compaction_during_a_cut_breaks(cluster, etcd):
     assert isinstance(message.error, EtcdCompacted)
 
 
-def test_a_broken_watch_lost_on_its_way_breaks_again_and_only_once(cluster, etcd):
+def test_broken_watch_lost_on_its_way_breaks_again_and_only_once(cluster, etcd):
     cluster.compact(put(etcd, b"a"))
     seen = Seen()
     etcd.watch(b"\0", END, 1, seen.deliver)
@@ -167,7 +167,7 @@ def test_a_broken_watch_lost_on_its_way_breaks_again_and_only_once(cluster, etcd
     assert [type(message) for message in taken(seen)] == [WatchBroken]
 
 
-def test_a_transaction_whose_answer_is_lost_was_applied(etcd):
+def test_transaction_whose_answer_is_lost_was_applied(etcd):
     etcd.lose_next_answer()
     with pytest.raises(EtcdUnavailable):
         put(etcd, b"a")
@@ -203,7 +203,7 @@ def test_held_transaction_of_a_closed_client_is_applied(cluster, etcd):
     assert keys(cluster.client()) == [b"a"]
 
 
-def test_a_dropped_transaction_never_happens(etcd):
+def test_dropped_transaction_never_happens(etcd):
     held = etcd.hold_next_txn()
     with pytest.raises(EtcdUnavailable):
         put(etcd, b"a")
@@ -213,7 +213,7 @@ def test_a_dropped_transaction_never_happens(etcd):
     assert keys(etcd) == []
 
 
-def test_a_held_transaction_may_be_refused_later(cluster, etcd):
+def test_held_transaction_may_be_refused_later(cluster, etcd):
     lease = etcd.grant(30).lease
     held = etcd.hold_next_txn()
     with pytest.raises(EtcdUnavailable):
@@ -223,7 +223,7 @@ def test_a_held_transaction_may_be_refused_later(cluster, etcd):
         held.apply()
 
 
-def test_a_lease_can_end_before_its_time(cluster, etcd):
+def test_lease_can_end_before_its_time(cluster, etcd):
     lease = etcd.grant(300).lease
     put(etcd, b"a", lease=lease)
     assert cluster.leases == [lease]
@@ -233,7 +233,7 @@ def test_a_lease_can_end_before_its_time(cluster, etcd):
     cluster.expire_lease(lease)
 
 
-def test_a_compaction_refuses_the_past_and_the_future(cluster, etcd):
+def test_compaction_refuses_the_past_and_the_future(cluster, etcd):
     revision = put(etcd, b"a")
     cluster.compact(revision)
     with pytest.raises(EtcdCompacted):
@@ -242,7 +242,7 @@ def test_a_compaction_refuses_the_past_and_the_future(cluster, etcd):
         cluster.compact(revision + 1)
 
 
-def test_a_restored_backup_is_another_cluster_with_the_old_revisions(cluster, clock, etcd):
+def test_restored_backup_is_another_cluster_with_the_old_revisions(cluster, clock, etcd):
     lease = etcd.grant(10).lease
     put(etcd, b"a", lease=lease)
     before = etcd.range(b"a").header

@@ -71,7 +71,7 @@ def test_invalid_setting_is_refused_before_a_server_starts(settings, match):
             pass
 
 
-def test_the_redis_server_is_the_one_on_the_path(monkeypatch, tmp_path):
+def test_redis_server_is_the_one_on_the_path(monkeypatch, tmp_path):
     binary = tmp_path / "redis-server"
     binary.write_text("#!/bin/sh\n")
     binary.chmod(0o755)

@@ -78,7 +78,7 @@ def docker(monkeypatch):
     return FakeContainer
 
 
-def test_a_container_has_the_node_s_arguments_folder_and_network(docker, tmp_path):
+def test_container_has_the_node_s_arguments_folder_and_network(docker, tmp_path):
     owner = Containers("some/etcd", {tmp_path / "tls"}, [tmp_path / "doomed"])
     (tmp_path / "doomed").mkdir()
     process = owner.process(["--name=n0"], tmp_path / "n0" / "etcd.log")

@@ -113,7 +113,7 @@ def test_bytes_that_are_no_record_become_a_dead_letter(app):
     assert outcome.processed == []
 
 
-def test_a_partition_that_is_quarantined_says_why(app):
+def test_partition_that_is_quarantined_says_why(app):
     @app.processor(app.streams["orders"], on_error="quarantine", max_attempts=1)
     async def bill(events):
         async for order in events.records():
@@ -126,7 +126,7 @@ def test_a_partition_that_is_quarantined_says_why(app):
     assert [order.number for order in outcome.processed] == [1]
 
 
-def test_a_record_of_another_class_is_refused(app):
+def test_record_of_another_class_is_refused(app):
     @app.processor(app.streams["orders"])
     async def bill(events):
         async for _ in events:
@@ -169,7 +169,7 @@ def test_process_without_its_processor_or_in_a_loop_is_refused(app):
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_a_batch_that_cannot_fill_is_not_waited_for(app, is_async):
+def test_batch_that_cannot_fill_is_not_waited_for(app, is_async):
     seen = []
 
     if is_async:

@@ -11,7 +11,7 @@ from rink.core.schemes import rank_of
 from rink.testing.virtual_clock import VirtualClock
 
 
-def test_a_waiting_member_is_ranked_after_its_rebalance_delay(rink_time):
+def test_waiting_member_is_ranked_after_its_rebalance_delay(rink_time):
     start = real.perf_counter()
     one = rink.Rink(rink_time.session(), "g", name="one", initial_delay=3600).join()
     rink_time.advance(61)
@@ -34,7 +34,7 @@ def test_wait_ends_with_the_role_and_takes_no_real_time(rink_time):
         assert 990 < rink_time.now() - before < 1010
 
 
-def test_a_wait_times_out_in_virtual_time(rink_time):
+def test_wait_times_out_in_virtual_time(rink_time):
     one = rink.Rink(rink_time.session(), "g", name="one", initial_delay=86_400).join()
     role = one.await_role("leader")
     two = rink.Rink(rink_time.session(), "g", name="two", rebalance_delay=86_400).join()
@@ -47,7 +47,7 @@ def test_a_wait_times_out_in_virtual_time(rink_time):
     role.release()
 
 
-def test_a_member_that_is_cut_off_loses_its_roles_before_its_lease_ends(rink_time):
+def test_member_that_is_cut_off_loses_its_roles_before_its_lease_ends(rink_time):
     session = rink_time.session(ttl=60)
     one = rink.Rink(session, "g", name="one").join()
     role = one.await_role("leader")
@@ -99,7 +99,7 @@ class Reader:
         self.mailbox.close()
 
 
-def test_a_jump_wakes_nobody_but_those_whose_moment_has_come():
+def test_jump_wakes_nobody_but_those_whose_moment_has_come():
     clock = VirtualClock()
     idle, busy = Reader(clock), Reader(clock, every=1.0)
     with idle, busy:

@@ -33,14 +33,14 @@ OLDEST_OF_THREE = BY_NAME["the oldest of three clings"]
 HEIRS = Spec("heirs", "", members=("a", "a'"), late_joiners=("a", "a'"), remains=(("a", NO_LEASE),))
 
 
-def test_a_world_without_faults_is_gone_through_whole():
+def test_world_without_faults_is_gone_through_whole():
     result = explore(MOVES_ONCE)
     assert (result.broken, result.is_whole) == ("", True)
     again = explore(MOVES_ONCE)
     assert (again.states, again.moves) == (result.states, result.moves)
 
 
-def test_a_bound_is_told_of():
+def test_bound_is_told_of():
     result = explore(MOVES_ONCE, most=50)
     assert not result.is_whole
 
@@ -53,7 +53,7 @@ def test_two_holders_are_seen(monkeypatch):
     assert "a lets go of x" not in result.trace
 
 
-def test_a_claim_that_is_withdrawn_too_early_is_seen(monkeypatch):
+def test_claim_that_is_withdrawn_too_early_is_seen(monkeypatch):
     monkeypatch.setattr(Table, "draining", property(lambda _: []))
     assert "its record does not claim it" in explore(MOVES_ONCE).broken
 
@@ -114,7 +114,7 @@ def is_out(facts):
     return facts.life is Life.RAN_OUT and bool(facts.holds)
 
 
-def test_a_wait_that_does_not_end_is_seen(monkeypatch):
+def test_wait_that_does_not_end_is_seen(monkeypatch):
     monkeypatch.setattr(grants, "grant", lambda *_: [])
     monkeypatch.setattr(derived, "_check_waits", lambda *_: None)  # which sees it before
     spec = Spec("a wait", "", script=(B,))
@@ -122,13 +122,13 @@ def test_a_wait_that_does_not_end_is_seen(monkeypatch):
         Exploration(Universe(spec)).begin()
 
 
-def test_an_alarm_that_is_not_set_is_seen(monkeypatch):
+def test_alarm_that_is_not_set_is_seen(monkeypatch):
     monkeypatch.setattr(Writer, "failed", lambda *_: None)  # nothing is tried again
     result = explore(Spec("no retry", "", script=(B,), purse={"lose request": 1}))
     assert "a wait does not end" in result.broken or "in SENT" in result.broken
 
 
-def test_a_step_that_is_not_done_at_once_is_seen(monkeypatch):
+def test_step_that_is_not_done_at_once_is_seen(monkeypatch):
     step = Node.step_group
     steps = []
 
@@ -141,7 +141,7 @@ def test_a_step_that_is_not_done_at_once_is_seen(monkeypatch):
         Exploration(Universe(MOVES_ONCE)).begin()
 
 
-def test_a_token_that_does_not_rise_is_seen(monkeypatch):
+def test_token_that_does_not_rise_is_seen(monkeypatch):
     publish = Node._publish
 
     def with_one_token(node, now):
@@ -182,7 +182,7 @@ def test_what_user_code_still_runs_after_a_rejoin_is_seen(monkeypatch):
     assert "rejoined" in result.broken
 
 
-def test_a_claim_that_was_given_up_may_be_granted_to_another():
+def test_claim_that_was_given_up_may_be_granted_to_another():
     """R10: from then on only the token guards."""
     spec = Spec("grace", "", script=(B,), settings={"grace": 1.0}, clings=AB)
     exploration = Exploration(Universe(spec))
@@ -213,21 +213,21 @@ def mod_of(etcd):
     return next((kv.mod for key, kv in etcd.kvs.items() if key.endswith(b"members/a")), 0)
 
 
-def test_a_record_that_another_of_its_name_writes_over_is_seen(monkeypatch):
+def test_record_that_another_of_its_name_writes_over_is_seen(monkeypatch):
     served_without_compare(
         monkeypatch, do.WriteRecord, lambda etcd, one: attrs.evolve(one, compare=mod_of(etcd))
     )
     assert "the record of a is written over" in explore(TWINS).broken
 
 
-def test_a_live_record_that_is_removed_is_seen(monkeypatch):
+def test_live_record_that_is_removed_is_seen(monkeypatch):
     served_without_compare(
         monkeypatch, do.RemoveRecord, lambda etcd, one: attrs.evolve(one, mod_revision=mod_of(etcd))
     )
     assert "the record of a is removed, and its lease lives" in explore(HEIRS).broken
 
 
-def test_a_dead_record_that_nobody_removes_is_seen(monkeypatch):
+def test_dead_record_that_nobody_removes_is_seen(monkeypatch):
     monkeypatch.setattr(Node, "_look_after_the_dead", lambda *_: None)
     monkeypatch.setattr(derived, "_check_janitor", lambda _: None)
     assert "a is joining" in explore(HEIRS).broken
@@ -248,13 +248,13 @@ def is_in(actors, state):
     return state.members[1].state >= 0 and bool(actors.facts[state.members[1].state].holds)
 
 
-def test_a_wish_that_is_not_answered_is_seen(monkeypatch):
+def test_wish_that_is_not_answered_is_seen(monkeypatch):
     monkeypatch.setattr(next_version._RequestAnswers, "grant", lambda *_: None)
     result = explore(Spec("a request", "", versions=4, settings=AT_ONCE, script=(PIN,)))
     assert "1 requests are not answered" in result.broken
 
 
-def test_a_token_base_that_is_lowered_is_seen(monkeypatch):
+def test_token_base_that_is_lowered_is_seen(monkeypatch):
     answers = next_version._RequestAnswers
     monkeypatch.setattr(
         next_version, "_RequestAnswers", lambda pins, _, room: answers(pins, 0, room)
