@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -81,21 +82,21 @@ class BlockingEvents(Generic[R_co]):
 
     def take(self, count: int, within: float = 0.0) -> BlockingBatches[R_co]:
         """Iterate over lists of up to `count` events, like `Events.take`."""
-        return BlockingBatches(self, self._events.take(count, within))
+        return BlockingBatches(partial(self._next_batch, self._events.take(count, within)))
 
     def commit(self, outputs: Outputs[R] = ()) -> None:
         """Commit all events that the function has got, like `Events.commit`."""
         self._desk.ask_aside(self._events.commit(outputs, self._given if self._fetched else None))
         self._given = 0
 
-    def next_batch(self, batches: Batches[R_co]) -> list[Event[R_co]]:
+    def _next_batch(self, batches: Batches[R_co]) -> list[Event[R_co]]:
         """Return the next list; events that the function has not got come first."""
         self._refuse_another_thread()
         if self._fetched:
             self._desk.ask(self._delivery.hand_back(self._given))
             self._fetched.clear()
         self._given = 0
-        return self._desk.ask(batches.next())
+        return self._desk.ask(batches._next())  # noqa: SLF001 - of this package
 
     def _refuse_another_thread(self) -> None:
         if threading.get_ident() != (self._thread or threading.get_ident()):
@@ -106,7 +107,7 @@ class BlockingEvents(Generic[R_co]):
             )
         self._thread = threading.get_ident()
 
-    def ended(self, failed: bool) -> int | None:
+    def _ended(self, failed: bool) -> int | None:
         """Return how many of the fetched events are done; None for all."""
         if failed:
             return max(self._given - 1, 0)
@@ -116,12 +117,11 @@ class BlockingEvents(Generic[R_co]):
 class BlockingBatches(Generic[R_co]):
     """Iterate over lists of events; `.records()` gives lists of records."""
 
-    def __init__(self, events: BlockingEvents[R_co], batches: Batches[R_co]) -> None:
-        self._events = events
-        self._batches = batches
+    def __init__(self, next_batch: Callable[[], list[Event[R_co]]]) -> None:
+        self._next_batch = next_batch
 
     def __iter__(self) -> Iterator[list[Event[R_co]]]:
-        while batch := self._events.next_batch(self._batches):
+        while batch := self._next_batch():
             yield batch
 
     def records(self) -> Iterator[list[R_co]]:
@@ -164,7 +164,7 @@ async def call_in_thread(
     async def serve() -> BaseException | None:
         error = await desk.serve()
         if error is not None:
-            delivery.finish(blocking.ended(failed=True))
+            delivery.finish(blocking._ended(failed=True))  # noqa: SLF001 - of this package
         await delivery.end(error)
         return error
 
@@ -180,7 +180,7 @@ async def call_in_thread(
             serving.cancel()
     if error is not None:
         raise error
-    return blocking.ended(failed=False)
+    return blocking._ended(failed=False)  # noqa: SLF001 - of this package
 
 
 class Desk:
