@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from rink._tuning import pack_in_c, writers_of
 from rink.redis.reply_text import refuse_decoding
 
-log = logging.getLogger("rink.streams")
+log = logging.getLogger("rink.redis")
 
 AnyRedis = Redis | RedisCluster
 """An asyncio client of redis-py for one server, for Sentinel, or for a cluster."""

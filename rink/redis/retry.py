@@ -13,7 +13,7 @@ from rink.redis.errors import RedisOutOfMemory, RedisUnavailable
 from rink.report_interval import REPORT_INTERVAL_S
 
 T = TypeVar("T")
-log = logging.getLogger("rink.streams")
+log = logging.getLogger("rink.redis")
 
 PASSING = (RedisUnavailable, RedisOutOfMemory)
 """The errors that end by themselves, so that a request is worth repeating."""

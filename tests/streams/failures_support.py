@@ -34,14 +34,17 @@ def counted(worker, name, processor="note"):
 
 @contextlib.contextmanager
 def logged():
-    """Collect the log records of streams."""
-    records, handler, logger = [], logging.Handler(), logging.getLogger("rink.streams")
+    """Collect the log records of streams and of their Redis."""
+    records, handler = [], logging.Handler()
     handler.emit = records.append
-    logger.addHandler(handler)
+    loggers = [logging.getLogger(f"rink.{name}") for name in ("streams", "redis")]
+    for logger in loggers:
+        logger.addHandler(handler)
     try:
         yield records
     finally:
-        logger.removeHandler(handler)
+        for logger in loggers:
+            logger.removeHandler(handler)
 
 
 def note_all(shop, **settings):
