@@ -32,8 +32,8 @@ def loop_library() -> str:
 def loop_time() -> float:
     """Return the seconds by the clock of the running event loop.
 
-    `rink.redis` and `rink.streams` wait by no other clock. In tests, `rink.testing.virtual_loop`
-    has the engines' virtual time.
+    `rink.redis` and `rink.streams` wait by no other clock, except for the dates of cron tasks
+    (`wall_now`). In tests, `rink.testing.virtual_loop` has the engines' virtual time.
     """
     return asyncio.get_running_loop().time()
 
@@ -41,7 +41,7 @@ def loop_time() -> float:
 def wall_now() -> datetime:
     """Return the date and time in UTC.
 
-    They are virtual if the running event loop has virtual time.
+    They are virtual if the running event loop has virtual time. Without a loop this fails.
     """
     of_loop: Callable[[], datetime] | None
     of_loop = getattr(asyncio.get_running_loop(), "wall_now", None)

@@ -140,7 +140,7 @@ def test_what_was_noted_comes_to_these_times_to_the_millisecond(rink_server, spa
     assert report.unsettled_s == 3.75
     assert report.longest_drain == ("w1", 2.25, 2)
     assert str(report).splitlines() == [
-        "1 versions",
+        "1 version",
         "joined: 1 rank moved in 1 version",
         "started: 1 rank moved in 1 version",
         "not settled for 3.750 s in all",

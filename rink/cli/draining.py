@@ -39,7 +39,7 @@ ANSWER_TIMEOUT_S = 2.0
 )
 @click.pass_context
 def drain(ctx: click.Context, api: str, bearer: Path | None, wait: float) -> None:  # fmt: skip
-    """Make the sidecar beside it leave for good. It may be repeated.
+    """Make the sidecar in the same pod leave for good. It may be repeated.
 
     With --wait 0, exits with 0 at once. Otherwise exits with 0 once the sidecar has left, and with
     3 if it is still leaving after that time.

@@ -139,9 +139,8 @@ class _Following:
                 self.view = View.listed(revision, entries)
                 yield from self._is(self.view)
             case Changed() if self.view is not None:
-                self.view = view_after(
-                    self.view, event
-                )  # it ignores events that the list contained
+                # This ignores events that the list contained.
+                self.view = view_after(self.view, event)
                 yield from self._is(self.view)
             case HistoryChanged(reason):
                 self.follower.history_told()

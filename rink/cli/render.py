@@ -146,7 +146,7 @@ def show(
 def _head(status: GroupStatus, leases: Leases) -> Text:
     head = Text.assemble((clean(status.group), "bold"), "  ")
     if status.version:
-        size = f"{len(status.ranks)} rank" + "s" * (len(status.ranks) != 1)
+        size = f"{len(status.ranks)} {plural(len(status.ranks), 'rank')}"
         facts = [f"version {status.version}", size, status.scheme or "unreadable"]
     else:
         facts = ["no version yet"]
@@ -353,7 +353,7 @@ def show_groups(
     parts: list[RenderableType] = [listing] if statuses else []
     if hidden:
         are, them = ("is", "it") if hidden == 1 else ("are", "them")
-        number = f"{hidden} group{'s' * (hidden != 1)}"
+        number = f"{hidden} {plural(hidden, 'group')}"
         parts.append(Text(f"{number} without members {are} hidden: --all shows {them}", "dim"))
     if strays:
         parts.append(Text(f"not keys of a group: {clean(some(strays))}", "yellow"))

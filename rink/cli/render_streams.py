@@ -131,7 +131,7 @@ def _head(owners: admin.Owners) -> Text:
     if not owners.workers:
         return head + Text("no worker is here", "yellow")
     count = len(owners.workers)
-    head.append(f"version {owners.version or '-'} · {count} worker" + "s" * (count != 1) + " · ")
+    head.append(f"version {owners.version or '-'} · {count} {plural(count, 'worker')} · ")
     if owners.settled is None:
         return head + Text("cannot tell whether settled", "yellow")
     return head + (
@@ -186,7 +186,9 @@ def show_letters(letters: admin.DeadLetters) -> RenderableType:
     hidden = letters.total - len(letters.letters)
     if not hidden:
         return listing
-    return Group(listing, Text(f"… and {hidden} older ones: --last shows more", "dim"))
+    return Group(
+        listing, Text(f"… and {hidden} older {plural(hidden, 'letter')}: --last shows more", "dim")
+    )
 
 
 def show_letter(letter: admin.DeadLetterRow) -> RenderableType:

@@ -178,7 +178,7 @@ def discard(
             app,
             partial(admin.dead_letters, app, **chosen),
             render_streams.show_letters,
-            "Remove all dead letters shown above, for good?",
+            "Remove all chosen dead letters, for good?",
             "discard asks before it removes all chosen dead letters",
         )
     work = partial(admin.discard, app, letter, **chosen)

@@ -24,6 +24,7 @@ from rink.cli.role_owner import RoleSeen, roles_seen, why_no_version
 from rink.core.view import View
 from rink.errors import EtcdUnavailable
 from rink.inspect.group_status import status_of_view
+from rink.plural import plural
 
 MIN_TIMEOUT_S = 1.0
 """The minimum timeout of a request to etcd, even if --timeout is shorter."""
@@ -85,7 +86,7 @@ class Wanted:
 
 
 def _members(number: int) -> str:
-    return f"{number} member{'s' * (number != 1)}"
+    return f"{number} {plural(number, 'member')}"
 
 
 @click.command(short_help="Wait until GROUP is settled, has N members, or a role is held.")

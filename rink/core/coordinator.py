@@ -22,6 +22,7 @@ from rink.core.values import Member, Proclaimed
 from rink.core.view import View
 from rink.core.wording import some
 from rink.errors import EtcdTooLarge
+from rink.plural import plural
 
 MAX_KEPT_VERSIONS = 100
 MAX_KEPT_BYTES = 1_000_000
@@ -161,9 +162,8 @@ class Coordinator:
         self.proclaiming = 0
         if isinstance(event.error, EtcdTooLarge) and self.request_count:
             self.requests_at_once = self.request_count // 2
-            plural = "s" * (self.request_count != 1)
-            with_requests = f"{doing} with {self.request_count} request{plural}"
-            return f"{with_requests} ({self.requests_at_once} in the next try)"
+            requests = f"{self.request_count} {plural(self.request_count, 'request')}"
+            return f"{doing} with {requests} ({self.requests_at_once} in the next try)"
         self.refused_at = math.inf
         self._back_off(now, name)
         return doing

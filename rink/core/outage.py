@@ -10,6 +10,7 @@ import attrs
 from rink.core.effects import Level
 from rink.core.lease import MemberLease
 from rink.core.outbox import Outbox
+from rink.plural import plural
 
 OVERDUE_PARTS = 3
 """Divisor of the TTL: a renewal is due after a sixth of it, and overdue after a third."""
@@ -58,7 +59,7 @@ class Outage:
             # No thread has given a reason, though one checks every second. So none has run.
             self.words = self.words or stalled(now - self.due_at(lease))
         text = f"lease {lease.id:x}: not renewed for {now - self.since:.1f} s{self._why}"
-        losses = f"the session and {roles:,} role{'s' * (roles != 1)} are lost"
+        losses = f"the session and {roles:,} {plural(roles, 'role')} are lost"
         out.report(Level.ERROR, f"{text}: {losses}; Rink keeps asking etcd")
 
     def begun(self, now: float) -> None:

@@ -156,7 +156,9 @@ class ParquetGuard(Guard):
             return unpacked(fold.schema) if fold.schema else None
 
     def vacuum(self, older_than_s: float) -> Vacuumed:
-        """Remove old unpublished files, and manifests before the newest fold.
+        """Remove old unpublished files, and old manifests.
+
+        Manifests from the newest fold on stay, and so do those that end a volume.
 
         Args:
             older_than_s: the minimum age of removed files, in seconds. It must be longer than any

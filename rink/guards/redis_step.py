@@ -1,8 +1,8 @@
 """Record the commands of a part of a RedisGuard.
 
-A call of a redis-py method is checked and recorded, but not sent. Commands that Redis would refuse
-in the middle of a step are refused here: unknown commands, wrong numbers of words, commands that
-scripts cannot run, keys of another slot. The data under the keys cannot be checked.
+A call of a redis-py method is checked and recorded, but not sent. Most commands that Redis would
+refuse in the middle of a step are refused here: unknown commands, wrong numbers of words, commands
+that scripts cannot run, keys of another slot. The data under the keys cannot be checked.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class BaseConsumer(Generic[R, A]):
         scheme, own = f"balanced:{partitions}", r._settings.schemes  # noqa: SLF001 - a friend
         if partitions not in map(schemes.partitions_of, own):
             raise ConfigError(
-                f"topic {topic!r} has {partitions} partitions, which take scheme {scheme!r}, and "
+                f"topic {topic!r} has partitions={partitions}, which takes scheme {scheme!r}, and "
                 f"this member of group {r.group!r} follows {', '.join(own)}: write "
                 f"Rink(session, {r.group!r}, scheme={scheme!r}), in all members"
             )

@@ -13,7 +13,7 @@ The guard keeps these rules:
   is ignored.
 * If the pipe from `rink run` closes, the command gets SIGTERM at once.
 * The guard is a subreaper: an orphan of the command becomes the guard's child. So there are no
-  descendants exactly when `waitpid` knows no child. Only then the guard sends `ended`.
+  descendants exactly when `waitpid` knows no child. Only then does the guard send `ended`.
 * The guard first acts and then logs. No line that it writes can delay it.
 * SIGTERM and passed-on signals go to the command's own process. Once that process has ended, its
   remaining descendants get SIGTERM. SIGKILL goes to all of these processes.

@@ -6,8 +6,8 @@ A run keeps these rules:
   this end, even if this process dies. The end is moved on while the role is held, and while the
   command stops after a loss, since this member's claim lasts until the role is released.
 * The run is over only when the guard has reported that the command and its descendants are dead. If
-  the guard died, this process kills them, and then the run is over. Only then the caller releases
-  the role.
+  the guard died, this process kills them, and then the run is over. Only then does the caller
+  release the role.
 
 The guard kills the command, in its own process. This module does so only if the guard fails.
 """

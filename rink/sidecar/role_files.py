@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rink.errors import ConfigError
 from rink.mount_table import MEMORY, file_system_of
+from rink.plural import plural
 from rink.sidecar.clock import now_ms
 
 FOLDER = "held"
@@ -134,7 +135,7 @@ class Files:
             return
         count, more = self._unreported, ""
         if count:
-            more = f"; {count:,} more failure{'s' * (count != 1)} before"
+            more = f"; {count:,} more {plural(count, 'failure')} before"
         log.error("%s %s: %s%s", what, self._place, error.strerror, more)
         self._reported_ms, self._unreported = self._clock(), 0
 

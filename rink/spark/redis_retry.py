@@ -11,7 +11,7 @@ from rink.redis.errors import RedisUnavailable
 T = TypeVar("T")
 
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 2.0
-"""The first pause and the longest pause."""
+"""Bounds of the first pause and of every pause, in seconds."""
 
 
 def repeat_while_unavailable(timeout_s: float, request: Callable[[], T]) -> T:

@@ -90,7 +90,10 @@ class Policy:
         return is_transient(error, self.transient)
 
     def gives_up(self, crashes: int) -> bool:
-        """Return whether an event with this many crashes is given up."""
+        """Return whether to give an event up after `crashes` under its mark.
+
+        The crash before the mark names no event, but it counts, too.
+        """
         return crashes + 1 >= self.max_crashes
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import attrs
 
 from rink.errors import UsageError
+from rink.plural import plural
 from rink.streams.app import App
 from rink.streams.consumer.buffer import DATA, StreamEntry
 from rink.streams.consumer.error_log import ErrorLog
@@ -122,9 +123,9 @@ async def _process(processor: Processor[Any], records: Sequence[Any], seconds: f
                 await _Partition(processor, number, data, outcome, given_up).run()
     except TimeoutError:
         raise TimeoutError(
-            f"processor {processor.name!r} did not finish {len(records)} records within "
-            f"{seconds:g} s: {len(outcome.processed)} committed, {len(outcome.dead)} dead letters; "
-            "see the log"
+            f"processor {processor.name!r} did not finish {len(records)} "
+            f"{plural(len(records), 'record')} within {seconds:g} s: committed: "
+            f"{len(outcome.processed)}, dead letters: {len(outcome.dead)}; see the log"
         ) from None
     return outcome
 
@@ -313,7 +314,8 @@ class Running:
         """Wait until every processor has committed every event.
 
         Raises:
-            AssertionError: this took longer. The message has the lag of each processor.
+            AssertionError: this took longer. The message names the processors that are behind,
+                with their lag and the reason of a quarantine.
         """
         self._app.connections.run_blocking(self._drain(seconds))
 
@@ -341,7 +343,8 @@ class Running:
                 look = await store.look(place)
                 offsets.append(look.position.offset)
                 if look.lag:
-                    lag = f"{look.lag} events {look.position.quarantined}".strip()
+                    events = f"{look.lag} {plural(look.lag, 'event')}"
+                    lag = f"{events} {look.position.quarantined}".strip()
                     behind.append(f"{processor.name} in {place.role}: {lag}")
         return behind, offsets
 

@@ -9,8 +9,8 @@ The members are real: they have engines, threads and leases, on an etcd in memor
 some tenths of a second for each member.
 
 Every thread of the library waits through this clock. So the clock knows when all threads are idle.
-Only then it jumps to the next time at which a thread wants to wake. It also jumps while a test's
-own thread waits in a call of the library, such as `await_role`.
+Only then does it jump to the next time at which a thread wants to wake. It also jumps while a
+test's own thread waits in a call of the library, such as `await_role`.
 
 `time.run(main())` runs coroutines in the same time. There, `asyncio.sleep(3600)` advances it.
 """

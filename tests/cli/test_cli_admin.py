@@ -327,7 +327,7 @@ def test_dead_letters_are_a_line_each_and_the_older_ones_counted(lines, shop, an
     assert one == (
         '1700000009000-0 bill orders/3 2023-11-14 22:13:29Z 3 ValueError: thirteen {"order_id":13}'
     )
-    assert more == "… and 7 older ones: --last shows more"
+    assert more == "… and 7 older letters: --last shows more"
     assert asked[0][0]["last"] == 1
 
 
@@ -420,7 +420,7 @@ def test_what_a_forgotten_processor_kept_waiting(lines, run_json, shop, answers)
 ASKING = [
     ("reset", ("bill", "--to", "latest"), "Move the offset of bill as shown above, to latest?"),
     ("forget-group", ("bill",), "This app still has bill. Forget its offsets, as shown above?"),
-    ("discard", ("--all",), "Remove all dead letters shown above, for good?"),
+    ("discard", ("--all",), "Remove all chosen dead letters, for good?"),
 ]
 
 

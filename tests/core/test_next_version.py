@@ -1,4 +1,4 @@
-"""The next version: operators' wishes, its size, and its scheme."""
+"""The next version: operators' requests, its size, and its scheme."""
 
 import pytest
 from world import KEYS, ROLES, World, role_of

@@ -222,7 +222,7 @@ class Calm:
         if unranked := self._unranked(state):
             return unranked
         has_requests = serving and contents.requests and not universe.spec.has_outsider
-        return f"{contents.requests} requests are not answered" if has_requests else ""
+        return f"requests that are not answered: {contents.requests}" if has_requests else ""
 
     def _serving(self, state: State) -> list[str]:
         """Return the names of the active members that have a record."""

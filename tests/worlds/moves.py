@@ -12,7 +12,7 @@ They come at any time, in any order.
   the newest version; it leaves, and is told to leave now while it offers its rank
 * etcd loses its volume, or is restored from a copy of any time before; fresh members join after
   that
-* an operator wishes something; if an outsider coordinates, it proclaims the next version
+* an operator requests something; if an outsider coordinates, it proclaims the next version
 
 Faults are paid for out of the state's purse. Labels tell the story to people.
 """

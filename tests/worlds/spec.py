@@ -25,7 +25,7 @@ class Spec:
 
     `members` are processes; two that differ by a dash only (b and b') have one name. `script` lists
     the outside events, which come in this order and at any time. They are versions (their ranks)
-    that an outsider proclaims once everybody has settled by the version before, or wishes of an
+    that an outsider proclaims once everybody has settled by the version before, or requests of an
     operator. If `versions` is set, there is no outsider: the members coordinate, and proclaim up to
     so many. `remains` are records that no member keeps, each with its lease: 0 for none, or one
     that etcd does not know.

@@ -251,7 +251,7 @@ def is_in(actors, state):
 def test_wish_that_is_not_answered_is_seen(monkeypatch):
     monkeypatch.setattr(next_version._RequestAnswers, "grant", lambda *_: None)
     result = explore(Spec("a request", "", versions=4, settings=AT_ONCE, script=(PIN,)))
-    assert "1 requests are not answered" in result.broken
+    assert "requests that are not answered: 1" in result.broken
 
 
 def test_token_base_that_is_lowered_is_seen(monkeypatch):

@@ -30,7 +30,10 @@ STEP, STEP_BYTES = 1000, 1_000_000
 DECIDED_TTL_S = 30 * 86_400
 """The lifetime of a decided batch until its publication, and of a remembered `writeId`."""
 UNRESUMABLE_TTL_S = 86_400
-"""The lifetime of a batch without a `writeId`, since no other run can continue it."""
+"""The lifetime of a batch write without a `writeId`, in seconds.
+
+No other run can continue it, and its publication ends before.
+"""
 _LOOK_INTERVAL_S = 0.2
 
 Manifest = Mapping[str, Mapping[int, int]]
@@ -324,7 +327,7 @@ class Sink:
         return StateError(
             f"sink {self.name!r} of {self._place} has decided on a batch, but {key!r} with "
             f"{lost.move.count} of its records is gone: Redis has lost it, or it has expired "
-            f"({lost.done} records of the batch were published). {way_out}",
+            f"(records of the batch that were published: {lost.done}). {way_out}",
             key=key,
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rink.errors import StateError
+from rink.plural import plural
 from rink.streams.store import entry_ids
 
 Offsets = dict[int, str]
@@ -48,9 +49,9 @@ def of_json(document: Mapping[str, str], partition_count: int, what: str) -> Off
         )
     if offsets.keys() != set(range(partition_count)):
         raise StateError(
-            f"the checkpoint holds offsets of {len(offsets)} partitions, but {what} has "
-            f"{partition_count}: it belongs to another stream. Use the checkpoint of this stream, "
-            "or a new one with another group"
+            f"the checkpoint holds offsets of {len(offsets)} {plural(len(offsets), 'partition')}, "
+            f"but {what} has {partition_count}: it belongs to another stream. Use the checkpoint "
+            "of this stream, or a new one with another group"
         )
     return offsets
 

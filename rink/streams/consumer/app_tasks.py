@@ -145,7 +145,7 @@ class Task:
             # If the clock was set back by less than a minute, the same minute comes twice, and its
             # run must not be repeated. If it was set back further, the dates start again.
             due = next(CronSim(cron, due if now < due < now + _A_MINUTE else now))
-            # No event is set when a clock is.
+            # Poll, since no event is set when somebody sets the wall clock.
             while (left := (due - wall_now()).total_seconds()) > 0:  # noqa: ASYNC110
                 await asyncio.sleep(min(left, _CLOCK_INTERVAL_S))
             yield

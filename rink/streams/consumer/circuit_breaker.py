@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from rink.plural import plural
+
 LAST = 100
 """The number of remembered outcomes of events."""
 
@@ -40,7 +42,7 @@ class CircuitBreaker:
             return ""
         row, dead = self._in_a_row(), [end for end in self._ends if end]
         if row >= self._limit:
-            return f"{row} event{'s' * (row > 1)} in a row failed, the first: {self._ends[-row]}"
+            return f"{row} {plural(row, 'event')} in a row failed, the first: {self._ends[-row]}"
         if len(dead) * 2 >= LAST:
             return f"{len(dead)} of the last {len(self._ends)} events failed, the first: {dead[0]}"
         return ""

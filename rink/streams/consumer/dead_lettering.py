@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Generic, NoReturn, TypeVar
 
+from rink.plural import plural
 from rink.streams.consumer.buffer import Buffer, Letter, StreamEntry
 from rink.streams.consumer.circuit_breaker import CircuitBreaker
 from rink.streams.failure_policy import Quarantined, Undecodable, letter_of
@@ -51,7 +52,7 @@ class DeadLettering(Generic[R]):
             raise self.verdict
 
     def _quarantine(self, entry_id: str, letter: Letter, why: str = "") -> NoReturn:
-        times = f"{letter.attempts} time" + "s" * (letter.attempts != 1)
+        times = f"{letter.attempts} {plural(letter.attempts, 'time')}"
         reason = f"event {entry_id} {self._what}: {letter.error} ({times})"
         halts = self._policy.on_error == "halt"
         self.verdict = Quarantined(f"{reason}: {why}" if why else reason, halts=halts)
@@ -104,7 +105,7 @@ class DeadLettering(Generic[R]):
         behind = self._buffer.behind(entry, wanted)
         if wanted and not any(map(self._does_decode, behind)):
             if len(behind) == wanted:
-                events = f"{wanted} event{'s' * (wanted > 1)}"
+                events = f"{wanted} {plural(wanted, 'event')}"
                 self._quarantine(entry.id, letter, f"nor do the {events} behind it decode")
             if self._waits[0] != entry.id:
                 self._waits = (entry.id, now)

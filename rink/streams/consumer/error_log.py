@@ -11,6 +11,7 @@ import logging
 import attrs
 
 from rink.event_loops import loop_time
+from rink.plural import plural
 from rink.report_interval import REPORT_INTERVAL_S
 from rink.streams.failure_policy import said
 
@@ -123,10 +124,10 @@ class ErrorLog:
             seen.timer.cancel()
         count, partitions = seen.count, len(seen.places)
         log.warning(
-            "processor %r failed %d more time%s with the same error, in %d partition%s, "
+            "processor %r failed %d more %s with the same error, in %d %s, "
             "at last in %s",
-            self._processor, count, "s" * (count != 1), partitions, "s" * (partitions != 1),
-            seen.latest,
+            self._processor, count, plural(count, "time"), partitions,
+            plural(partitions, "partition"), seen.latest,
         )  # fmt: skip
         seen.timer, seen.count = None, 0
         seen.places.clear()

@@ -9,6 +9,7 @@ from typing import Any
 from redis.asyncio import RedisCluster
 
 from rink.errors import RinkError
+from rink.plural import plural
 from rink.redis.error_map import explained
 from rink.streams.store.store import Store
 
@@ -74,8 +75,8 @@ class Evictions:
         if before is None or evicted <= before:  # lower: Redis was restarted
             return
         log.error(
-            "Redis at %s has evicted %d key%s since the last check (maxmemory-policy %s): events, "
+            "Redis at %s has evicted %d %s since the last check (maxmemory-policy %s): events, "
             "offsets or fences of this app may be among them. `rink streams lag` shows partitions "
             "that were quarantined for it. Set maxmemory-policy noeviction, and raise maxmemory",
-            server, evicted - before, "s" * (evicted - before != 1), policy,
+            server, evicted - before, plural(evicted - before, "key"), policy,
         )  # fmt: skip

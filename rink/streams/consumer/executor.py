@@ -12,6 +12,7 @@ from typing import Any
 from rink import aio
 from rink._cancel import ENDS_PROCESS, end
 from rink.errors import ClosedError
+from rink.plural import plural
 from rink.streams.consumer.error_log import ErrorLog
 from rink.streams.consumer.grant_run import ProcessorContext
 from rink.streams.consumer.membership import Orders, join, leave
@@ -135,9 +136,9 @@ class Executor:
             hold.cancel()
         if late:
             log.error(
-                "%d partition%s of processor %r did not end in time: a thread still runs",
+                "%d %s of processor %r did not end in time: a thread still runs",
                 len(late),
-                "s" * (len(late) != 1),
+                plural(len(late), "partition"),
                 self._processor.name,
             )
             await asyncio.wait(late, timeout=_END_TIMEOUT_S)

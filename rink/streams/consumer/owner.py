@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from rink.errors import UsageError
+from rink.plural import plural
 from rink.streams.consumer.buffer import Buffer, StreamEntry
 from rink.streams.consumer.committer import Committer
 from rink.streams.consumer.dead_lettering import DeadLettering
@@ -381,7 +382,7 @@ class GrantOwner(Generic[R]):
     def timed_out(self) -> EventTimeout:
         """Return the error of a processor that took too long."""
         count = max(len(self.buffer.in_hand), 1)
-        events = f"{count} event" + "s" * (count != 1)
+        events = f"{count} {plural(count, 'event')}"
         return EventTimeout(
             f"processor {self.processor.name!r} took longer for {events} of {self.place.role!r} "
             f"than its timeout={self.stopwatch.seconds:g} s for each, and was cancelled"

@@ -102,8 +102,8 @@ class BlockingEvents(Generic[R_co]):
         if threading.get_ident() != (self._thread or threading.get_ident()):
             raise UsageError(
                 f"partition {self.partition}: another thread iterates over these events, and "
-                "asking for an event finishes the one before: iterate in one thread, and share the "
-                "events there"
+                "asking for an event marks the one before as done: iterate in one thread, and "
+                "share the events there"
             )
         self._thread = threading.get_ident()
 

@@ -244,7 +244,7 @@ class Appender:
             await end([self._task])
         for parcel in self._parcels:
             left = len(parcel.records) - parcel.done
-            records = "1 record" if left == 1 else f"{left} records"
+            records = f"{left} {plural(left, 'record')}"
             were = "was" if left == 1 else "were"
             error = f"the app was closed while {records} for {self._subject} {were} being sent"
             parcel.fail(ClosedError(f"{error}: they may have been sent, or not"))

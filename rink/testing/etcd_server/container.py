@@ -110,7 +110,10 @@ class ContainerProcess:
         return self._status() in {"running", "paused"}
 
     def signal(self, number: signal.Signals) -> None:
-        """Signal the container. SIGSTOP pauses it, other signals resume it."""
+        """Signal the container as a process: SIGSTOP pauses it.
+
+        Any other signal resumes it first. SIGTERM and SIGKILL are then delivered.
+        """
         status = self._status()
         if status not in {"running", "paused"}:
             return
