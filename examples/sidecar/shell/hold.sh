@@ -38,7 +38,7 @@ while now && [ -z "$stopping" ] || [ "$now" -lt "$end" ]; do
 	now
 	case $answer in
 	*200) take ;;
-	*410) grant='' ;; # a new life of the sidecar; the end told still binds
+	*410) grant='' ;; # the sidecar has restarted. `until_ms` is still valid
 	esac
 	for _ in 1 2 3 4 5; do
 		now
