@@ -94,4 +94,4 @@ async def test_restored_redis_with_continue_tells_what_comes_again(shop):
     seen = shop.numbers("a")
     assert seen[:4] == [0, 1, 2, 3]
     assert seen[-2:] == [2, 4], "what lies in the copy comes again, in order"
-    assert "come again" in lost_data(records)
+    assert "are processed again" in lost_data(records)

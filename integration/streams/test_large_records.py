@@ -91,7 +91,7 @@ async def test_reader_an_event_too_large_for_the_timeout_is_told_of(servers, cap
     others = [n for n in numbers if scans.partition_of(Scan(n=n, text="")) != 0][:56]
 
     def times_told():
-        told = "scans/0 waits: one event, the first behind 0-0, did not come within 1 s"
+        told = "scans/0 waits: the event after 0-0 did not arrive within 1 s"
         return [one.created for one in caplog.records if one.getMessage().startswith(told)]
 
     async def go_on():

@@ -101,7 +101,7 @@ class Connections:
             # may be above 0 from before.
             if task.cancelled() and this.cancelling() == cancelled_before:
                 raise ClosedError(
-                    f"<App {self._app!r}> was closed while it was reaching for Redis"
+                    f"<App {self._app!r}> was closed while it was connecting to Redis"
                 ) from None
             raise
 
@@ -127,7 +127,7 @@ class Connections:
                     except (RedisUnavailable, RedisOutOfMemory) as away:
                         await asyncio.sleep(patience.after(away, at_once=error is None))
                         error = away
-                raise ClosedError(f"the app was closed before it had reached Redis: {nothing}")
+                raise ClosedError(f"the app was closed before it had connected to Redis: {nothing}")
         except TimeoutError:
             if not limit.expired():  # the user's function that makes a client raised it
                 raise

@@ -120,8 +120,8 @@ class DeadLetterStream(Stream[DeadLetter[R]]):
         """
         if wanted == "dead-letter":
             raise ConfigError(
-                f"stream {self.name!r} holds dead letters, and has none itself: give its processor "
-                "on_error='quarantine', the default here, or 'halt'"
+                f"stream {self.name!r} holds dead letters, so its processor cannot make new ones: "
+                "use on_error='quarantine' (the default for this stream) or 'halt'"
             )
         return wanted or "quarantine"
 

@@ -537,9 +537,7 @@ def test_what_is_discarded(lines, run_json, shop, answers):
 
 def test_what_was_done_before_an_error_is_said_with_it(run, shop, answers):
     error = StateError("orders/1 is quarantined for another event")
-    error.add_note("it was done in bill orders/0")
+    error.add_note("changed: bill orders/0")
     answers("unquarantine", error)
     said = run("streams", "unquarantine", shop, "--skip").stderr
-    assert said == (
-        "rink: orders/1 is quarantined for another event; it was done in bill orders/0\n"
-    )
+    assert said == "rink: orders/1 is quarantined for another event; changed: bill orders/0\n"

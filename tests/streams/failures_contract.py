@@ -96,7 +96,7 @@ async def _outage(servers, takes):
     told = [record for record in records if "the bank cannot" in record.getMessage()]
     assert sum(record.exc_info is not None for record in told) == 1, "one traceback"
     assert any("in 4 partitions" in record.getMessage() for record in told)
-    ends = [one for one in records if "goes on in all its partitions" in one.getMessage()]
+    ends = [one for one in records if "continues in all its partitions" in one.getMessage()]
     assert len(ends) == 1 or servers.outage_s < REPORT_INTERVAL_S
     await shop.close()
 

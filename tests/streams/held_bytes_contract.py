@@ -180,7 +180,7 @@ async def test_processor_that_will_not_commit_full_memory_is_told_why(servers, c
     committed = commits_every(app, scans, 50, at_end=False)
     async with app:
         await scans.send_many(Scan(n=n, text="x" * 9_000) for n in range(200))
-        await processed(app, 0, committed, lambda: "max_in_flight_bytes of the app" in caplog.text)
+        await processed(app, 0, committed, lambda: "see max_in_flight_bytes" in caplog.text)
     assert committed == []
 
 
@@ -214,7 +214,7 @@ async def test_odd_event_that_fills_the_memory_is_judged_by_those_behind_it(serv
     async def send_odd():
         store = (await app.connections.open()).store
         await store.redis.xadd(names.stream, {"d": "{" * 30_000})
-        await until(lambda: "until an event behind it decodes" in caplog.text)
+        await until(lambda: "until a later event decodes" in caplog.text)
         await scans.send_many(Scan(n=n, text="x" * 30_000) for n in of_one[1:5])
         await until(lambda: len(seen) == 5, 20.0)
         assert await store.redis.xlen(names.dead("note")) == 1

@@ -270,15 +270,15 @@ def test_worker_tells_of_another_programs_keep(servers, caplog):
         assert await started("7d") == ("", Retention(7 * DAY_MS))
         assert await started("168h") == ("", Retention(7 * DAY_MS))
         told, kept = await started("1d")
-        assert "kept events for 7 d" in told
-        assert "keeps them for 1 d" in told
+        assert "now keeps events for 1 d" in told
+        assert "had set 7 d" in told
         assert kept == Retention(DAY_MS)
         told, kept = await started(None)
         assert "keeps events for 1 d" in told
-        assert "keep=0 to end it" in told
+        assert "keep=0 to end the retention" in told
         assert kept == Retention(DAY_MS)
         told, kept = await started(0)
-        assert "keeps them for no time" in told
+        assert "keeps events for no time" in told
         assert kept == Retention()
         assert await started(None) == ("", Retention())
 

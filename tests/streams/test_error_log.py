@@ -48,8 +48,8 @@ def test_one_round_in_sixteen_partitions_is_one_traceback_and_one_line(told):
     assert first.getMessage() == "processor 'bill' failed in orders/0 at event 7-0: odd"
     assert first.exc_info
     assert rest.getMessage() == (
-        "processor 'bill' failed 15 more times with the same error, in 15 partitions, at last in "
-        "orders/15 at event 7-0: ValueError: odd"
+        "processor 'bill' failed 15 more times with the same error, in 15 partitions, the "
+        "last time in orders/15 at event 7-0: ValueError: odd"
     )
     assert not rest.exc_info
 
@@ -140,8 +140,7 @@ def test_outage_over_in_all_partitions_is_told_once(told):
     run_outage(30, back=[0, 1, 2])
     [line] = told
     assert line.getMessage() == (
-        "processor 'bill' goes on in all its partitions: it had waited for transient errors "
-        "to pass for 30 s"
+        "processor 'bill' continues in all its partitions, after 30 s of transient errors"
     )
 
 

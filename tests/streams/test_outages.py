@@ -277,7 +277,7 @@ def test_five_that_do_not_decode_quarantine_before_the_first(text):
     assert shop.seen == list(range(text.index("x")))
     [reason] = outcome.quarantined.values()
     assert reason.startswith(f"event {text.index('x') + 1}-0 of ")
-    assert "nor do the 4 events behind it decode" in reason
+    assert "decoding fails for the next 4 events, too" in reason
     assert took < 1
 
 

@@ -155,9 +155,9 @@ class Shape(Record):
     ("shape", "told"),
     [
         (Shape(corner=(1, 2, 3)), "3 values, and tuple[int, int] has 2"),
-        (Shape(corner=(1,)), "1 values, and tuple[int, int] has 2"),
+        (Shape(corner=(1,)), "1 value, and tuple[int, int] has 2"),
         (Shape(named=(("a", 1), ("b", 2, 3))), "3 values, and tuple[str, int] has 2"),
-        (Shape(nothing=(1,)), "1 values"),
+        (Shape(nothing=(1,)), "1 value,"),
     ],
 )
 def test_no_value_of_a_tuple_is_dropped_without_a_word(shape, told):

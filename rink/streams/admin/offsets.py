@@ -152,7 +152,8 @@ async def _skip(store: Store, item: ProcessorPartition, reason: str) -> list[obj
             state = f"is {text(answer[1])}" if len(answer) > 1 else "is not there"
             raise StateError(
                 f"partition {place.role!r} of processor {place.processor!r} was quarantined for "
-                f"event {culprit[1]}, and the next one {state}: unquarantine it without skip",
+                f"event {culprit[1]}, but the next event {state}: unquarantine the partition "
+                "without skip",
                 key=place.at,
             )
     return answer
@@ -334,7 +335,7 @@ async def _forget(store: Store, item: ProcessorPartition, *, force: bool) -> For
 
 def _at_work(processor: str, roles: list[str]) -> StateError:
     return StateError(
-        f"processor {processor!r} is at work in {some(tuple(roles))}, or quarantined there and its "
-        "workers may register it again: stop its workers, or force it (a partition with an owner "
-        "is quarantined then)"
+        f"processor {processor!r} is at work in {some(tuple(roles))}, or quarantined there, and "
+        "its workers may register it again. Stop its workers, or use force, which quarantines each "
+        "partition that has an owner"
     )

@@ -129,8 +129,8 @@ def _note(places: Sequence[ProcessorPartition], answers: Sequence[Any]) -> str:
     pairs = list(zip(names, answers, strict=True))
     done = [name for name, answer in pairs if not isinstance(answer, Exception | None)]
     unsure = [name for name, answer in pairs if isinstance(answer, RedisUnavailable)]
-    note = f"it was done in {some(done)}" if done else "it was done nowhere"
-    return note + (f", but maybe in {some(unsure)}" if unsure else "")
+    note = f"changed: {some(done)}" if done else "nothing was changed"
+    return note + (f"; maybe changed: {some(unsure)}" if unsure else "")
 
 
 def check_not_sparks(app: App, processor: str) -> None:

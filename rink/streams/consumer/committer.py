@@ -15,6 +15,7 @@ import attrs
 
 from rink.errors import RinkError, StaleToken, UsageError
 from rink.event_loops import loop_time
+from rink.plural import plural
 from rink.redis.retry import PASSING, repeat_until_answered
 from rink.streams.consumer.buffer import Buffer, StreamEntry
 from rink.streams.consumer.metrics import WorkerMetrics
@@ -95,9 +96,9 @@ class Committer:
             if self._buffer.passage() is None:
                 if written:
                     raise UsageError(
-                        f"processor {self._processor.name!r} commits {len(written)} outputs, and "
-                        f"was given no event of {self._place.role!r} since the last commit that "
-                        "they could go with"
+                        f"processor {self._processor.name!r} commits {len(written)} "
+                        f"{plural(len(written), 'output')}, but has no in-flight event of "
+                        f"{self._place.role!r}: commit outputs together with events, or use send()"
                     )
                 return
             self._step = self._next_step(written)
@@ -189,9 +190,9 @@ def _refuse_too_many(
     size = sum(output.size for output in outputs)
     if size > limits.in_flight:
         raise UsageError(
-            f"a commit of {place.role!r} has {len(outputs)} outputs of {size} bytes, more than "
-            f"max_in_flight_bytes={limits.in_flight} of the app, and was not written: commit "
-            "fewer events at once, or give the app a larger max_in_flight_bytes"
+            f"a commit of {place.role!r} has {len(outputs)} {plural(len(outputs), 'output')} of "
+            f"{size} bytes, more than max_in_flight_bytes={limits.in_flight} of the app, and was "
+            "not written: commit fewer events at once, or give the app a larger max_in_flight_bytes"
         )
     counts = Counter(output.target for output in outputs)
     for output in outputs:

@@ -106,7 +106,7 @@ class DeadLettering(Generic[R]):
         if wanted and not any(map(self._does_decode, behind)):
             if len(behind) == wanted:
                 events = f"{wanted} {plural(wanted, 'event')}"
-                self._quarantine(entry.id, letter, f"nor do the {events} behind it decode")
+                self._quarantine(entry.id, letter, f"decoding fails for the next {events}, too")
             if self._waits[0] != entry.id:
                 self._waits = (entry.id, now)
             if now < (until := self._waits[1] + policy.retry_for):

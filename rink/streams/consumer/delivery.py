@@ -49,8 +49,8 @@ class Delivery(Generic[R_co]):
         if iteration is not self._iteration:
             raise UsageError(
                 f"partition {self.owner.place.number}: another iteration over these events has "
-                "begun, and asking for an event marks the one before as done: iterate in one "
-                "place, and share the events there"
+                "begun. Asking for an event marks the previous event as done, so iterate in one "
+                "place only, and hand the events out from there"
             )
         if self._failure is not None:  # the function has caught it, so the batch comes again
             self._failure = None

@@ -102,8 +102,8 @@ class ErrorLog:
         seconds = loop_time() - self._outage_since
         if not self._waiting and seconds >= REPORT_INTERVAL_S:
             log.warning(
-                "processor %r goes on in all its partitions: it had waited for transient errors "
-                "to pass for %.0f s", self._processor, seconds,
+                "processor %r continues in all its partitions, after %.0f s of transient errors",
+                self._processor, seconds,
             )  # fmt: skip
 
     def note_end(self, role: str) -> None:
@@ -124,8 +124,7 @@ class ErrorLog:
             seen.timer.cancel()
         count, partitions = seen.count, len(seen.places)
         log.warning(
-            "processor %r failed %d more %s with the same error, in %d %s, "
-            "at last in %s",
+            "processor %r failed %d more %s with the same error, in %d %s, the last time in %s",
             self._processor, count, plural(count, "time"), partitions,
             plural(partitions, "partition"), seen.latest,
         )  # fmt: skip

@@ -89,7 +89,8 @@ class FailureHandler:
             raise error
         if blamed is None or not self._has_failed_long(blamed) or times < policy.max_attempts:
             both = f"max_attempts={policy.max_attempts} and retry_for={policy.retry_for:g} s"
-            self._error_log.log(error, role, at, f"it is tried again, until {both} are reached")
+            then = f"each in-flight event is tried again until both {both} are reached"
+            self._error_log.log(error, role, at, then)
             return False
         self._error_log.log(error, role, at)
         self._owner.dead_lettering.give_up(blamed.id, letter_of(error, times))

@@ -262,9 +262,12 @@ class GrantRun:
         if is_open and was_alone:
             # This processor commits several events at once, so it cannot get them one by one.
             owner.buffer.end_alone()
-        how = "without a commit of its events" if is_open else "and was not given an event"
+        how = "without a commit of its events" if is_open else "before it got an event"
         if is_open and is_full:
-            how += f" ({size} bytes, all that it may hold here: max_in_flight_bytes of the app)"
+            how += (
+                f" (its events take {size} bytes, all that it may hold in memory: see "
+                "max_in_flight_bytes)"
+            )
         raise NoProgress(
             f"processor {processor.name!r} returned {how}: it should iterate over its events until "
             "they end, and then commit the rest"

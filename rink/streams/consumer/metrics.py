@@ -24,17 +24,18 @@ class WorkerMetrics:
         self.registry = CollectorRegistry()
         self._processed = self._counter("processed", "Events that were processed and committed.")
         self._dead = self._counter("dead", "Events that were given up.")
-        self._retried = self._counter("retried", "Times that a processor was called again.")
+        self._retried = self._counter("retried", "Repeated calls of a processor after an error.")
         what = "Transient errors of a processor: no event was to blame."
         self._transient = self._counter("transient", what)
         what = "Times that an event took longer than its timeout."
         self._timeouts = self._counter("timeouts", what)
         self._commits = Histogram(
-            "rink_streams_commit_seconds", "From asking for a commit to its answer.",
+            "rink_streams_commit_seconds", "Seconds from the request of a commit to its answer.",
             _LABELS[:3], buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
         self._handovers = Histogram(
-            "rink_streams_handover_seconds", "From the grant of a partition to its first take.",
+            "rink_streams_handover_seconds",
+            "Seconds from the grant of a partition to its first take.",
             _LABELS[:3], buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
         self._lag = self._gauge("lag", "Events that are not committed yet.")

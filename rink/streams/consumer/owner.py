@@ -169,7 +169,7 @@ class GrantOwner(Generic[R]):
             raise UsageError(
                 f"processor {self.processor.name!r} iterates over the events of "
                 f"{self.place.role!r} in two tasks at once, so Rink cannot know which events are "
-                "finished; iterate in one task, and share the events there"
+                "finished. Iterate in one task, and hand the events out from it"
             )
         self._is_waited_for = True
         try:
@@ -365,7 +365,7 @@ class GrantOwner(Generic[R]):
             self.commits.note_finished()
             return
         retry_for = self.processor.policy.retry_for
-        then = f"it waits until an event behind it decodes, for at most {retry_for:g} s"
+        then = f"the partition waits until a later event decodes, for at most {retry_for:g} s"
         self._error_log.log(error.error, self.place.role, error.entry.id, then)
         await self.take_mark_back()
         self.looks_ahead = True

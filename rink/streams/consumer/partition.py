@@ -203,11 +203,11 @@ class PartitionGrant:
                 known = error.known
                 repeats = bool(known) and entry_ids.order(offset) < entry_ids.order(known)
                 log.error(
-                    "%s of processor %r goes on behind %s, since on_data_loss='continue': %s. "
-                    "Events that Redis has lost are not processed: %s",
+                    "%s of processor %r continues after %s, since on_data_loss='continue'. "
+                    "Events that Redis has lost are not processed; %s: %s",
                     place.role, self._context.processor.name, offset,
-                    f"events that it still has from there to {known} come again" if repeats
-                    else "no event comes again",
+                    f"the remaining events from there to {known} are processed again" if repeats
+                    else "no event is processed again",
                     error,
                 )  # fmt: skip
                 break

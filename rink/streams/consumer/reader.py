@@ -171,9 +171,9 @@ class Reader:
             pause = min(self._rests[owner][1] * 2, _MAX_REST_S)
         self._rests[owner] = loop_time() + pause, pause
         log.warning(
-            "%s waits: one event, the first behind %s, did not come within %g s, and is read "
-            "again in %.0f s. If it is large or the network is slow, raise socket_timeout of the "
-            "Redis client: %s",
+            "%s waits: the event after %s did not arrive within %g s, and is read again in %.0f s. "
+            "If this event is large or the network is slow, raise socket_timeout of the Redis "
+            "client: %s",
             owner.place.role, owner.buffer.read_to, self._store.answer_timeout_s, pause, error,
         )  # fmt: skip
 

@@ -101,9 +101,9 @@ class BlockingEvents(Generic[R_co]):
     def _refuse_another_thread(self) -> None:
         if threading.get_ident() != (self._thread or threading.get_ident()):
             raise UsageError(
-                f"partition {self.partition}: another thread iterates over these events, and "
-                "asking for an event marks the one before as done: iterate in one thread, and "
-                "share the events there"
+                f"partition {self.partition}: another thread iterates over these events. "
+                "Asking for an event marks the previous event as done, so iterate in one thread "
+                "only, and hand the events out from there"
             )
         self._thread = threading.get_ident()
 

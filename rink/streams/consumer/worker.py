@@ -223,15 +223,16 @@ class Worker:
             return
         if declared is None:
             log.warning(
-                "stream %r keeps events for %s, as another program has set, and this program "
-                "sets none: give it the same keep and keep_bytes, or keep=0 to end it",
+                "stream %r keeps events for %s, as another program set it. This program declares "
+                "no retention: declare the same keep and keep_bytes here, or keep=0 to end the "
+                "retention",
                 stream.name, known,
             )  # fmt: skip
         else:
             log.warning(
-                "stream %r has kept events for %s, as another program had set: from now on it "
-                "keeps them for %s. Give all programs the same keep and keep_bytes",
-                stream.name, known, declared,
+                "stream %r now keeps events for %s, as this program declares. Another program had "
+                "set %s: declare the same keep and keep_bytes in all programs",
+                stream.name, declared, known,
             )  # fmt: skip
 
     def _halt(self, reason: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from rink.plural import plural
 from rink.streams.records.scalars import Same, as_it_is
 
 ToJson = Callable[[Any], Any]
@@ -152,7 +153,8 @@ def counted(hint: Any, kind: type, elements: tuple[Shape, ...], needed: int) -> 
             raise TypeError(f"{value!r} is no {kind.__name__}")
         if len(value) != len(dumps):
             raise ValueError(
-                f"{value!r} has {len(value)} values, and {shown(hint)} has {len(dumps)}"
+                f"{value!r} has {len(value)} {plural(len(value), 'value')}, and {shown(hint)} has "
+                f"{len(dumps)}"
             )
         return [dump(item) for dump, item in zip(dumps, value, strict=True)]
 
@@ -161,7 +163,8 @@ def counted(hint: Any, kind: type, elements: tuple[Shape, ...], needed: int) -> 
             raise TypeError(f"{plain!r} is no array of a {kind.__name__}")
         if not needed <= len(plain) <= len(loads):
             raise ValueError(
-                f"{plain!r} has {len(plain)} values, and {shown(hint)} has {len(loads)}"
+                f"{plain!r} has {len(plain)} {plural(len(plain), 'value')}, and {shown(hint)} has "
+                f"{len(loads)}"
             )
         items = [load(item) for load, item in zip(loads, plain, strict=False)]
         return kind(*items) if is_named else tuple(items)

@@ -22,8 +22,8 @@ def check_processor_name(name: str) -> str:
     """Return a processor's name, or raise a ConfigError if it is reserved."""
     if name == FIELD:
         raise ConfigError(
-            f"a processor cannot be named {name!r}, since Rink has a field of this name in Redis "
-            "beside those of processors: give it another name"
+            f"a processor cannot be named {name!r}: Rink uses this field name in Redis. Give the "
+            "processor another name"
         )
     return name
 

@@ -8,6 +8,7 @@ from typing import Any
 from redis.asyncio import RedisCluster
 
 from rink.errors import RinkError, StaleToken, StateError
+from rink.plural import plural
 from rink.redis.errors import CrossSlot
 from rink.redis.reply_text import text
 from rink.streams.errors import OffsetMoved, PartitionFull, RedisRolledBack
@@ -24,9 +25,10 @@ def check(place: PartitionPlace, token: int, answer: Sequence[Any], expected: st
             return
         case "stale":
             fence = int(answer[1]) if len(answer) > 1 else 0
+            has = f"token {fence}" if fence else "another token"
             raise StaleToken(
                 f"partition {place.role!r} of processor {place.processor!r} belongs to a later "
-                f"owner: token {token} was refused, {place.at!r} has {fence or 'another one'}",
+                f"owner: token {token} was refused, since {place.at!r} has {has}",
                 role=place.role,
                 token=token,
                 newer=fence,
@@ -44,10 +46,10 @@ def _rolled_back(
     known = f"offset {expected} under token {token}" if expected else "an offset within the stream"
     ends = f", and the stream ends at {last[0]}" if last else ""
     return RedisRolledBack(
-        f"partition {place.role!r} of processor {place.processor!r} was rolled back: {known} was "
-        f"known, and {place.at!r} now has offset {offset} under fence {fence}{ends}. Redis was "
-        "restored, failed over to older data, or has evicted keys. Events may be lost, or come "
-        "again",
+        f"partition {place.role!r} of processor {place.processor!r} was rolled back. Redis "
+        f"had {known}, but {place.at!r} now has offset {offset} under token {fence}{ends}. Redis "
+        "was restored, failed over to older data, or evicted keys. Events may be lost, or be "
+        "processed again",
         key=place.at,
         known=expected,
     )
@@ -64,13 +66,13 @@ def of_output(
     if text(answer[0]) == "type":
         return StateError(
             f"Redis at {server}: an output of {place.role!r} goes to {key!r}, which is "
-            f"a {text(answer[2])} and no stream: nothing was written; remove it",
+            f"a {text(answer[2])} and not a stream. Nothing was written: remove this key",
             key=key,
         )
     limit, held = bounds.limit if bounds else 0, int(answer[2])
     return PartitionFull(
-        f"{key!r} holds {held} events of {limit} that some processor has not committed, and "
-        f"has no room for the outputs of {place.role!r}: nothing was written",
+        f"{key!r} holds {held} of {limit} {plural(limit, 'event')} that some processor has not "
+        f"committed, and has no room for the outputs of {place.role!r}: nothing was written",
         stream=key,
     )
 
