@@ -160,8 +160,8 @@ class Log:
                     return
                 self._link(fold, entry)
         raise GuardError(
-            f"{self._folder}: other processes published {MAX_TRIES} times while this one tried, "
-            "so it gave up: call it again",
+            f"{self._folder}: other processes published {MAX_TRIES} times during this call, so it "
+            "gave up: repeat the call",
             place=str(self._folder),
             again=True,
         )
@@ -257,14 +257,14 @@ class Log:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._broken(number, f"its fold cannot be read ({error!r})") from error
         if fold.number != number:
-            raise self._broken(number, f"its fold is of {fold.number}")
+            raise self._broken(number, f"its fold is of manifest {fold.number}, not {number}")
         return fold
 
     def _volume(self, number: int) -> list[str]:
         try:
             return self._read_fold(number).files
         except FileNotFoundError:
-            raise self._broken(number, "it is not there, and later ones are") from None
+            raise self._broken(number, "it is missing, but later manifests exist") from None
 
     def _apply(self, number: int, listed: int) -> None:
         """Apply the next manifest, `number`.
@@ -277,7 +277,7 @@ class Log:
             numbers = self._numbers()
             if number in numbers or listed not in numbers or _newest_fold(numbers) > number:
                 raise  # another process removes old manifests: look again
-            raise self._broken(number, "it is not there, and later ones are") from None
+            raise self._broken(number, "it is missing, but later manifests exist") from None
         self._refuse_other_log(entry)
         try:
             self._fold.apply(entry)
@@ -289,8 +289,8 @@ class Log:
         if self._fold.log not in {"", entry.get("log")}:
             raise StateError(
                 f"{self._directory} is not the directory that this guard saw before: it was "
-                "removed and made anew, or another one replaced it. Make a new guard (with a new "
-                "checkpoint), or put the old directory back",
+                "removed and made anew, or replaced by another directory. Make a new guard (with a "
+                "new checkpoint), or put the old directory back",
                 key=str(self._directory),
             )
 

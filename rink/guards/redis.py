@@ -28,6 +28,7 @@ from rink.guards.guard_connection import ConnectBlocking, GuardConnection, conne
 from rink.guards.processes import PerProcess
 from rink.guards.redis_step import CommandBounds, RedisStep, command_text
 from rink.guards.values import Batch, Fence
+from rink.plural import plural
 
 MAX_COMMANDS = 50_000
 MAX_BYTES = 16 * 2**20
@@ -173,8 +174,8 @@ class _RedisPart(Part[RedisStep]):
         applied = (
             "nothing was written"
             if done == 0
-            else f"the {done} before it were carried out and will not be repeated: the same part "
-            "continues after them"
+            else "earlier commands of this part that were carried out and will not be repeated: "
+            f"{done}. The same part continues after them"
         )
         return GuardError(
             f"{place}, key {self._at!r}: command {done + 1} of {len(step.commands)}, "
@@ -187,8 +188,8 @@ class _RedisPart(Part[RedisStep]):
     def _torn(self, place: str, how: str) -> StateError:
         batch, _, done = how.split(" ")
         return StateError(
-            f"{place}, key {self._at!r}: of batch {batch} of query {self.batch.query!r} the first "
-            f"{done} commands were carried out before one failed. This part (batch "
+            f"{place}, key {self._at!r}: batch {batch} of query {self.batch.query!r} stopped at a "
+            f"command that failed, after {done} {plural(int(done), 'command')}. This part (batch "
             f"{self.batch.number}) has other commands, so it cannot continue there. Correct the "
             f"data by hand, then HDEL the field {'torn:' + self._query!r}",
             key=self._at,

@@ -202,10 +202,10 @@ class Cursor:
 
     def _outrun(self, value: Stored) -> StaleToken:
         return self._refused(
-            f"{value.member!r} has had it under token {value.token}, which is greater although "
-            "nobody else claims the role (for example because the group's keys were deleted after "
-            "etcd was restored). Raise the group's token_base above that token, or delete "
-            f"{_text(self.place.key)}",
+            f"{value.member!r} had the partition under token {value.token}. That token is greater, "
+            "although nobody else claims the role. This happens, for example, if the group's keys "
+            "were deleted after etcd was restored. Raise the group's token_base above that token, "
+            f"or delete {_text(self.place.key)}",
             value.token,
         )
 

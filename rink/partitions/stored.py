@@ -70,7 +70,7 @@ def _is_whole(value: Any) -> bool:
 def _unreadable(key: bytes, what: str) -> StateError:
     name = key.decode(errors="backslashreplace")
     return StateError(
-        f"the offset under {name} {what}, so the partition cannot go on. Let all members run a "
-        "Rink that reads it; or delete the key, which begins the partition at 0",
+        f"the offset under {name} {what}, so the partition is not processed. Run a Rink that "
+        "reads this value in all members, or delete the key: then the partition starts at 0",
         key=name,
     )

@@ -133,7 +133,7 @@ def explain(error: Exception, server: str, *keys: str) -> RinkError:
     if "OOM" in message:
         return _full(at, text, server)
     if _TRANSIENT_CODES.match(message) or isinstance(error, _TRANSIENT_ERRORS):
-        return RedisUnavailable(f"{at} cannot do it now: {text}", server=server)
+        return RedisUnavailable(f"{at} cannot serve the request now: {text}", server=server)
     return RedisError(f"{at}: {text}", server=server)
 
 

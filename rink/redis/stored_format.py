@@ -28,8 +28,8 @@ def other_format(server: str, key: str, value: str) -> StateError:
     has = f"has {FIELD} {value}" if value else f"has no {FIELD}"
     return StateError(
         f"Redis at {server}: key {key!r} {has}, and this version of Rink reads {FIELD} {FORMAT}: "
-        "another version wrote it. Finish its work with that version; then this removes what it "
-        f"left: {_removal(key)}",
+        "another version wrote it. Finish its work with that version. The following command "
+        f"then removes what it left: {_removal(key)}",
         key=key,
     )
 

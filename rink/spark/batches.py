@@ -171,8 +171,8 @@ class FencedBatch:
         if name in self._begun:
             raise UsageError(
                 f"output {name!r} of batch {self.number} was written already, here or by another "
-                "fenced function: give each output of a batch a name (write(..., name=...)), or "
-                "this one would count as written"
+                "fenced function: give each output of a batch its own name "
+                "(write(..., name=...)). Otherwise the second output would count as written"
             )
         check_plain("each", each, "step", "rows")
         keys = [by] if isinstance(by, str) else list(by)
@@ -201,7 +201,7 @@ class FencedBatch:
         if self._torn:
             raise UsageError(
                 f"output {min(self._torn)!r} of batch {self.number} was not written: do not catch "
-                "what `write` raises. Otherwise Spark takes the batch for done, and its rows are "
+                "what `write` raises. Otherwise Spark treats the batch as done, and its rows are "
                 "lost"
             )
         self._guard.raise_fence(self.fence)
@@ -252,9 +252,10 @@ def _cut(df: DataFrame, parts: int, keys: Sequence[str]) -> DataFrame:
     if collated := sorted(_collations(df.select(*keys).schema)):
         raise ConfigError(
             f"by={list(keys)!r}: rows are cut by their bytes, and a key here has the collation "
-            f"{collated[0]}. It takes texts with different bytes for equal, so a replay could "
-            "write them again, or not at all. Group by, and give, a column of collate(..., "
-            "'UTF8_BINARY'); add lower(...) if case must not matter"
+            f"{collated[0]}. This collation treats texts with different bytes as equal, so a "
+            "replay could write their rows again, or not at all. Group by a column of "
+            "collate(..., 'UTF8_BINARY') and give that column; add lower(...) if case must not "
+            "matter"
         )
     # A replay must cut a batch as before and give each part the same rows in the same order, since
     # a guard continues a failed part. `df.repartition(parts, *keys)` does not guarantee that. If

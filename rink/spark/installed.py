@@ -32,8 +32,8 @@ def check_pyspark() -> None:
         return
     raise ImportError(
         f"rink.spark needs PySpark {OLDEST} or later, and {sys.executable} has PySpark "
-        f"{_version(folders)} (in {folders[0]}). {install_command('spark')} brings a newer one; a "
-        f"platform that brings its own must have Spark {OLDEST} or later",
+        f"{_version(folders)} (in {folders[0]}). Run `{install_command('spark')}`. A "
+        f"platform with a Spark of its own must have Spark {OLDEST} or later",
         name="pyspark",
     )
 

@@ -357,7 +357,7 @@ def test_damaged_whole_fold_is_named(world):
 def test_gap_is_named(world):
     fill(world, 3)
     manifests(world)[1].unlink()
-    with pytest.raises(StateError, match=r"0002\.json is damaged: it is not there"):
+    with pytest.raises(StateError, match=r"0002\.json is damaged: it is missing"):
         fresh(world).files()
 
 
