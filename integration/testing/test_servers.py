@@ -357,7 +357,7 @@ def test_nodes_run_in_their_places():
 
 
 def test_each_node_needs_a_place_or_none():
-    with pytest.raises(ConfigError, match="places has 1 entries for 3 nodes"):
+    with pytest.raises(ConfigError, match="places has 1 Place for 3 nodes"):
         etcd_cluster(3, places=(Place(),)).__enter__()
 
 

@@ -380,7 +380,10 @@ class History:
             # `happens` may take long on a long history. It runs at most a quarter of the time.
             pause = 3 * (time.monotonic() - begin)
             if not self._wait_for_more(known, pause, end):
-                raise TimeoutError(f"not within {timeout:g} s, after {self.events[-10:]}")
+                raise TimeoutError(
+                    f"the condition did not come true within {timeout:g} s; last events: "
+                    f"{self.events[-10:]}"
+                )
 
     def _wait_for_more(self, known: int, pause: float, end: float) -> bool:
         with self._changed:

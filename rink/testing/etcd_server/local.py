@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rink.errors import ConfigError, EtcdUnavailable
+from rink.plural import plural
 from rink.testing.etcd_server.node import EtcdNode
 from rink.testing.etcd_server.start import EtcdSettings, Place, given_etcd, running_etcds
 from rink.testing.process.server import TlsFiles, awake
@@ -169,7 +170,10 @@ def etcd_cluster(
     which apply to each node.
     """
     if places and len(places) != size:
-        raise ConfigError(f"places has {len(places)} entries for {size} nodes: give one per node")
+        raise ConfigError(
+            f"places has {len(places)} {plural(len(places), 'Place')} for {size} "
+            f"{plural(size, 'node')}: give one per node"
+        )
     settings = EtcdSettings(
         places=places,
         data_dir=Path(data_dir) if data_dir else None,

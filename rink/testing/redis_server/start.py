@@ -115,9 +115,7 @@ def redis_folder(
 
 def _require_redis_py() -> None:
     if importlib.util.find_spec("redis") is None:
-        raise ConfigError(
-            f"a test's Redis server is asked through redis-py: {install_command('streams')}"
-        )
+        raise ConfigError(f"a test's Redis server needs redis-py: {install_command('streams')}")
 
 
 def started_redises(
