@@ -376,7 +376,8 @@ class BaseRink(Generic[R, S]):
         why = self._obstacle(name)
         if handle.token_above and gate.share is not None and token <= handle.token_above:
             holds = "this member holds it" if hold is not None else "the next grant is"
-            why = f"{holds} with token {token}, and it needs one above {handle.token_above}"
+            needs = f"the call needs a token above {handle.token_above}"
+            why = f"{holds} with token {token}, but {needs}"
         return RoleTimeout(
             f"role {name!r} of group {self.group!r} was not granted to {self.name!r} within "
             f"{timeout:g} s: {why}",

@@ -42,7 +42,7 @@ class RankWait:
         now = self._engine.clock.now()
         if now >= self._report_at:
             self._report_at = math.inf
-            text = f"a rank has been waited for over {REPORT_AFTER_S:g} s: {self._because()}"
+            text = f"a rank has been awaited for over {REPORT_AFTER_S:g} s: {self._because()}"
             log.info("group %r: %s", self._engine.group, text, extra=self._engine.member_log.about)
         pause = min(left, self._report_at - now)
         return None if pause == math.inf else pause

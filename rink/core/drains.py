@@ -103,10 +103,10 @@ def _late(holds: Sequence[Hold], now: float) -> str:
     ago = f"{_seconds_ago(holds, now):.0f} s ago ({holds[0].lost_because})"
     if len(holds) == 1:
         text = f"role {holds[0].role!r} was lost {ago} and is still not released"
-        return f"{text}: nobody else can have it before"
+        return f"{text}, so nobody else can have it"
     names = some([repr(hold.role) for hold in holds])
     text = f"{len(holds):,} roles were lost {ago} and are still not released"
-    return f"{text}: nobody else can have them before: {names}"
+    return f"{text}, so nobody else can have them: {names}"
 
 
 def _seconds_ago(holds: Sequence[Hold], now: float) -> float:

@@ -51,8 +51,8 @@ def parse(name: str) -> tuple[frozenset[str] | None, str]:
     segments, rest = [segment for segment in listed.split(",") if segment], rest or REST
     if not name.startswith(f"{FIRST}:") or not segments or is_first(rest):
         raise ValueError(
-            "what follows 'first:' is one or more roles, separated by commas, and perhaps '|' and "
-            "the scheme of the other roles, which is not 'first'"
+            "after 'first:' come one or more roles, separated by commas, and perhaps '|' and the "
+            "scheme of the other roles, which is not 'first'"
         )
     roles = [keys.decode_name(segment) or segment for segment in segments]
     try:

@@ -81,8 +81,10 @@ class Following:
             if newcomer:
                 if self._waits(newcomer, offer_until, now, out):
                     return False
-                late = f"{newcomer!r}, which is to have them, has not claimed its share in time"
-                until = "nobody has them until it does, or its lease has ended"
+                late = f"{newcomer!r}, a new owner, has not claimed its share in time"
+                until = (
+                    f"nobody has the roles of {newcomer!r} until it claims them or its lease ends"
+                )
                 out.report(Level.WARNING, f"member {name!r} gives up roles, but {late}: {until}")
         self.awaits, self.until = "", math.inf
         is_new, self.version = version is not self.version, version

@@ -126,7 +126,9 @@ class Node(MemberState):
             return
         version = self.following.version
         self._report_version()
-        because = f"version {version.number} gives it to another" if version else "no version"
+        because = (
+            f"version {version.number} changed the owner" if version else "the group has no version"
+        )
         for hold in list(self.table.held.values()):
             if not self.placement.has(self.share, hold.role):
                 self._lose(hold, before, now, because)
@@ -250,16 +252,16 @@ class Node(MemberState):
         self.out.wake(look_at)
         if not roles:
             return
-        role, because = roles[0], "it is being placed"
+        role, because = roles[0], "its owner is being computed"
         if role not in unplaced:
             because = self.hold_obstacles(self.table.lost, now).obstacle(role, self.placement)
         seconds = f"over {REPORT_AFTER_S:g} s"
         if len(roles) == 1:
-            text = f"role {role!r} has been waited for {seconds}: {because}"
+            text = f"role {role!r} has been awaited for {seconds}: {because}"
             self.out.do(do.Report(Level.INFO, text, role=role))
         else:
             names = some([repr(role) for role in roles])
-            text = f"{len(roles):,} roles have been waited for {seconds}: {names}"
+            text = f"{len(roles):,} roles have been awaited for {seconds}: {names}"
             self.out.report(Level.INFO, f"{text}; {role!r}: {because}")
 
     # ── the group ────────────────────────────────────────────────────────────────────────────────

@@ -154,7 +154,7 @@ def find(name: str) -> Scheme:
     # The length comes first, as above: the name may come from another member's record.
     if match is None or len(match[1]) > len(str(MAX_PARTITIONS)) or int(match[1]) > MAX_PARTITIONS:
         raise UnknownScheme(
-            f"scheme {name!r} is not known here: what follows 'balanced:' is the number of "
+            f"scheme {name!r} is not known here: after 'balanced:' comes the number of "
             f"partitions, 1 to {MAX_PARTITIONS}, in digits without leading zeros"
         )
     return _Balanced(name, int(match[1]))

@@ -187,7 +187,7 @@ class GroupWatch:
             if self._etcd.epoch != self._epoch:
                 # The answer to another call, such as a keepalive, showed the change of history. The
                 # watch that would report it may be closed, and this round's watch began afterwards.
-                because = "another etcd cluster answers, or this one in an earlier state"
+                because = "another etcd cluster answers, or etcd was restored to an earlier state"
                 self._post(HistoryChanged(because))
                 return
             self._failures, self._is_list_posted = 0, True

@@ -198,7 +198,7 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
                     return
                 # The engine warns of an outage that lasts, so this is for debugging.
                 name = self._thread.name
-                _log.debug("%s: %s: %s; trying again", name, connection.name, error)
+                _log.debug("%s: %s: %s; retrying", name, connection.name, error)
                 if self._failed_at is None:
                     self._failed_at = time.monotonic()
                 self._troubles[connection.name] = str(error)
@@ -213,7 +213,8 @@ class BidiCall(abc.ABC, Generic[Request, AnswerT, Delivered]):
         except Exception as error:
             # A final refusal of etcd, or a bug of Rink, which must not end a stream silently.
             if not isinstance(error, RinkError):
-                _log.exception("%s: a bug of Rink; please report it", self._thread.name)
+                text = "%s failed with an unexpected error; please report it"
+                _log.exception(text, self._thread.name)
             self._refused(error)
             raise BrokenError(str(error)) from error
 
@@ -353,7 +354,10 @@ class Streams:
                 self._start_ticker()  # first: a stream without it would not notice silence
                 stream.start()
             except RuntimeError as error:
-                text = f"no thread for a stream to etcd: {error}. Does this process have too many?"
+                text = (
+                    f"no thread for a stream to etcd: {error}. Does this process have too many "
+                    "threads?"
+                )
                 raise EtcdUnavailable(text) from error
             self._streams.add(stream)
 

@@ -230,12 +230,14 @@ class KeepAliveStream(
         try:
             gone = self._is_gone(sent.lease)
         except EtcdError as error:
-            _log.debug("lease %x: etcd says it is gone, but did not confirm: %s", sent.lease, error)
+            text = "lease %x: etcd reported that the lease has ended, but did not confirm: %s"
+            _log.debug(text, sent.lease, error)
             return
         if gone:
             self._deliver(KeepAliveAnswer(sent.lease, sent.sent_at, 0, self._call_number))
         else:
-            _log.warning("lease %x: etcd answered that it is gone, but it is not", sent.lease)
+            text = "lease %x: etcd reported that the lease has ended, but it still exists"
+            _log.warning(text, sent.lease)
 
     def _refused(self, error: Exception) -> None:
         if self._backoff.is_fresh:  # the session warns if this lasts

@@ -147,7 +147,7 @@ def test_wait_that_lasts_is_reported_once_with_who_is_in_the_way(pair):
     pair.want("a", OTHER)
     pair.sleep(30.0)
     assert reports(pair.members["a"]) == [
-        (f"role {OTHER!r} has been waited for over 10 s: b: owns it in version 2", OTHER)
+        (f"role {OTHER!r} has been awaited for over 10 s: b: owns it in version 2", OTHER)
     ]
     assert first.hold is None
 
@@ -162,7 +162,7 @@ def test_waits_that_last_are_reported_in_one_line(world):
     world.node("b").table.release(ended)
     world.sleep(11.0)
     [(text, role)] = reports(world.members["b"])
-    assert text.startswith("30 roles have been waited for over 10 s: 'job-0', 'job-1', ")
+    assert text.startswith("30 roles have been awaited for over 10 s: 'job-0', 'job-1', ")
     assert "'job-0': not ranked yet: the group grows for this member in about 50 s" in text
     assert role is None
 
@@ -172,7 +172,7 @@ def test_wait_that_lasts_until_it_is_placed_is_reported_as_that(pair):
     pair.sleep(9.0)
     effects = pair.node("a").step(pair.now + 1.0, [], {OTHER})
     assert [(one.text, one.role) for one in effects if isinstance(one, do.Report)] == [
-        (f"role {OTHER!r} has been waited for over 10 s: it is being placed", OTHER)
+        (f"role {OTHER!r} has been awaited for over 10 s: its owner is being computed", OTHER)
     ]
 
 

@@ -411,9 +411,9 @@ def test_stream_that_reconnects_logs_failure_and_success_for_debugging(clients, 
     assert [text.partition(": ")[0] for text in told] == ["rink-etcd-keepalive"] * 4
     broke, silent, again, connected = (text.partition(": ")[2] for text in told)
     assert broke.startswith(f"{first.endpoint}: ")
-    assert broke.endswith("; trying again")
+    assert broke.endswith("; retrying")
     assert silent == "the server is silent"
-    assert again == f"{second.endpoint}: the server is silent; trying again"
+    assert again == f"{second.endpoint}: the server is silent; retrying"
     assert re.fullmatch(rf"connected again to {first.endpoint} after \d\.\d s", connected)
     changes = [one.getMessage() for one in caplog.records if one.name == "rink.etcd.connections"]
     assert f"etcd {first.endpoint} failed, so {second.endpoint} is tried first now" in changes
@@ -544,7 +544,7 @@ def test_ttl_0_is_asked_for_twice(clients, caplog):
             stream.send(2)
             seen.wait(lambda s: s.items)
         assert [(one.lease, one.ttl) for one in seen.items] == [(2, 0)]
-        assert "it is not" in caplog.text
+        assert "but it still exists" in caplog.text
         client.close()
 
 
@@ -568,7 +568,7 @@ def test_ttl_0_that_cannot_be_confirmed_is_logged_for_debugging(clients, caplog)
         seen.wait(lambda s: s.items)
         client.close()
     assert [one.lease for one in seen.items] == [1]
-    assert "lease 2: etcd says it is gone, but did not confirm: " in caplog.text
+    assert "lease 2: etcd reported that the lease has ended, but did not confirm: " in caplog.text
     assert levels(caplog) == {logging.DEBUG}
 
 

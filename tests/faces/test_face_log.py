@@ -181,7 +181,7 @@ def test_log_of_a_loss_says_why_and_how_long_user_code_took(world, told):
     wait_for(a, told, "lost role")
     held.release()
     wait_for(a, told, "after its loss")
-    assert f"lost role {role!r} (token {held.token}): version 2 gives it to another" in lines(
+    assert f"lost role {role!r} (token {held.token}): version 2 changed the owner" in lines(
         told, "a"
     )
 
@@ -195,7 +195,7 @@ def test_log_of_many_roles_at_once_is_one_line(world, told):
     assert held[0].lost.wait(LONG_S)
     wait_for(a, told, "lost 40 roles")
     [line] = [line for line in lines(told, "a") if line.startswith("lost")]
-    assert line.startswith("lost 40 roles (version 2 gives it to another): 'role-")
+    assert line.startswith("lost 40 roles (version 2 changed the owner): 'role-")
     assert line.endswith("and 35 more")
     for role in held:
         role.release()
@@ -210,7 +210,7 @@ def hold(role, token=7):
         version=1,
         granted_at=now,
         lost_at=now,
-        lost_because="version 1 gives it to another",
+        lost_because="version 1 changed the owner",
         is_awaited=True,
     )
 
@@ -231,7 +231,7 @@ def test_log_of_20_roles_in_a_turn_has_a_line_for_each(told):
 
 def test_log_of_21_roles_in_a_turn_is_one_line(told):
     [written] = flushed(told, *(("lost", f"r{n}") for n in range(21)))
-    assert written.startswith("lost 21 roles (version 1 gives it to another): 'r0', ")
+    assert written.startswith("lost 21 roles (version 1 changed the owner): 'r0', ")
     assert written.endswith("and 16 more")
 
 

@@ -52,12 +52,12 @@ def test_wait_ranked_that_lasts_logs_once_when_the_group_grows(world, apart, cap
     world.join("a")
     member = world.make("b", rebalance_delay=60.0).join()
     waiting = apart(member.wait_ranked)
-    text = "group 'g': a rank has been waited for over 0.02 s: not ranked yet: the group grows"
+    text = "group 'g': a rank has been awaited for over 0.02 s: not ranked yet: the group grows"
     until(member, lambda: [one for one in caplog.records if one.getMessage().startswith(text)])
     member.leave()
     with pytest.raises(rink.ClosedError):
         waiting.result(LONG_S)
-    [record] = [one for one in caplog.records if "a rank has been waited" in one.getMessage()]
+    [record] = [one for one in caplog.records if "a rank has been awaited" in one.getMessage()]
     assert (record.levelno, record.group, record.member) == (logging.INFO, "g", "b")
 
 
