@@ -112,7 +112,7 @@ def test_done_is_written_in_spite_of_a_signal(runs, tmp_path, wire_to, etcd_node
     (tmp_path / "go").touch()
     run.wait_log("slot 's' waits for an answer of etcd")
     run.send(signal.SIGTERM)
-    run.wait_log("SIGTERM: `rink run` ends with code 4, and hurries")
+    run.wait_log("SIGTERM: `rink run` ends with code 4, and cuts its leave short")
     wire.heal()
     assert run.ends() == 4
     again = runs("--once-per", "s", "--retry-if-unfinished", "--", "sh", "-c", "exit 5")

@@ -190,7 +190,7 @@ def test_code_of_the_command_stands_if_a_signal_comes_in_the_leave(
     at = time.monotonic()
     assert run.ends(signal.SIGTERM) == 3
     assert time.monotonic() - at < 5
-    assert "SIGTERM: `rink run` ends with code 3, and hurries" in run.log
+    assert "SIGTERM: `rink run` ends with code 3, and cuts its leave short" in run.log
 
 
 def test_name_that_is_taken_is_named(runs, beats):

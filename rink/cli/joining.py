@@ -34,7 +34,7 @@ def with_name(groups: str = "the group") -> Callable[..., Any]:
         "--name",
         envvar="RINK_NAME",
         callback=name_check("member"),
-        help=f"Its name in {groups}.  [default: host name, process id, four hex digits]",
+        help=f"The member's name in {groups}.  [default: host name, process id, four hex digits]",
     )
 
 
@@ -87,7 +87,7 @@ _TERMINATION_GRACE = click.option(
     metavar="SECONDS",
     type=Seconds(min=0),
     envvar="RINK_TERMINATION_GRACE",
-    help="The pod's terminationGracePeriodSeconds. Leaving must be over before.",
+    help="The pod's terminationGracePeriodSeconds. The leave must end within this time.",
 )
 
 

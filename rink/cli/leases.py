@@ -89,9 +89,8 @@ def read_leases(etcd: Etcd, view: View, *, however_many: bool) -> Leases:
     """Read the leases of all members whose record can be read."""
     names = [member.name for member in view.by_age if member.record is not None]
     if len(names) > MAX_LEASES and not however_many:
-        return Leases(
-            problem=f"{len(names)} leases take {len(names)} requests to etcd: --leases reads them"
-        )
+        takes = f"reading {len(names)} leases takes {len(names)} requests to etcd"
+        return Leases(problem=f"{takes}: add --leases to read them")
     return read_leases_of(etcd, view, names)
 
 

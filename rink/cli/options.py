@@ -66,7 +66,7 @@ class Target:
         root = self.keys(group).root.decode()
         return StateError(
             f"there is no group {group!r}: the etcd at {self.where} has no key under "
-            f"{root!r} (`rink groups` lists those there are)",
+            f"{root!r} (`rink groups` lists the groups)",
             key=root,
         )
 
@@ -128,7 +128,8 @@ def announced(target: Target, doing: str) -> contextlib.AbstractContextManager[N
 
     `doing` names the command's action, such as `reading group 'a' from`.
     """
-    return unanswered(f"{doing} etcd at {target.where}; it gives up after {target.timeout:g} s")
+    gives_up = f"the command gives up after {target.timeout:g} s"
+    return unanswered(f"{doing} etcd at {target.where}; {gives_up}")
 
 
 @contextlib.contextmanager
@@ -209,7 +210,10 @@ _OPTIONS = (
     click.option(
         "--password",
         envvar="RINK_ETCD_PASSWORD",
-        help="Its password. Set it by the environment: other users can see a command's options.",
+        help=(
+            "The user's password. Set it by the environment: other users can see a command's "
+            "options."
+        ),
     ),
     click.option(
         "--ca",
@@ -217,7 +221,7 @@ _OPTIONS = (
         help="PEM file of the authority that signed the servers' certificates.",
     ),
     click.option("--cert", envvar="RINK_ETCD_CERT", help="PEM file of a client certificate."),
-    click.option("--key", envvar="RINK_ETCD_KEY", help="PEM file of its key."),
+    click.option("--key", envvar="RINK_ETCD_KEY", help="PEM file of the client certificate's key."),
 )
 _TIMEOUT = click.option(
     "--timeout",

@@ -46,7 +46,10 @@ def _names(_: click.Context, __: click.Parameter, value: Any) -> tuple[str, ...]
     "--spark",
     "path",
     metavar="FILE",
-    help="The roles: .parquet (a directory of it too), .csv or .json, read by Spark.",
+    help=(
+        "The file of the roles: .parquet (or a directory of Parquet files), .csv or .json. Spark "
+        "reads it."
+    ),
 )
 @click.option("--role-column", default="role", help="The column of the roles.")
 @click.option(
@@ -57,14 +60,14 @@ def _names(_: click.Context, __: click.Parameter, value: Any) -> tuple[str, ...]
     "--members",
     callback=_names,
     metavar="NAME,…",
-    help="In place of GROUP, without etcd: the members by rank.",
+    help="The members by rank, instead of GROUP. Needs no etcd.",
 )
 @click.option("--scheme", help="With --members: how roles map to ranks.  [default: jump]")
 @click.option(
     "--master",
     help="Where Spark runs; sc://… is Spark Connect.  [default: SPARK_REMOTE, or local[*]]",
 )
-@click.option("--plot", metavar="FILE", help="Draw it, too: .svg, .png or .pdf.")
+@click.option("--plot", metavar="FILE", help="Also draw the plan, as .svg, .png or .pdf.")
 @with_json
 @with_target
 def plan(

@@ -28,10 +28,14 @@ class RunMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics as they are now."""
         now = self._supervisor
-        yield GaugeMetricFamily("rink_run_joined", "1 while in the group.", now.is_joined)
+        yield GaugeMetricFamily(
+            "rink_run_joined", "1 while the member is in the group.", now.is_joined
+        )
         yield GaugeMetricFamily("rink_run_running", "1 while the command runs.", now.is_running)
         yield GaugeMetricFamily(
-            "rink_run_session_remaining_seconds", "Until the member's deadline.", now.remaining_s
+            "rink_run_session_remaining_seconds",
+            "Seconds until the member's deadline.",
+            now.remaining_s,
         )
         yield CounterMetricFamily("rink_run_starts", "Starts of the command.", now.starts)
 

@@ -158,7 +158,7 @@ def _head(status: GroupStatus, leases: Leases) -> Text:
 
 def _settled_text(status: GroupStatus, leases: Leases = NO_LEASES) -> Text:
     if not status.members:
-        return Text("nobody is here", "yellow")
+        return Text("no members", "yellow")
     if status.settled is None:
         return Text("cannot tell whether settled: it has pins by a scheme unknown here", "yellow")
     if not status.settled:

@@ -104,7 +104,7 @@ def _notes(lags: Sequence[admin.Lag]) -> list[RenderableType]:
         if lag.lost
     ]
     strangers = sorted({lag.processor for lag in lags if not (lag.declared or lag.is_sparks)})
-    what = "trimming waits for it; if it was retired: rink streams forget-group"
+    what = "trimming waits for this processor. If it was retired, run rink streams forget-group"
     lines += [("not in this app", f"{name}: {what}", "yellow") for name in strangers]
     return [titled(lines)] if lines else []
 
@@ -129,7 +129,7 @@ def _head(owners: admin.Owners) -> Text:
     if not owners.declared:
         head.append("not in this app · ", "yellow")
     if not owners.workers:
-        return head + Text("no worker is here", "yellow")
+        return head + Text("no workers", "yellow")
     count = len(owners.workers)
     head.append(f"version {owners.version or '-'} · {count} {plural(count, 'worker')} · ")
     if owners.settled is None:
@@ -158,7 +158,7 @@ def _at_work(partition: admin.PartitionOwner) -> Text:
     if partition.draining:
         return Text(f"waits for {clean(some(partition.draining))} to release it", "yellow")
     if partition.is_open and partition.owner is None:
-        return Text("its worker is gone and did not close it", "yellow")
+        return Text("the worker is gone and did not close the partition", "yellow")
     if partition.is_open:
         return Text("paused", "yellow") if partition.paused else Text("at work")
     if partition.paused:
@@ -233,7 +233,7 @@ def show_discarded(rows: Sequence[admin.Discarded]) -> RenderableType:
 
 def show_unquarantined(rows: Sequence[admin.Unquarantined]) -> RenderableType:
     """Show the partitions that are processed again."""
-    columns = {"goes on behind": "offset", "skipped": "skipped", "was quarantined for": "reason"}
+    columns = {"continues after": "offset", "skipped": "skipped", "was quarantined for": "reason"}
     return _changed(rows, columns, "no chosen partition is quarantined")
 
 
@@ -288,12 +288,13 @@ def show_forgotten(rows: Sequence[admin.Forgotten]) -> str:
         return "nothing to forget: it is registered nowhere"
     name = rows[0].processor
     waited, trimmed = sum(row.waited for row in rows), sum(row.trimmed for row in rows)
-    kept = f"events that waited for it: {waited}; kept for it alone, and gone: {trimmed}"
+    kept = f"events it had not committed: {waited}; kept only for it, and now removed: {trimmed}"
     parts = [f"{name} is forgotten in {len(rows)} {plural(len(rows), 'partition')}: {kept}"]
     if letters := sum(row.letters for row in rows):
-        parts.append(f"dead letters of it that stay: {letters}")
+        parts.append(f"its dead letters stay: {letters}")
     if any(row.declared for row in rows):
         parts.append(
-            "this app still has it: the next worker registers it anew, from where it starts"
+            f"this app still has {name}: the next worker registers it again, at its configured "
+            "start"
         )
     return "; ".join(parts)

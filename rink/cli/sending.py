@@ -33,7 +33,7 @@ _timeout = click.option(
     "--timeout",
     type=Seconds(min=0, min_open=True),
     default=30.0,
-    help="Seconds to wait for room in a partition, or for a Redis that goes away.",
+    help="Seconds to wait for room in a partition, or for Redis while it is unavailable.",
 )
 
 
@@ -123,7 +123,7 @@ def sendmany(app: str, stream: str, file: BinaryIO, timeout: float, as_json: boo
 def _failure_text(count: _Count, error: str) -> str:
     if count.line is None:
         some = f", and maybe some of the next {count.unsure}" if count.unsure else ""
-        return f"{error}. Records sent of {count.file}: the first {count.sent}{some}"
+        return f"{error}. Records sent from {count.file}: the first {count.sent}{some}"
     return f"line {count.line} of {count.file}: {error}. Records sent before it: {count.sent}"
 
 

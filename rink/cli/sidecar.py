@@ -38,7 +38,7 @@ JOIN_TIMEOUT_S = 10.0
 """Seconds after which a join that waits for its name is retried and reported in the status."""
 
 
-@click.command(short_help="Hold roles for the programs beside it.")
+@click.command(short_help="Hold roles for other programs of this pod or machine.")
 @click.option(
     "--group",
     required=True,
@@ -91,7 +91,7 @@ JOIN_TIMEOUT_S = 10.0
     metavar="R",
     envvar="RINK_LABEL_POD",
     help=(
-        "Label the own pod while this role is held here, so that a Service selects the pod. May be "
+        "Label this pod while this role is held here, so that a Service selects the pod. May be "
         "given more than once."
     ),
 )
@@ -147,11 +147,11 @@ def sidecar(
     grace_s: float | None, rebalance_delay: float, ttl: float, handover_wait: float,
     termination_grace: float | None, log_level: str, target: Target, **settings: Any,
 ) -> None:  # fmt: skip
-    """Hold roles for the programs beside it until SIGTERM or Ctrl-C.
+    """Hold roles for other programs of this pod or machine.
 
-    The programs call it by HTTP. It joins group G when the first program asks for a role. It leaves
-    the group when there has been no sign of life of a program for --absent. With --role it joins at
-    once, and stays.
+    It runs until SIGTERM or Ctrl-C. The programs call it by HTTP. It joins group G when the first
+    program asks for a role. It leaves the group when there has been no sign of life of a program
+    for --absent. With --role it joins at once, and stays.
     """
     if settings["roles"] and grace_s is None:
         raise Wrong("--role needs --grace: no program confirms the loss of such a role")

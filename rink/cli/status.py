@@ -121,7 +121,7 @@ def _list_groups(target: Target, as_json: bool, *, every: bool = False) -> None:
 @click.command(short_help="Show the versions of GROUP: time, author, cause, changes.")
 @click.argument("group", callback=check_group)
 @click.option(
-    "--last", type=click.IntRange(min=1), default=20, help="Number of versions, the newest ones."
+    "--last", type=click.IntRange(min=1), default=20, help="Show this many of the newest versions."
 )
 @with_json
 @with_target

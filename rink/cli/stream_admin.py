@@ -123,7 +123,7 @@ def owners(app: App, admin: ModuleType, as_json: bool, **chosen: Any) -> None:
     "--last",
     type=click.IntRange(min=1),
     default=20,
-    help="Number of dead letters, the newest ones.",
+    help="Show this many of the newest dead letters.",
 )
 def dead(
     app: App, admin: ModuleType, letter: str | None, last: int, as_json: bool, **chosen: Any
@@ -225,7 +225,10 @@ def resume(app: App, admin: ModuleType, processor: str, as_json: bool, **where: 
 @click.option(
     "--force",
     is_flag=True,
-    help="Also while its workers run: their next commit quarantines their partitions.",
+    help=(
+        "Forget it even while its workers run. The next commit of an owner then quarantines its "
+        "partition."
+    ),
 )
 @_YES
 @with_json

@@ -78,7 +78,7 @@ class Wanted:
         if view.version is None:
             return why_no_version(view, self.group)
         ways = [f"{obstacle.member}: {obstacle.why}" for obstacle in status.in_the_way]
-        return "; ".join(ways) or "nobody is here"
+        return "; ".join(ways) or "it has no members"
 
     def _role(self, view: View, role: str) -> RoleSeen:
         (seen_role,) = roles_seen(view, self.group, [role])

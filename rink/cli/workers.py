@@ -67,9 +67,9 @@ def worker(
 ) -> None:
     """Run the processors of an app until SIGTERM or Ctrl-C.
 
-    MODULE:ATTR names the app, such as shop:app. At the end it leaves in order: each partition
-    passes to another worker once its in-flight events are committed. A second signal ends a wait
-    for the worker that takes over. The next signal ends the process at once.
+    MODULE:ATTR names the app, such as shop:app. At the end the worker leaves in order: each
+    partition passes to another worker once its in-flight events are committed. A second signal ends
+    a wait for the worker that takes over. The next signal ends the process at once.
     """
     if _LAST is _exit:  # to load the app may take seconds, before the worker sets its handlers
         signal.signal(signal.SIGTERM, _exit)
@@ -111,7 +111,7 @@ async def _run_until_signal(worker: Worker) -> None:
 
     before = {number: signal.signal(number, leave) for number in _ENDS}
     try:
-        log.info("worker %s of app %r begins", worker.name, worker.app.name)
+        log.info("worker %s of app %r starts", worker.name, worker.app.name)
         await worker.run()
         log.info("worker %s has left", worker.name)
     finally:

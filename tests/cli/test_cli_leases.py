@@ -64,8 +64,10 @@ def test_status_of_many_members_asks_for_leases_only_if_told(town, run, run_json
     town.settled(*names)
     look = run_json("status", "orders")
     assert look["leases"] is None
-    assert look["leases_problem"] == ("201 leases take 201 requests to etcd: --leases reads them")
-    assert "leases unknown 201 leases take 201" in words(run("status", "orders").stdout)
+    assert look["leases_problem"] == (
+        "reading 201 leases takes 201 requests to etcd: add --leases to read them"
+    )
+    assert "leases unknown reading 201 leases takes 201" in words(run("status", "orders").stdout)
     assert len(run_json("status", "orders", "--leases")["leases"]) == 201
 
 

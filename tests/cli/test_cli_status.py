@@ -277,7 +277,7 @@ def test_pins_by_an_unknown_scheme_leave_open_whether_the_group_is_settled(town,
 
 def test_group_that_everybody_left_is_no_unknown_group(town, run, run_json):
     town.version(3, "a", because=("left b",))
-    assert "nobody is here" in run("status", "orders").stdout
+    assert "no members" in run("status", "orders").stdout
     assert run_json("status", "orders")["settled"] is False
 
 
@@ -357,7 +357,7 @@ def test_unknown_group_is_named_with_prefix_and_endpoint(run, command):
     assert result.stdout == ""
     assert result.stderr == (
         "rink: there is no group 'nope': the etcd at http://one:1, two:2 has no key under "
-        "'apps/nope/' (`rink groups` lists those there are)\n"
+        "'apps/nope/' (`rink groups` lists the groups)\n"
     )
 
 

@@ -89,7 +89,8 @@ def test_command_without_an_answer_says_what_it_tries(town, slowly, line, doing)
     town.settled("a")
     said, _ = slowly(*line)
     assert said[0] == (
-        f"rink: no answer yet: {doing} from etcd at http://127.0.0.1:2379; it gives up after 5 s"
+        f"rink: no answer yet: {doing} from etcd at http://127.0.0.1:2379; the command gives up "
+        "after 5 s"
     )
 
 

@@ -103,7 +103,7 @@ def test_planned_leave_and_a_crash_are_told_apart(town, watch):
         "a is leaving",
         "a has lost x (not released yet)",
         "b coordinates",
-        "a has left; with it went its claim on x",
+        "a has left, and its claim on x has ended",
         "settled at version 1",
         "c is gone, without leaving first",
         "b is gone, without leaving first",
@@ -135,7 +135,7 @@ def test_member_that_came_back_under_its_name_is_told(town):
     town.crash("a")
     town.record("a")
     told = between(before, read_group(town.etcd, KEYS), False, False)
-    assert [one.text for one in told] == ["a is here again, with a new session"]
+    assert [one.text for one in told] == ["a has rejoined, with a new session"]
 
 
 def test_wishes_and_unreadable_keys_are_told_and_when_they_are_over(town, watch):
@@ -150,7 +150,7 @@ def test_wishes_and_unreadable_keys_are_told_and_when_they_are_over(town, watch)
         "version 2 is not JSON",
         "versions/2 is not JSON",
         "version 2 because no cause given",
-        "versions/2 is no problem any more",
+        "versions/2 has no problem any more",
         "settled at version 2",
     ]
 
