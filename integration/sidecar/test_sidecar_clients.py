@@ -179,7 +179,9 @@ def test_client_works_through_kill_restart_and_drain(clients, sidecar):
     second.drain()
     assert leaver.wait(DEADLINE_S) == 0
     assert clients.next_token(above=taken) > taken
-    assert "is over: answered" in second.said(), "the loss was waited out, not answered"
+    assert "is over: the consumer answered" in second.said(), (
+        "the loss was waited out, not answered"
+    )
 
     tokens = clients.tokens()
     assert tokens == sorted(tokens)

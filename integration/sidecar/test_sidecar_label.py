@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.waits, pytest.mark.timeout(180)]
 
 BUSY_S = 8.0
 """Seconds that a busy machine may add to a bound."""
-LATE = r"cannot change the labels of the pod, trying again: .*(not answered in time|timed out)"
+LATE = r"cannot change the labels of the pod, retrying: .*(not answered in time|timed out)"
 """Pattern of a call that took longer than its 2 s, as it may on a busy machine."""
 PATIENT_S = 60.0
 """Time limit of a call, where another cause than its end must be logged: one a minute is."""

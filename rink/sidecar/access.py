@@ -17,6 +17,7 @@ import attrs
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rink.errors import ConfigError
+from rink.plural import plural
 from rink.sidecar.errors import Refused
 from rink.sidecar.http_api import refusal
 
@@ -52,8 +53,9 @@ class Bearer:
             raise ConfigError(why) from error
         if len(token) < MIN_BEARER_BYTES:
             raise ConfigError(
-                f"the token file {self._path} has {len(token)} bytes: it needs "
-                f"{MIN_BEARER_BYTES} or more, such as from `openssl rand -hex 32`"
+                f"the token file {self._path} has {len(token)} "
+                f"{plural(len(token), 'byte')}: it needs {MIN_BEARER_BYTES} or more, such as from "
+                "`openssl rand -hex 32`"
             )
         self._seen, self._token = seen, token
 

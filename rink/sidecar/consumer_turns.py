@@ -188,7 +188,8 @@ class ConsumerTurns:
         is_lost = False
         if turn is not None and token in (None, turn.token):
             is_lost = turn.lost_at_ms is not None
-            self._end(turn, "answered" if is_lost else "given back")
+            did = "answered the loss" if is_lost else "released the role"
+            self._end(turn, f"the consumer {did}")
         elif unanswered is not None and token in (None, unanswered.token):
             is_lost = True
             del consumer.unanswered[role]

@@ -74,7 +74,9 @@ class Api:
         if call is None:
             return refusal(Refused(404, "there is no such call: see /openapi.json"))
         if request.method not in methods:
-            response = refusal(Refused(405, "this call has another method: see /openapi.json"))
+            response = refusal(
+                Refused(405, "this call needs another HTTP method: see /openapi.json")
+            )
             response.headers["allow"] = ", ".join(methods)
             return response
         try:
@@ -89,7 +91,7 @@ class Api:
         if hold.grant and not is_stream:
             raise Refused(400, f'"grant" resumes a stream: send Accept: {EVENT_STREAM}')
         if is_stream and self._streams >= self._max_streams:
-            raise Refused(429, f"there are {self._max_streams} streams already (--max-streams)")
+            raise Refused(429, f"all {self._max_streams} streams are in use: raise --max-streams")
         consumer = self._consumer(hold.grant) if hold.grant else self._new_consumer(hold)
         if is_stream:
             if not hold.grant:

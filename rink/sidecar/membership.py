@@ -187,7 +187,7 @@ class Membership:
             except Exception as error:  # for example, a scheme that fails
                 failures += 1
                 why = json.dumps(str(error))  # it contains names of other members and roles
-                log.error("cannot wait for role %s, trying again: %s", json.dumps(role), why)
+                log.error("cannot wait for role %s, retrying: %s", json.dumps(role), why)
                 await asyncio.sleep(backoff(failures, role))
         if self._waits.get(role) is not me:
             handle.release()
@@ -262,7 +262,7 @@ class Membership:
             if now >= reported_at + RETRY_REPORT_INTERVAL_S:
                 reported_at = now
                 group, why = json.dumps(rink.group), json.dumps(self.trouble)
-                log.warning("cannot join group %s, trying again: %s", group, why)
+                log.warning("cannot join group %s, retrying: %s", group, why)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._drain.wait(), backoff(failures, rink.name))
         self.state, self.trouble = MembershipState.ABSENT, ""

@@ -53,11 +53,19 @@ class SidecarMetrics(Collector):
             ("version", "Number of the newest version.", version.number if version else 0),
             ("roles_held", "Roles that consumers hold.", len(turns) - draining),
             ("roles_draining", "Roles that consumers must give up.", draining),
-            ("session_remaining_seconds", "Until the member's deadline.", max(0.0, remaining_s)),
+            (
+                "session_remaining_seconds",
+                "Seconds until the member's deadline.",
+                max(0.0, remaining_s),
+            ),
             ("consumers", "Consumers that hold roles or wait.", len(service.turns.consumers)),
         )
         for name, what, value in gauges:
             yield GaugeMetricFamily(f"rink_sidecar_{name}", what, value)
         grants, losses = service.grants_told, service.losses_told
-        yield CounterMetricFamily("rink_sidecar_roles_gained", "Grants told.", grants)
-        yield CounterMetricFamily("rink_sidecar_roles_lost", "Losses told.", losses)
+        yield CounterMetricFamily(
+            "rink_sidecar_roles_gained", "Grants reported to consumers.", grants
+        )
+        yield CounterMetricFamily(
+            "rink_sidecar_roles_lost", "Losses reported to consumers.", losses
+        )

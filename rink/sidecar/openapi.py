@@ -25,7 +25,10 @@ _TURN = _record(
     "left_ms",
     "why",
     role=_STRING,
-    token={**_INTEGER, "description": "Fencing token: greater with each consumer."},
+    token={
+        **_INTEGER,
+        "description": "Fencing token of the role. It grows from consumer to consumer.",
+    },
     grant={**_STRING, "description": "Secret of the consumer."},
     state={"enum": ["held", "lost"]},
     until_ms={
@@ -37,7 +40,8 @@ _TURN = _record(
     left_ms={
         **_INTEGER,
         "description": (
-            "Milliseconds until the end, counted from a time before the request was sent."
+            "Milliseconds until the end of the turn. Count them from a time before you sent the "
+            "request."
         ),
     },
     why=_STRING,
@@ -111,9 +115,10 @@ def _body(*required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
 _COMMON = (400, 401, 403, 421, 431)
 _POSTED = (*_COMMON, 408, 413, 415)
 
+_TURNS = "The turns of the consumer, and the roles that it waits for."
 _HOLD_ANSWER = {
-    "description": "What is held. With `Accept: text/event-stream` a stream of events: "
-    "granted, renewed, lost, waiting, bye.",
+    "description": f"{_TURNS} With `Accept: text/event-stream` a stream of events: granted, "
+    "renewed, lost, waiting, bye.",
     "content": {
         **_json({"$ref": "#/components/schemas/Consumer"}),
         "text/event-stream": {"schema": {"type": "string"}},
@@ -149,7 +154,7 @@ _ROLE_QUERY = [
     {"name": "name", "in": "query", "required": True, "schema": _NAME},
     {
         "name": "fail", "in": "query", "allowEmptyValue": True,
-        "description": "404 if it is not held.", "schema": _STRING,
+        "description": "Answer with 404 if the role is not held.", "schema": _STRING,
     },
 ]  # fmt: skip
 _WAIT_QUERY = {
@@ -166,11 +171,11 @@ _PATHS = {
     ),
     "/v1/renew": _post(
         "Renew a grant.",
-        _answers(*_POSTED, 410, _200=_object("What is held.", "Consumer")),
+        _answers(*_POSTED, 410, _200=_object(_TURNS, "Consumer")),
         requestBody=_body(["grant"], grant=_GRANT),
     ),
     "/v1/release": _post(
-        "Answer a loss, or give a role back.",
+        "Answer a loss, or release a role.",
         _answers(*_POSTED, 409, 410, _204={"description": "Done."}),
         requestBody=_RELEASE,
     ),
@@ -179,7 +184,7 @@ _PATHS = {
         _answers(
             *_COMMON,
             _200=_object("The role.", "Role"),
-            _404=_object("It is not held, and `fail` was given.", "Role"),
+            _404=_object("The role is not held, and `fail` was given.", "Role"),
         ),
         parameters=_ROLE_QUERY,
     ),
@@ -194,7 +199,12 @@ _PATHS = {
     ),
     "/v1/drain": _post(
         "Begin to leave for good.",
-        _answers(*_COMMON, 415, _200=_object("It has left."), _202=_object("It is still leaving.")),
+        _answers(
+            *_COMMON,
+            415,
+            _200=_object("The sidecar has left."),
+            _202=_object("The sidecar is still leaving."),
+        ),
         parameters=[_WAIT_QUERY],
     ),
 }

@@ -254,7 +254,7 @@ def html(shown: Shown) -> str:
 {_table("Roles held here", ("role", "consumer", "token", "ends in", "state"), shown.turns)}
 {_table("Waiting here", ("role", "consumer", "behind"), shown.waits)}
 {_members(shown)}
-{_table("What happened last", ("when", "what", "role", "consumer", "token", "why"), shown.events)}
+{_table("Latest events", ("when", "what", "role", "consumer", "token", "why"), shown.events)}
 </body></html>
 """
 
@@ -268,7 +268,7 @@ def _members(shown: Shown) -> str:
     )
     rows: list[PageRow] = [
         (
-            Cell(member.name + (" (this one)" if member.name == shown.me else "")),
+            Cell(member.name + (" (this sidecar)" if member.name == shown.me else "")),
             Cell("none" if member.rank is None else str(member.rank), is_short=True),
             Cell(member.phase, "" if member.phase == "active" else "busy"),
             Cell(member.no_rank_because or member.leaving),

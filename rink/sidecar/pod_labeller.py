@@ -154,7 +154,7 @@ class PodLabeller:
         now = asyncio.get_running_loop().time()
         if now >= self._reported_at_s + REPORT_INTERVAL_S:
             self._reported_at_s, self._is_reported = now, True
-            log.warning("cannot change the labels of the pod, trying again: %s", why)
+            log.warning("cannot change the labels of the pod, retrying: %s", why)
 
     def _tell(self) -> None:
         self._moved.set()

@@ -290,6 +290,6 @@ def exits_at_once() -> Iterator[None]:
     except ConfigError:
         raise
     except BaseException:
-        log.critical("the sidecar failed; its roles are free once its lease expires", exc_info=True)
+        log.critical("the sidecar failed; its roles are free when its lease ends", exc_info=True)
         logging.shutdown()
         os._exit(1)

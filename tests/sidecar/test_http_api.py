@@ -55,11 +55,11 @@ async def test_renew_moves_the_end_on_and_says_what_is_lost():
     sidecar = Sidecar()
     answer = await sidecar.held("leader")
     turn = sidecar.service.turns.turn("leader")
-    sidecar.service.lost(turn, "version 4 gives it to another")
+    sidecar.service.lost(turn, "version 4 changed the owner")
     sidecar.clock.now_ms += 5_000
     (renewed,) = (await sidecar.post("/v1/renew", {"grant": answer["grant"]})).json()["held"]
     assert renewed["state"] == "lost"
-    assert renewed["why"] == "version 4 gives it to another"
+    assert renewed["why"] == "version 4 changed the owner"
     assert renewed["until_ms"] == sidecar.clock.now_ms + 9_000
 
 
@@ -345,7 +345,7 @@ async def test_consumer_whose_stream_was_closed_waits_only_while_it_renews():
         turn = sidecar.grant("a")
         await stream.event()
     await sidecar.post("/v1/renew", {"grant": fields["grant"]})
-    sidecar.service.lost(turn, "version 7 gives it to another")
+    sidecar.service.lost(turn, "version 7 changed the owner")
     await sidecar.post("/v1/release", {"grant": fields["grant"], "role": "a", "token": 7})
     assert sidecar.member.wanted == ["a"]
     sidecar.clock.now_ms += 4_000

@@ -37,7 +37,7 @@ class Handle:
 
     def raise_if_lost(self):
         if not self.is_held:
-            raise RoleLost("version 7 gives it to another", role="a")
+            raise RoleLost("version 7 changed the owner", role="a")
 
     def release(self):
         self.is_released = True
@@ -125,7 +125,7 @@ async def test_handle_of_a_lost_role_is_kept_until_the_answer():
     await until(member.turn)
     handle.lost.set()
     await until(lambda: member.turn().lost_at_ms)
-    assert member.turn().why == "version 7 gives it to another"
+    assert member.turn().why == "version 7 changed the owner"
     assert not handle.is_released
     member.service.release(consumer, "a", 7)
     assert handle.is_released
@@ -171,7 +171,7 @@ def test_sidecar_that_fails_ends_at_once_and_gives_nothing_back(ends, caplog, er
     with pytest.raises(Ended), program.exits_at_once():
         raise error
     assert ends == [1]
-    assert "its roles are free once its lease expires" in caplog.text
+    assert "its roles are free when its lease ends" in caplog.text
 
 
 def test_first_signal_after_a_drain_is_said(caplog):

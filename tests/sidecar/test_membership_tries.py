@@ -55,7 +55,7 @@ def test_tries_to_join_cost_one_line_a_minute(caplog):
     try_for(59, [])
     lines = [record.getMessage() for record in caplog.records]
     assert lines == [
-        'cannot join group "orders", trying again: "etcd is away"',
+        'cannot join group "orders", retrying: "etcd is away"',
         'draining: "the test is over"',
     ]
     caplog.clear()

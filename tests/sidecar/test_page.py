@@ -137,15 +137,15 @@ async def test_page_shows_roles_waits_and_events_without_a_grant():
     shows = Shows()
     prices = shows.hold("leader", "BTC/ETH", name="prices", token=41)
     shows.hold("leader", name="spare")
-    shows.service.lost(prices.turns["BTC/ETH"], "version 2 gives it to another")
+    shows.service.lost(prices.turns["BTC/ETH"], "version 2 changed the owner")
     shows.service.release(prices, "BTC/ETH", None)
     page = await shows.seen()
     text = Seen(page).text
     assert SECRET not in page
     for part in ("orders", "BTC/ETH", "leader", "41", "prices", "consumer prices of this sidecar"):
         assert part in text
-    for part in ("granted", "lost", "over", "version 2 gives it to another"):
-        assert part in text.partition("What happened last")[2]
+    for part in ("granted", "lost", "over", "version 2 changed the owner"):
+        assert part in text.partition("Latest events")[2]
     shows.service.close()
 
 

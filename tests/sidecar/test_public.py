@@ -122,7 +122,7 @@ async def test_metrics_have_the_value_of_each_name_and_no_role():
     probed.consumer("mail", "shop/7")
     turns = [probed.service.granted(role, 7) for role in list(probed.member.wanted)[:6]]
     for turn in turns[:2]:
-        probed.service.lost(turn, "version 12 gives it to another")
+        probed.service.lost(turn, "version 12 changed the owner")
     probed.service.release(turns[0].consumer, turns[0].role, 7)
     text, values = await probed.metrics()
     assert values == {

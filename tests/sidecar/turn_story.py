@@ -36,7 +36,7 @@ class Story:
         return self.turns.granted(role, self.token, self.now)
 
     def lose(self, turn):
-        self.turns.lost(turn, "version 7 gives it to another", self.now)
+        self.turns.lost(turn, "version 7 changed the owner", self.now)
 
     def release(self, consumer, role, token=None):
         return self.turns.release(consumer, role, token, self.now)
