@@ -121,7 +121,7 @@ class Batches(Generic[R_co]):
         self._count = count
         self._within = within
 
-    async def _next(self) -> list[Event[R_co]]:
+    async def next(self) -> list[Event[R_co]]:
         """Return the next list; [] at the end."""
         delivery = self._delivery
         return await delivery.next(delivery.begin(self), self._count, self._within)

@@ -34,6 +34,7 @@ IMPORTED_BY = {
     ("held", "a", "--files", "/nowhere"): {
         "rink.cli.held",
         "rink.mount_table",
+        "rink.plural",
         "rink.sidecar",
         "rink.sidecar.clock",
         "rink.sidecar.role_files",

@@ -146,7 +146,7 @@ def test_processor_that_does_not_return_times_out(app):
                 never.wait(20)
 
     try:
-        with pytest.raises(TimeoutError, match=r"not finish 3 records within 0\.3 s: 0 committed"):
+        with pytest.raises(TimeoutError, match=r"not finish 3 records within 0\.3 s: committed: 0"):
             process(app, "bill", orders(1, 2, 3), seconds=0.3)
     finally:
         never.set()

@@ -96,7 +96,7 @@ class BlockingEvents(Generic[R_co]):
             self._desk.ask(self._delivery.hand_back(self._given))
             self._fetched.clear()
         self._given = 0
-        return self._desk.ask(batches._next())  # noqa: SLF001 - of this package
+        return self._desk.ask(batches.next())
 
     def _refuse_another_thread(self) -> None:
         if threading.get_ident() != (self._thread or threading.get_ident()):
