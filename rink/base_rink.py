@@ -375,7 +375,7 @@ class BaseRink(Generic[R, S]):
         token = hold.token if hold is not None else gate.token
         why = self._obstacle(name)
         if handle.token_above and gate.share is not None and token <= handle.token_above:
-            holds = "this member holds it" if hold is not None else "the next grant is"
+            holds = "this member holds it" if hold is not None else "the next grant comes"
             needs = f"the call needs a token above {handle.token_above}"
             why = f"{holds} with token {token}, but {needs}"
         return RoleTimeout(

@@ -238,9 +238,9 @@ class Rink(PlainWith, BaseRink[Role, ThreadSupervisor]):  # noqa: D101 - documen
     def versions(self) -> Iterator[Version]:
         """Yield the newest version, then each later one when it is proclaimed.
 
-        The iteration ends when the group is left. The last hundred versions are kept. A version's
-        `skipped` has the numbers that are missing before it. Code that only needs the newest ranks
-        can ignore it.
+        The iteration ends when the group is left. About the last hundred versions are kept. The
+        `skipped` of a version has the numbers that are missing before it. Code that only needs the
+        newest ranks can ignore it.
         """
         engine = self._engine
         engine.refuse_own_thread("versions()")

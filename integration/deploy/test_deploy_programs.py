@@ -150,7 +150,7 @@ def test_worker_processes_serves_metrics_and_leaves_at_sigterm(
     changed = {"rink": command, "--metrics-port=9100": ["--metrics-port=0"]}
     pod = Pod("streams-worker", tmp_path, name, changed=changed, **servers)
     try:
-        log = pod.until("worker .* begins")
+        log = pod.until("worker .* starts")
         assert f"worker {name} of app 'shop' starts" in log
         port = re.search(r"metrics are at http://0\.0\.0\.0:(\d+)/metrics", log)[1]
         eventually(f"http://127.0.0.1:{port}/readyz", 200)

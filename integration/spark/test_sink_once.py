@@ -88,7 +88,9 @@ def test_nobody_who_comes_lengthens_what_is_known_of_a_decision(shop):
 def test_lists_that_expired_before_the_decision_did_are_told(shop):
     records = left_half_way(shop)
     shop.redis.delete(*left(shop))
-    with pytest.raises(StateError, match=r"is gone.*\(2 records of the batch were published\)"):
+    with pytest.raises(
+        StateError, match=r"is gone.*\(records of the batch that were published: 2\)"
+    ):
         once(shop, token=2).commit(SinkBatch("once", 0), put_aside(shop, *records))
     assert (published(shop), published(shop, 1)) == (["a0", "a1"], [])
 

@@ -356,6 +356,6 @@ def test_fixture_refuses_a_given_database_with_keys(tmp_path):
             ).stdout  # fmt: skip
 
         node.call("SET", "dear", "1")
-        assert "holds 1 keys" in outcome(0)
+        assert "holds 1 key," in outcome(0)
         assert "1 passed" in outcome(1)
         assert node.call("GET", "dear") == "1"

@@ -51,7 +51,7 @@ def test_drain_timeout_names_the_processor_that_is_behind():
         def is_named():
             with pytest.raises(AssertionError) as caught:
                 run.drain(1)
-            message = r"bill in orders/\d: 1 events .*ValueError: 7"
+            message = r"bill in orders/\d: 1 event, quarantined: .*ValueError: 7"
             return re.search(message, str(caught.value))
 
         wait_until(is_named)

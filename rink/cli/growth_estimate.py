@@ -59,7 +59,7 @@ def is_waiting(member: MemberStatus) -> bool:
 
 
 def growth(view: View, status: GroupStatus, wall: str) -> dict[str, Growth]:
-    """Return by when the group grows for each waiting member, oldest first.
+    """Return when the group grows for each waiting member, oldest first.
 
     `wall` is this machine's wall clock.
     """

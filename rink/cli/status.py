@@ -128,7 +128,7 @@ def _list_groups(target: Target, as_json: bool, *, every: bool = False) -> None:
 def history(group: str, last: int, as_json: bool, target: Target) -> None:
     """Show the versions of GROUP: time, author, cause, and the moves of ranks.
 
-    etcd keeps the last hundred versions.
+    etcd keeps about the last hundred versions.
     """
     with opened(target) as etcd, target.reading(group):
         view = read_group(etcd, target.keys(group))

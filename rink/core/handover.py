@@ -81,7 +81,7 @@ class Following:
             if newcomer:
                 if self._waits(newcomer, offer_until, now, out):
                     return False
-                late = f"{newcomer!r}, a new owner, has not claimed its share in time"
+                late = f"{newcomer!r}, which is new to the ranks, has not claimed its share in time"
                 until = (
                     f"nobody has the roles of {newcomer!r} until it claims them or its lease ends"
                 )

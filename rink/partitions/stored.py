@@ -70,7 +70,7 @@ def _is_whole(value: Any) -> bool:
 def _unreadable(key: bytes, what: str) -> StateError:
     name = key.decode(errors="backslashreplace")
     return StateError(
-        f"the offset under {name} {what}, so the partition is not processed. Run a Rink that "
-        "reads this value in all members, or delete the key: then the partition starts at 0",
+        f"the offset under {name} {what}, so the partition is not processed. In all members, "
+        "run a Rink that reads this value. Or delete the key: then the partition starts at 0",
         key=name,
     )

@@ -189,7 +189,7 @@ class Api:
         return JSONResponse(answers.consumer_fields(self._service, consumer))
 
     async def release(self, request: Request) -> Response:
-        """Take the answer to a loss, or a role that is given back."""
+        """Take the answer to a loss, or the release of a role."""
         body = bodies.release_of(await bodies.read(request))
         consumer = self._consumer(body.grant)
         if not self._service.release(consumer, body.role, body.token):

@@ -90,7 +90,7 @@ class Policy:
         return is_transient(error, self.transient)
 
     def gives_up(self, crashes: int) -> bool:
-        """Return whether to give an event up after `crashes` under its mark.
+        """Return whether this many crashes under its mark give an event up.
 
         The crash before the mark names no event, but it counts, too.
         """

@@ -81,13 +81,15 @@ def rink_redis_server() -> Iterator[RedisNode]:
     The server at RINK_TEST_REDIS must be empty, because `rink_redis` removes all keys.
     """
     from rink.errors import ConfigError
+    from rink.plural import plural
     from rink.testing import local_redis
 
     with local_redis() as node:
         if node.is_given and (keys := node.call("DBSIZE")):
+            has = f"{node.endpoint} holds {keys} {plural(keys, 'key')}"
             raise ConfigError(
-                f"the database of RINK_TEST_REDIS at {node.endpoint} holds {keys} keys, which the "
-                "fixture rink_redis would remove: name an empty one, redis://host:port/number"
+                f"the database of RINK_TEST_REDIS at {has}, which the fixture rink_redis would "
+                "remove: name an empty one, redis://host:port/number"
             )
         yield node
 

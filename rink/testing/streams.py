@@ -344,7 +344,8 @@ class Running:
                 offsets.append(look.position.offset)
                 if look.lag:
                     events = f"{look.lag} {plural(look.lag, 'event')}"
-                    lag = f"{events} {look.position.quarantined}".strip()
+                    reason = look.position.quarantined
+                    lag = f"{events}, quarantined: {reason}" if reason else events
                     behind.append(f"{processor.name} in {place.role}: {lag}")
         return behind, offsets
 

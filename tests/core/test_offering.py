@@ -299,7 +299,7 @@ def test_offer_ends_though_its_successor_never_claims(rollout, second, within_s)
     assert not b.left
     rollout.sleep(0.2)
     assert b.left
-    late = "'n', a new owner, has not claimed its share in time"
+    late = "'n', which is new to the ranks, has not claimed its share in time"
     assert any(f"gives up roles, but {late}" in line for line in b.reports)
 
 

@@ -221,7 +221,7 @@ def test_wait_for_a_greater_token_gets_it_once_the_role_is_released(world, apart
     with later.result(LONG_S) as second:
         assert second.token > first.token
     never = 2**60
-    until(member, lambda: re.search(f"the next grant is with token .*{never}", says(never)))
+    until(member, lambda: re.search(f"the next grant comes with token .*{never}", says(never)))
 
 
 def test_lost_role_stays_lost_and_is_granted_anew_only_after_its_release(world, apart):

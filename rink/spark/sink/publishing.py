@@ -32,7 +32,7 @@ DECIDED_TTL_S = 30 * 86_400
 UNRESUMABLE_TTL_S = 86_400
 """The lifetime of a batch write without a `writeId`, in seconds.
 
-No other run can continue it, and its publication ends before.
+No other run can continue it. Its publication ends within this time.
 """
 _LOOK_INTERVAL_S = 0.2
 

@@ -129,8 +129,9 @@ def _note(places: Sequence[ProcessorPartition], answers: Sequence[Any]) -> str:
     pairs = list(zip(names, answers, strict=True))
     done = [name for name, answer in pairs if not isinstance(answer, Exception | None)]
     unsure = [name for name, answer in pairs if isinstance(answer, RedisUnavailable)]
-    note = f"changed: {some(done)}" if done else "nothing was changed"
-    return note + (f"; maybe changed: {some(unsure)}" if unsure else "")
+    parts = [f"changed: {some(done)}"] if done else []
+    parts += [f"maybe changed: {some(unsure)}"] if unsure else []
+    return "; ".join(parts) or "nothing was changed"
 
 
 def check_not_sparks(app: App, processor: str) -> None:

@@ -89,7 +89,10 @@ class FailureHandler:
             raise error
         if blamed is None or not self._has_failed_long(blamed) or times < policy.max_attempts:
             both = f"max_attempts={policy.max_attempts} and retry_for={policy.retry_for:g} s"
-            then = f"each in-flight event is tried again until both {both} are reached"
+            then = (
+                "in-flight events are tried again; one that keeps failing is given up after both "
+                f"{both}"
+            )
             self._error_log.log(error, role, at, then)
             return False
         self._error_log.log(error, role, at)
